@@ -1,4 +1,4 @@
-"""Everything an adapter may lean on.
+"""Everything that the adapters of platforms may use.
 
 `contract` is what it promises, `testing` puts that to the test, `registry` finds it, `payload` describes its jobs. What
 experiments share lives in `connections`; `machines` knows who has which place of a machine (`ledger`, `line`,

@@ -9,7 +9,8 @@ from trial_runner.wire import foreign_files
 
 
 def read_stretch(directory: Path, name: str, offset: int, limit: int) -> bytes:
-    """At most `limit` bytes from `offset` (negative: from the end). Blocks. Raises NotFound."""
+    """At most `limit` bytes of a file in `directory`, from `offset` (negative: from the end). Blocks. Raises
+    NotFound."""
     try:
         return foreign_files.read(str(directory), name, offset, limit)
     except OSError:

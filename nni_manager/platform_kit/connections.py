@@ -31,13 +31,13 @@ class HealthState(StrEnum):
     CONNECTING = "connecting"
     #: It answered last time.
     UP = "up"
-    #: It did not.
+    #: It did not answer last time.
     DOWN = "down"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Of a connection, for status, doctor and page."""
+    """The health of a connection, as status, doctor and page show it."""
 
     state: HealthState
     #: Milliseconds since the epoch.
@@ -47,7 +47,8 @@ class Health:
 
 
 class Connection:
-    """Inherit; one per key. `clock`: milliseconds since the epoch."""
+    """What experiments share of a machine, account or cluster; to be inherited. `clock`: milliseconds since the
+    epoch."""
 
     def __init__(self, key: str, clock: Clock = now_ms) -> None:
         self.key = key
@@ -57,10 +58,13 @@ class Connection:
         self.on_health: list[Callable[[], None]] = []
 
     async def open(self) -> None:
-        """Called once, before anything else. Does not wait for the far side: what cannot be reached is DOWN."""
+        """Opens the connection; called once, before anything else.
+
+        Does not wait for the far side: what cannot be reached is DOWN.
+        """
 
     async def close(self) -> None:
-        """Nothing of it is left: no task, thread, file or socket."""
+        """Ends the connection: no task, thread, file or socket of it is left."""
 
     async def check(self, credential: str) -> None:
         """Asks the far side whether `credential` (opaque, the adapter's own) opens it.
@@ -69,7 +73,7 @@ class Connection:
         """
 
     async def use(self, credential: str) -> None:
-        """Works with this credential from now on; it was checked."""
+        """Works with this credential, which was checked, from now on."""
 
     def note_up(self) -> None:
         self._note(HealthState.UP, "")
@@ -107,12 +111,12 @@ class Lease(Generic[C]):
 
     @property
     def connection(self) -> C:
-        """For its methods that need no credential; `use` first for those that do."""
+        """The connection, for its methods that need no credential; `use` first for those that do."""
         return self._connection
 
     @property
     def serving(self) -> object:
-        """Whose credential the connection works with now: another one after `refused` has found one."""
+        """The lease whose credential the connection works with now: another one after `refused` has found one."""
         return self._shared.in_use
 
     async def use(self) -> C:
@@ -121,13 +125,14 @@ class Lease(Generic[C]):
         return self._connection
 
     async def renew(self, credential: str) -> None:
-        """Another credential for the same experiment; checked when it is used next."""
+        """Takes another credential for the same experiment; it is checked when it is used next."""
         self._credential = credential
         self.is_refused = False
         self._shared.forget(self)
 
     async def refused(self, error: BadCredentials) -> None:
-        """The far side refused the credential in use: goes on with another lease's, or raises `error` again."""
+        """Goes on with another lease's credential when the far side has refused that in use, or raises `error`
+        again."""
         await self._shared.replace(error)
 
 
@@ -179,13 +184,13 @@ class _Shared:
         raise error
 
     def forget(self, lease: Lease[Any]) -> None:
-        """Its credential is not known to be good any more."""
+        """Forgets that this lease's credential was found good."""
         self.admitted.discard(id(lease))
         if self.in_use is lease:
             self.in_use = None
 
     def pass_on(self, lease: Lease[Any]) -> None:
-        """It is given back: whoever has the same credential goes on with it, and need not log in again."""
+        """Ends the use of a lease that is given back: a lease with the same credential goes on, with no new login."""
         was_in_use = self.in_use is lease
         self.forget(lease)
         if was_in_use:
@@ -194,10 +199,10 @@ class _Shared:
 
 
 class Connections:
-    """All of a daemon, and the places of all its machines."""
+    """All connections of a daemon, and the places of all its machines."""
 
     def __init__(self, identity: str = "nobody") -> None:
-        #: Of this daemon, the same after a restart: what it keeps on machines that several daemons use is kept apart.
+        #: The name of this daemon, the same after a restart: it keeps apart what several daemons keep on one machine.
         self.identity = identity
         self._shared: dict[str, _Shared] = {}
         #: Connections that the daemon itself knows how to make.
@@ -205,7 +210,7 @@ class Connections:
         self.places = Places()
 
     def offer(self, key: str, make: Callable[[], Connection]) -> None:
-        """Whoever leases `key` needs not know how it is made."""
+        """Says how the connection `key` is made: who leases it needs not know."""
         self._makers[key] = make
 
     @asynccontextmanager
@@ -231,11 +236,11 @@ class Connections:
             await self._give_back(key, shared, lease)
 
     def health(self) -> dict[str, Health]:
-        """Key → health, of those in use now."""
+        """The health of each connection in use now, by its key."""
         return {key: shared.connection.health for key, shared in self._shared.items()}
 
     def owners(self, key: str) -> tuple[str, ...]:
-        """Who has a lease of it."""
+        """The owners of the leases of the connection `key`."""
         shared = self._shared.get(key)
         return tuple(lease.owner for lease in shared.leases) if shared is not None else ()
 

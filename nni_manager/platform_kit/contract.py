@@ -28,7 +28,7 @@ from nni_manager.platform_kit.connections import Connections
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """Declared, never found out by failing."""
+    """What an adapter can do: declared, never found out by failing."""
 
     #: It hears of changes and calls `Host.wake`; `observe` answers from memory. Otherwise it is asked again and again.
     watches: bool
@@ -38,7 +38,7 @@ class Capabilities:
     has_runner: bool = False
     #: Nothing but the posts of that runner tells whether a job that was started still runs.
     lives_by_runner: bool = False
-    #: It leaves its results on storage that jobs share with us, for the adapter to read, at least where it must.
+    #: The runner leaves results on storage that jobs share with us, for the adapter to read, at least where it must.
     is_read: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
     ships_code: bool = False
@@ -56,7 +56,7 @@ class Capabilities:
 
     @property
     def expects_runner(self) -> bool:
-        """A job that ends well without a word of its runner leaves a doubt."""
+        """Whether a job that ends well without a word of its runner leaves a doubt."""
         return self.has_runner or self.is_read
 
 
@@ -69,9 +69,9 @@ TIME_LIMITS_S: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How many more jobs the service would take now; a hint, `submit` may still find no room."""
+    """The number of further jobs that the service would take now; a hint: `submit` may still find no room."""
 
-    #: None: as many as one likes.
+    #: The number of jobs that there is room for; None: as many as one likes.
     free: int | None = None
     #: When there is none, or less than there could be: why.
     why: Wait | None = None
@@ -86,7 +86,7 @@ class NoRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """Where jobs would go if they were submitted now, as far as the service decides that itself."""
+    """The places of jobs if they were submitted now, as far as the service decides that itself."""
 
     #: One for each job that would start at once, in words, e.g. ``hostA, gpu 0``.
     places: Sequence[str]
@@ -97,11 +97,11 @@ class JobPlan:
 class Severity(StrEnum):
     """The consequence of a preflight finding for the experiment."""
 
-    #: It cannot work: refused credentials, an unknown cluster, a missing right. Refuses `create`.
+    #: The experiment cannot work: refused credentials, an unknown cluster, a missing right. Refuses `create`.
     WRONG = "wrong"
-    #: It cannot be asked now; the experiment waits.
+    #: The far side cannot be asked now; the experiment waits.
     AWAY = "away"
-    #: It works, but somebody should know.
+    #: The experiment works, but somebody should know.
     WARNING = "warning"
     #: Looked at and found well.
     FINE = "fine"
@@ -109,7 +109,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightFinding:
-    """One thing that `preflight` looked at."""
+    """One finding of `preflight`."""
 
     severity: Severity
     #: What was looked at, e.g. ``hostA: login`` or ``TFJob``.
@@ -123,21 +123,22 @@ class PreflightFinding:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """`resend`: something before these lines is missing; send again from the stored offsets."""
+    """The answer to a delivery. `resend`: something before its lines is missing; send again from the stored offsets."""
 
     resend: bool
 
 
 class Deliver(Protocol):
-    """Hands over complete lines of one outbox."""
+    """The function by which an adapter hands over complete lines of one outbox."""
 
     def __call__(
         self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
         container: str = "",
     ) -> Awaitable[Delivery]:  # fmt: skip
-        """Awaitable until they are stored. `start`, `end`: their place in the outbox, in bytes.
+        """Hands the lines over; awaitable until they are stored. `start`, `end`: their place in the outbox, in bytes.
 
-        `container`: whose they are, where it has an identity; of one after which another has greeted nothing is taken.
+        `container`: the one that the lines are of, where it has an identity; nothing is taken of one after which
+        another has greeted.
 
         `ended`: these lines are the last of the job, which has ended so; its end need not be observed any more, unless
         the lines are to be sent again.
@@ -145,13 +146,14 @@ class Deliver(Protocol):
 
 
 class Greet(Protocol):
-    """Passes on what a runner that is read, not heard, says of itself."""
+    """The function by which an adapter passes on what a runner says of itself that does not post, but is read."""
 
     def __call__(
         self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> Awaitable[None]:  # fmt: skip
-        """`container`: its identity; `outboxes`: the bytes of each that it found when it started, None: not told.
+        """Passes a greeting on. `container`: its identity; `outboxes`: bytes of each found at its start, None: not
+        told.
 
         The newest container counts: where it found less than is stored, offsets begin at 0 again. Raises
         VersionRefused, and AttemptDecided for a container after which another one has greeted.
@@ -186,7 +188,7 @@ class Host:
 
 
 class Platform(abc.ABC):
-    """One training service of one experiment."""
+    """An adapter: one training service of one experiment."""
 
     #: Set on the class, unless they depend on the settings.
     capabilities: Capabilities
@@ -196,19 +198,23 @@ class Platform(abc.ABC):
     changeable: ClassVar[frozenset[str]] = frozenset()
     #: Kinds of `sharedStorage` that its jobs work on. An adapter that names some goes by `Host.shared_storage`.
     mounts: ClassVar[frozenset[str]] = frozenset()
-    #: Of one that names none: what its users write in place of `sharedStorage`.
+    #: What users write in place of `sharedStorage`, of an adapter with no `mounts`.
     instead_of_shared_storage: ClassVar[str] = ""
 
     def __init__(self, settings: Json, host: Host) -> None:
-        """`settings`: the section of the config, canonical, secrets in place: never log them. Must not touch the
-        network."""
+        """Makes an adapter that is not entered. Must not touch the network.
+
+        `settings`: the section of the config, canonical, secrets in place: never log them.
+        """
         self.settings = settings
         self.host = host
         self.capabilities = self.capabilities_for(settings)
 
     def renew(self, settings: Json) -> None:
-        """The same settings with other secrets, for the next calls. An adapter that keeps something of them overrides
-        this."""
+        """Takes the same settings with other secrets, for the next calls.
+
+        An adapter that keeps something of the settings overrides this.
+        """
         self.settings = settings
 
     @classmethod
@@ -244,14 +250,14 @@ class Platform(abc.ABC):
         """Disconnects; jobs run on. No task, thread, file or connection is left."""
 
     def room(self) -> Room:
-        """From memory, at once; `Host.wake("")` says that it changed."""
+        """The room for more jobs, from memory, at once; `Host.wake("")` says that it changed."""
         return _UNLIMITED
 
     def want(self, jobs: int) -> None:  # noqa: B027 (only where experiments stand in a line for room)
-        """So many trials wait for room there; 0: none any more. Called when that changes."""
+        """Notes that so many trials wait for room at the service, 0: none any more. Called when the number changes."""
 
     async def plan(self, jobs: int) -> JobPlan | None:
-        """Where so many jobs would go now, reserving nothing; None: the service decides that, and does not say.
+        """The places of so many jobs if they were submitted now, reserving nothing; None: the service does not say.
 
         Called while entered.
         """
@@ -259,7 +265,7 @@ class Platform(abc.ABC):
 
     @abc.abstractmethod
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
-        """Returns when the job is accepted. The same name (and nonce) twice is the same job.
+        """Submits a job; returns when it is accepted. The same name (and nonce) twice is the same job.
 
         Raises SubmitRejected, or PlatformUnavailable; its `refused` says whether the job was certainly not taken.
         """
@@ -279,8 +285,8 @@ class Platform(abc.ABC):
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Removes what the platform keeps of jobs whose attempt is decided; quiet for unknown ones.
 
-        One may still run: its runner's word decided, or it was called lost. It is ended then, and its end is nobody's
-        concern any more.
+        A job may still run: its runner's word decided, or it was called lost. It is ended then, and nobody asks for its
+        end any more.
         """
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -291,12 +297,12 @@ class Platform(abc.ABC):
         raise NotImplementedError
 
     async def close(self) -> None:  # noqa: B027 (most services keep nothing of an experiment)
-        """The experiment is stopped: removes what the service keeps for it as a whole. Called while entered."""
+        """Removes what the service keeps for a stopped experiment as a whole. Called while entered."""
 
     async def clean(self, job_names: Sequence[str]) -> None:  # noqa: B027
         """Ends and removes whatever is left of the experiment: these jobs, and what else is found by its id.
 
-        Of an instance that was not entered, perhaps long after the experiment was deleted.
+        Called of an instance that was not entered, perhaps long after the experiment was deleted.
         """
 
 

@@ -28,7 +28,7 @@ _NAS = "neural architecture search is not supported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstFormat:
-    """One platform's part of that format."""
+    """One platform's part of NNI's first config format."""
 
     #: Path in the file → path in the config. Where two lead to one place, the one that comes first counts.
     fields: Mapping[str, str]

@@ -13,7 +13,10 @@ def faults(
     gpu_number: int | None, *, gpu_indices: Sequence[int] | None, max_trial_number_per_gpu: int | None,
     gpu_memory: int | None = None, above: str = "",
 ) -> Iterator[Remark]:  # fmt: skip
-    """Of a section, or of a machine in it; `above`: what stands before its fields, e.g. ``machineList[0].``."""
+    """Faults of the GPU fields of a section, or of a machine in it.
+
+    `above`: what stands before the fields' names, e.g. ``machineList[0].``.
+    """
     if not gpu_number:
         given = {"gpuIndices": gpu_indices, "trialGpuMemory": gpu_memory}
         yield from ((f"{above}{name}", _NEEDS_GPUS) for name, value in given.items() if value is not None)
@@ -28,6 +31,6 @@ def faults(
 
 
 def warnings(gpu_number: int | None, *, use_active_gpu: bool | None, above: str = "") -> Iterator[Remark]:
-    """As `faults`; NNI's own examples have it."""
+    """Remarks on GPU fields that do nothing and are no fault, since NNI's own examples have them; see `faults`."""
     if use_active_gpu and not gpu_number:
         yield f"{above}useActiveGpu", "changes nothing while trialGpuNumber is 0 or not set"

@@ -37,7 +37,10 @@ def demand_of(
     gpu_number: int | None, *, gpu_indices: Sequence[int] | None, max_trial_number_per_gpu: int | None,
     use_active_gpu: bool | None, gpu_memory_mib: int | None = None,
 ) -> Demand:  # fmt: skip
-    """Of the fields of a machine or section. `max_trial_number_per_gpu` None: 1, or as many as memory allows."""
+    """What a trial needs of a machine's GPUs, by the fields of the machine or section.
+
+    `max_trial_number_per_gpu` None: 1, or as many as memory allows.
+    """
     if not gpu_number:
         return Demand(count=0)
     by_memory = ANY_NUMBER if gpu_memory_mib else 1
@@ -48,7 +51,7 @@ def demand_of(
 
 
 def gpu_environment(gpu_number: int | None, reservation: Reservation | None) -> dict[str, str]:
-    """Variables that show a trial its GPUs: not set changes nothing, 0 hides all."""
+    """Variables that show a trial its GPUs. `gpu_number` None: none, which changes nothing; 0: those that hide all."""
     if gpu_number is None:
         return {}
     if gpu_number == 0 or reservation is None:
@@ -59,7 +62,7 @@ def gpu_environment(gpu_number: int | None, reservation: Reservation | None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedMachine:
-    """One machine of a training service."""
+    """A machine of a training service, with what a trial needs of it and the service's jobs there."""
 
     machine: KeeperMachine
     demand: Demand
@@ -68,7 +71,7 @@ class ParkedMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Where a job goes. `reservation` None: it was started before and has ended, so it needs no place any more."""
+    """The keeper and the places that a job gets. `reservation` None: the job was started before and has ended."""
 
     jobs: KeeperJobs
     reservation: Reservation | None
@@ -77,7 +80,7 @@ class Found:
 
 
 class MachinePark:
-    """`wake`: called when there is room, or another reason why there is none."""
+    """The machines of one training service. `wake`: called when there is room, or another reason why there is none."""
 
     def __init__(self, host: Host, machines: Iterable[ParkedMachine], wake: Callable[[], None]) -> None:
         self._machines = {parked.machine.name: parked for parked in machines}
@@ -89,12 +92,12 @@ class MachinePark:
         self._away: Mapping[str, str] = {}
 
     def change(self, machines: Iterable[ParkedMachine]) -> None:
-        """Machines were added or removed; jobs of removed ones run on and have their places until they end."""
+        """Takes another list of machines; jobs of removed ones run on and have their places until they end."""
         self._machines = {parked.machine.name: parked for parked in machines}
         self._placement.change(self._demands())
 
     def reach(self, away: Mapping[str, str]) -> None:
-        """Machine → why it cannot be reached now; all others can."""
+        """Notes which machines cannot be reached now, and why: `away` is machine → sentence."""
         self._away = dict(away)
         self._placement.reach(away)
 
@@ -106,7 +109,7 @@ class MachinePark:
         self._placement.want(jobs)
 
     async def plan(self, jobs: int) -> JobPlan:
-        """Where so many jobs would go now. The `KeeperJobs` are entered."""
+        """The places of so many jobs if they were submitted now. The `KeeperJobs` are entered."""
         await self._look()
         return self._placement.plan(jobs)
 
@@ -138,7 +141,7 @@ class MachinePark:
         return Found(jobs=self._machines[reservation.machine].jobs, reservation=reservation)
 
     async def _started_before(self, name: str) -> Found | None:
-        """A job that a keeper knows already: where it runs, or ran. Raises PlatformUnavailable: nobody can tell."""
+        """The place of a job that a keeper has started before; None: none has. Raises PlatformUnavailable."""
         unknown: list[PlatformUnavailable] = []
         for parked in self._machines.values():
             try:
@@ -157,27 +160,29 @@ class MachinePark:
         return None
 
     def _may_be_at(self, machine: str, name: str) -> bool:
-        """Of a machine that cannot be asked: a daemon before this one may have started it there, or this one."""
+        """Whether a machine that cannot be asked may have the job, by this daemon or one before it."""
         ledger = self._places.find(machine)
         return ledger is None or not ledger.was_read or ledger.has(name)
 
     @contextmanager
     def held(self, found: Found, name: str) -> Iterator[None]:
-        """The places are given back when what is done here raises that the job was certainly not started."""
+        """A context that gives the places back on an error that says that the job was certainly not started."""
         with self._placement.held(None if found.is_started else found.reservation, name):
             yield
 
     # Helpers
 
     async def _look(self) -> None:
-        """At all machines that can be reached."""
+        """Reads jobs and GPUs of all machines that can be reached."""
         reached = self._reached
         await asyncio.gather(*(parked.jobs.until_read() for parked in reached), return_exceptions=True)
         await self._refresh(reached)
 
     async def _refresh(self, machines: Iterable[ParkedMachine]) -> None:
-        """Reads their GPUs again: others use them, too. A machine that does not answer gets no job, or one by its last
-        reading."""
+        """Reads the machines' GPUs again: others use them, too.
+
+        A machine that does not answer gets no job, or one by its last reading.
+        """
 
         async def refresh(parked: ParkedMachine) -> None:
             with suppress(PlatformError):
@@ -205,7 +210,7 @@ _LEAVE_OUT = "leave trialGpuNumber out"
 
 
 def gpu_findings(machine: MachineLedger, demand: Demand) -> Iterator[PreflightFinding]:
-    """Whether trials will ever get what they need there."""
+    """Findings on whether trials will ever get the GPUs that they need on a machine."""
     if demand.count == 0:
         return
     reading = machine.reading

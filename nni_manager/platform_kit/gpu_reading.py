@@ -15,23 +15,23 @@ class Foreign:
     """A process that computes on a card and belongs to no job of this keeper."""
 
     pid: int
-    #: Empty: the keeper cannot see it, as from inside a container.
+    #: The process's user; empty: the keeper cannot see it, as from inside a container.
     user: str
     #: None: not told.
     memory_bytes: int | None
 
     def __str__(self) -> str:
-        """``pid 4242 of user x, 11 GiB``."""
+        """The process in words, as ``pid 4242 of user x, 11 GiB``."""
         user = f" of user {self.user}" if self.user else ""
         return f"pid {self.pid}{user}" + (f", {in_words(self.memory_bytes)}" if self.memory_bytes else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One GPU."""
+    """One GPU of a machine, with what its processes use."""
 
     index: int
-    #: Empty: not told; then its machine and its index name it.
+    #: The driver's name for it; empty: not told; then its machine and its index name it.
     uuid: str = ""
     name: str = ""
     #: None: not told.
@@ -47,7 +47,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All cards of a machine at a moment."""
+    """All GPUs of a machine at a moment."""
 
     cards: tuple[Card, ...]
     #: What was asked: nvml or nvidia-smi.
@@ -59,7 +59,7 @@ class Reading:
 
     @classmethod
     def parse(cls, told: object) -> Reading:
-        """`told`: the *reading* of the wire contract; something else comes from a keeper that knows of no GPUs."""
+        """The reading that a keeper sent, by the wire contract; anything else is from one that knows of no GPUs."""
         if not isinstance(told, Mapping):
             sentence = "its keeper is of an earlier version, and is replaced when its jobs have ended"
             return cls(cards=(), error=sentence)
@@ -69,7 +69,7 @@ class Reading:
 
 
 def in_words(size: int) -> str:
-    """``11 GiB``, ``1.5 GiB``, ``512 MiB``."""
+    """A number of bytes in words, as ``11 GiB``, ``1.5 GiB``, ``512 MiB``."""
     if size < _GIB:
         return f"{round(size / _MIB)} MiB"
     return f"{size / _GIB:.1f}".removesuffix(".0") + " GiB"

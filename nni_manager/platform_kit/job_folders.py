@@ -18,7 +18,7 @@ _PATIENCE_S = 2.0
 
 
 class JobFolders:
-    """One per adapter, entered and left with it."""
+    """The job folders of one adapter, entered and left with it."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -28,7 +28,7 @@ class JobFolders:
 
     @property
     def storage(self) -> MountedStorage:
-        """Only while entered."""
+        """The mounted storage; only while entered."""
         assert self._storage is not None, "entered"
         return self._storage
 
@@ -41,7 +41,7 @@ class JobFolders:
         self._pulling = asyncio.create_task(self.pull.run(), name=f"pull {self._host.experiment_id}")
 
     async def leave(self) -> None:
-        """Idempotent."""
+        """Stops reading the folders. Idempotent."""
         self._storage = None
         pulling, self._pulling = self._pulling, None
         if pulling is not None:
@@ -53,8 +53,8 @@ class JobFolders:
         return self.storage.attempt(attempt_directory_of(job_name)).here
 
     def told(self, job_name: str, report: JobReport) -> JobReport:
-        """The report as the scheduler is to get it: a job has ended when its files were read, and its container may be
-        seen running in its files before the platform says so."""
+        """The report on a job as the scheduler is to get it: a job has ended when its files were read, and its
+        container may be seen running in its files before the platform says so."""
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # a fault of ours, which must not go unseen
         logs = self._host.folder / "trials" / attempt_directory_of(job_name)
@@ -69,7 +69,7 @@ class JobFolders:
         self.pull.forget(job_name)
 
     async def read(self, job_name: str, name: str, offset: int, limit: int) -> bytes:
-        """As `Platform.read_file`."""
+        """A stretch of a file in a job's folder, as `Platform.read_file`."""
         return await asyncio.to_thread(read_stretch, self.here(job_name), name, offset, limit)
 
 

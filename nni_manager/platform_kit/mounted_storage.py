@@ -46,14 +46,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFolder:
-    """One folder, as this machine sees it and as the container does."""
+    """An attempt's folder, as this machine sees it and as the container does."""
 
     here: Path
     there: str
 
 
 class MountedStorage:
-    """`here`: mounted on this machine; `there`: absolute, in containers. One per experiment and service.
+    """The mounted storage of one experiment and service. `here`: where it is mounted on this machine; `there`: in
+    containers, absolute.
 
     Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then.
     """
@@ -73,15 +74,15 @@ class MountedStorage:
         return AttemptFolder(here=self.here / name, there=f"{self.there}/{name}")
 
     def code_archive(self, code: Path) -> str:
-        """Where containers see the packed code after `put`; `code`: where it is packed here."""
+        """The path of the packed code in containers, after `put`; `code`: where it is packed here."""
         return f"{self.there}/code-{code.name}"
 
     async def put(
         self, spec: JobSpec, variables: Mapping[str, str], code: Callable[[], Awaitable[Path]]
     ) -> AttemptFolder:
-        """Everything that the attempt's container needs; repeatable. `variables`: what its runner sees, no secrets.
+        """Puts everything that the attempt's container needs on the storage; repeatable.
 
-        `code`: `Host.code`. Raises SubmitRejected, too.
+        `variables`: what its runner sees, no secrets. `code`: `Host.code`. Raises SubmitRejected, too.
         """
         try:
             archive = await code()
@@ -94,9 +95,10 @@ class MountedStorage:
         return await self._in_thread(lambda: self._put_attempt(spec, variables, self._code[archive]))
 
     def start_command(self, folder: AttemptFolder, replica: str = "") -> str:
-        """Shell text of one line, without quotes or templates that a platform might take for its own. After `put`.
+        """The command of a container, one line of shell text, without quotes or templates that a platform might take
+        for its own. Called after `put`.
 
-        `replica`: text that the shell makes a name of, of a process that does not report; empty: it does.
+        `replica`: empty for the process that reports; else text of which the shell makes the name of one that does not.
         """
         mark, script = f"{self.there}/{MARK_FILE}", f"{folder.there}/{START_FILE}"
         wait = f"n=0; until [ -e {_plain(mark)} ] || [ $n -ge {_PATIENCE_S} ]; do n=$((n+1)); sleep 1; done"
@@ -104,7 +106,10 @@ class MountedStorage:
         return f"{wait}; {look}; exec sh {_plain(script)} {replica}".rstrip()
 
     def explained(self, report: JobReport, fields: tuple[str, str]) -> JobReport:
-        """`report`, in which a container that sees another storage says so. `fields`: of the config, here and there."""
+        """The report on a job, in which a container that sees another storage says so.
+
+        `fields`: those of the config that name the storage here and there.
+        """
         if report.state is not JobState.FAILED or report.exit_code != EXIT_OTHER_STORAGE:
             return report
         return JobReport(
@@ -115,8 +120,7 @@ class MountedStorage:
         )  # fmt: skip
 
     async def remove_shared(self) -> None:
-        """Removes the files that all attempts use; they are put there again when one needs them. Files that trials left
-        are their user's."""
+        """Removes the files that all attempts use, until one needs them again. What trials left is their user's."""
         async with self._putting:
             self._code.clear()
             await self._in_thread(self._remove_shared)
@@ -173,8 +177,10 @@ class MountedStorage:
 
 
 def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, str]:
-    """Variables of an attempt's runner, but the folders, which `run.sh` knows, and the token. `command`: another one
-    than the trial's."""
+    """The variables of an attempt's runner, without the folders, which `run.sh` knows, and the token.
+
+    `command`: another one than the trial's.
+    """
     kept = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     return {
         **kept,
@@ -211,7 +217,7 @@ exec python3 {{runner}}
 
 
 def _plain(path: str) -> str:
-    """For a shell, without quotes. Mount points and ids are plain; else quoted all the same."""
+    """A path for a shell. Mount points and ids need no quotes; anything else gets them."""
     return shlex.quote(path)
 
 
@@ -222,7 +228,7 @@ def _make_folder(path: Path) -> None:
 
 
 def write_once(path: Path, write: Callable[[Path], object]) -> None:
-    """Whole or not at all; what is there stays, as a job may be reading it. Raises OSError."""
+    """Writes a file whole or not at all; what is there stays, as a job may be reading it. Raises OSError."""
     if path.exists():
         return
     draft = path.with_name(f".{secrets.token_hex(4)}.tmp")

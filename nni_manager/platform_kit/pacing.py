@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Pacing:
-    """At most `calls` in any `per_s` seconds, evenly spread after a first burst of `burst`; in the order they came.
+    """A limit of `calls` in any `per_s` seconds, evenly spread after a first burst of `burst`; in the order they came.
 
     What the far side says itself (Retry-After) holds for everybody.
     """
@@ -29,7 +29,7 @@ class Pacing:
                 await asyncio.sleep(wait_s)
 
     async def turn_within(self, patience_s: float) -> bool:
-        """The same; False, and nothing counted, when that would take longer."""
+        """Waits for a turn for at most `patience_s` seconds; False, and nothing counted, when it would take longer."""
         try:
             async with asyncio.timeout(patience_s):
                 await self.turn()
@@ -38,13 +38,13 @@ class Pacing:
         return True
 
     def wait_s(self) -> float:
-        """0: a call might be made now; else seconds until then. Nothing is counted."""
+        """Seconds until a call might be made; 0: now. Counts nothing."""
         now = self._now()
         ahead_s = max(self._full_s, now) + self._interval_s - now - self._burst * self._interval_s
         return max(self._not_before_s - now, ahead_s if ahead_s > 1e-9 else 0.0, 0.0)
 
     def reserve(self) -> float:
-        """0: the call may be made, and counts. Else: seconds after which to ask again."""
+        """Counts a call that may be made now, and answers 0; else the seconds after which to ask again."""
         now = self._now()
         if now < self._not_before_s:
             return self._not_before_s - now
@@ -56,5 +56,5 @@ class Pacing:
         return 0.0
 
     def back_off(self, seconds: float) -> None:
-        """The far side wants to be left alone for so long."""
+        """Makes all calls wait for so many seconds: the far side wants to be left alone."""
         self._not_before_s = max(self._not_before_s, self._now() + seconds)

@@ -54,7 +54,7 @@ def _gpu_number(raw: object) -> int | None:
 
 
 def directory_environment(attempt: str, code: str) -> dict[str, str]:
-    """Where a trial finds its folders; `attempt` and `code` as the job itself sees them."""
+    """The variables that name a trial's folders; `attempt` and `code` as the job itself sees them."""
     return {
         protocol.ENV_SYSTEM_DIR: attempt,
         protocol.ENV_OUTPUT_DIR: attempt,
@@ -64,7 +64,7 @@ def directory_environment(attempt: str, code: str) -> dict[str, str]:
 
 
 def with_stand_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """Puts the stand-in `nni` and the SDK's channel on the path, behind everything the user put there."""
+    """The environment with the stand-in `nni` and the SDK's channel on the path, behind all that the user put there."""
     path = environment.get("PYTHONPATH")
     return {**environment, "PYTHONPATH": f"{path}:{STAND_IN}" if path else STAND_IN}
 

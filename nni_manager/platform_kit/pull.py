@@ -1,4 +1,4 @@
-"""Takes what trial runners leave in a folder that they share with us: who they are, results, logs, their end.
+"""The reading of what trial runners leave in a folder that they share with us: who they are, results, logs, their end.
 
 For clusters that cannot reach the trial listener. No notice of another machine's writes comes through a mounted
 folder, so it is polled: soon while something happens, ever more seldom while nothing does. What was read is nobody's
@@ -43,7 +43,7 @@ LOG_PATIENCE_S = 10.0
 class _Attempt:
     job_name: str
     folder: Path
-    #: Where its logs are copied to.
+    #: The folder to which its logs are copied.
     logs: Path
     next_at: float
     wait_s: float = SHORTEST_WAIT_S
@@ -65,7 +65,7 @@ class _Attempt:
 
 
 class Pull:
-    """One per adapter; every method but `run` returns at once."""
+    """The reading of the runners' folders for one adapter; every method but `run` returns at once."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -80,10 +80,10 @@ class Pull:
             self._news.set()
 
     def finish(self, job_name: str, patience_s: float) -> None:
-        """The platform says that the job has ended: what is there is read now.
+        """Notes that the platform says that the job has ended: what is there is read now.
 
-        `is_over` when it is, or `patience_s` have passed; `Host.wake` tells when. What becomes visible later is taken
-        all the same, until the job is forgotten. Quiet for a job that is not followed.
+        `is_over` is True when that is done, or `patience_s` have passed; `Host.wake` tells when. What becomes visible
+        later is taken all the same, until the job is forgotten. Quiet for a job that is not followed.
         """
         attempt = self._attempts.get(job_name)
         if attempt is not None and attempt.give_up_at is None and not attempt.is_over:
@@ -92,27 +92,27 @@ class Pull:
             self._news.set()
 
     def is_over(self, job_name: str) -> bool:
-        """Everything was taken, or was waited for in vain; True for a job that is not followed."""
+        """Whether everything of a job was taken, or was waited for in vain; True for a job that is not followed."""
         attempt = self._attempts.get(job_name)
         return attempt is None or attempt.is_over or attempt.has_given_up
 
     def forget(self, job_name: str) -> None:
-        """Quiet for one that is not followed."""
+        """Stops reading a job's folder. Quiet for a job that is not followed."""
         self._attempts.pop(job_name, None)
 
     def has_started(self, job_name: str) -> bool:
-        """Its runner has left its greeting."""
+        """Whether the job's runner has left its greeting."""
         attempt = self._attempts.get(job_name)
         return attempt is not None and attempt.has_greeted
 
     async def run(self) -> None:
-        """Ends only by cancellation."""
+        """Looks at the attempts again and again. Ends only by cancellation."""
         while True:
             await self.look()
             await self._wait()
 
     async def look(self) -> None:
-        """One round: all attempts whose time has come."""
+        """Looks, once, at all attempts whose time has come."""
         now = asyncio.get_running_loop().time()
         for attempt in [one for one in self._attempts.values() if not one.is_over and one.next_at <= now]:
             await self._look_at(attempt)
@@ -158,7 +158,7 @@ class Pull:
         attempt.trouble = repr(error)
 
     async def _read(self, attempt: _Attempt) -> tuple[int, bool]:
-        """(stretches of results that were taken, whether anything was new)."""
+        """Reads what is new of an attempt; answers the stretches of results taken, and whether anything was new."""
         end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first: it was written last
         if not await self._greet(attempt):
             if end is not None and not end.was_started:  # the command was never started: nothing else will come
@@ -176,7 +176,7 @@ class Pull:
         return stretches, bool(stretches or copied)
 
     async def _greet(self, attempt: _Attempt) -> bool:
-        """Whether the runner may be listened to."""
+        """Passes a new greeting on; answers whether the runner may be listened to."""
         greeting = await asyncio.to_thread(runner_folder.read_greeting, attempt.folder)
         if greeting is None or (attempt.has_greeted and greeting.container == attempt.container):
             return attempt.has_greeted
@@ -196,7 +196,8 @@ class Pull:
         return True
 
     async def _take_results(self, attempt: _Attempt, end: End | None) -> tuple[int, OSError | None]:
-        """(stretches handed over, at most `_MOST_STRETCHES`; why an outbox cannot be read, which costs no other)"""
+        """Hands results over; answers the number of stretches, at most `_MOST_STRETCHES`, and the error of an outbox
+        that cannot be read, which costs no other."""
         if attempt.offsets is None:
             attempt.offsets = dict((await self._host.followed([attempt.job_name]))[attempt.job_name])
         count, trouble, offsets = 0, None, attempt.offsets
@@ -213,7 +214,10 @@ class Pull:
     async def _take_stretch(
         self, attempt: _Attempt, offsets: dict[str, int], outbox: str, is_last: bool, size: int | None
     ) -> bool:
-        """`is_last`: nobody writes any more; `size`: as many bytes there are then, if that is known."""
+        """Hands over the next stretch of an outbox; answers whether there was one.
+
+        `is_last`: nobody writes any more; `size`: as many bytes there are then, if that is known.
+        """
         stretch = await asyncio.to_thread(
             runner_folder.next_outbox_stretch,
             attempt.folder,
@@ -234,7 +238,7 @@ class Pull:
         return True
 
     async def _take_end(self, attempt: _Attempt, end: End) -> None:
-        """Tells it; over is the attempt when everything that it speaks of is here."""
+        """Tells the runner's word about the end; the attempt is over when everything that it speaks of is here."""
         now = asyncio.get_running_loop().time()
         if attempt.end_seen_at is None:
             attempt.end_seen_at = now

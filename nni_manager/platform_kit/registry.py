@@ -1,4 +1,4 @@
-"""Platform name → description of its adapter.
+"""The platforms by name, each with the description of its adapter.
 
 A folder below `nni_manager.platforms` is a platform; other packages add theirs under the entry-point group
 ``nni_manager.platforms``. Both expose ``PLATFORM``, a `PlatformDescription`. There is no list to edit, and nothing is
@@ -53,7 +53,7 @@ class PlatformDescription:
 
 
 def names() -> tuple[str, ...]:
-    """All platforms, plug-ins included, in alphabetical order. Imports none of them."""
+    """The names of all platforms, plug-ins included, in alphabetical order. Imports none of them."""
     return tuple(sorted(_loaders()))
 
 
@@ -79,12 +79,13 @@ def find(name: str) -> PlatformDescription:
 
 
 def descriptions() -> list[PlatformDescription]:
-    """Of all platforms, in alphabetical order; imports them. Broken plug-ins are left out."""
+    """The descriptions of all platforms, in alphabetical order; imports them. Broken plug-ins are left out."""
     return sorted(_described(_loaders()), key=lambda one: one.name)
 
 
 def adapter_class(description: PlatformDescription) -> type[Any]:
-    """Imports the adapter. Raises InvalidInput when that fails or what it needs is missing, and when there is none."""
+    """The adapter of a platform, which is imported. Raises InvalidInput when that fails, when what it needs is
+    missing, and when there is none."""
     if not description.adapter:
         able = ", ".join(one.name for one in descriptions() if one.adapter)
         raise InvalidInput(f"the platform '{description.name}' is not in this version yet; trials run on: {able}")
@@ -97,7 +98,7 @@ def adapter_class(description: PlatformDescription) -> type[Any]:
 
 
 def _check_extra(description: PlatformDescription) -> None:
-    """Adapters import some of it only once they need it, in the middle of an experiment."""
+    """Raises InvalidInput when an extra's packages are missing, as some are imported only in mid-experiment."""
     if missing := [name for name in _brought_by(description.extra) if not _is_installed(name)]:
         raise InvalidInput(
             f"platform '{description.name}' needs packages that are not installed where the manager runs"
@@ -107,7 +108,7 @@ def _check_extra(description: PlatformDescription) -> None:
 
 @cache
 def _brought_by(extra: str) -> tuple[str, ...]:
-    """Names of the packages; none where our own package is run without being installed."""
+    """The names of the packages of an extra; none where our own package is run without being installed."""
     if not extra:
         return ()
     from importlib import metadata  # 10 ms, which most experiments need not pay
@@ -127,7 +128,7 @@ def _is_installed(package: str) -> bool:
 
 
 def adapter_of(service: PlatformSpec) -> type[Platform]:
-    """Raises InvalidInput for one that there is no adapter of, or that cannot be imported."""
+    """The adapter of a training service. Raises InvalidInput when there is none, or it cannot be imported."""
     return adapter_class(find(service.name))
 
 
@@ -135,7 +136,7 @@ _Loader = Callable[[], object]
 
 
 def _loaders() -> dict[str, _Loader]:
-    """A folder wins over a plug-in of the same name."""
+    """The loaders of all platforms by name; a folder wins over a plug-in of the same name."""
     return _plug_ins() | {name: _folder_loader(name) for name in _folders()}
 
 
@@ -170,7 +171,7 @@ def _describe(name: str, loader: _Loader) -> PlatformDescription:
 
 
 def _described(loaders: dict[str, _Loader]) -> Iterator[PlatformDescription]:
-    """All but broken plug-ins, which must not hide the others; asked for by name, they are reported."""
+    """The descriptions of all but broken plug-ins, which must not hide the others; by name, they are reported."""
     for name, loader in loaders.items():
         try:
             yield _describe(name, loader)

@@ -27,7 +27,10 @@ _REGULAR_FILE = 0o100644 << 16
 
 
 def runner_archive() -> bytes:
-    """The whole package, uncompressed: compressed bytes differ between versions of zlib, which not every Python has."""
+    """The archive of the whole package, uncompressed.
+
+    Compressed bytes differ between versions of zlib, which not every Python has.
+    """
     buffer = io.BytesIO()
     buffer.write(_SHEBANG)
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:

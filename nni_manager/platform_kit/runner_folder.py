@@ -43,7 +43,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How a command ended, by the runner's clock; one of the first two is set."""
+    """The end of a command, by the runner's clock; one of the first two fields is set."""
 
     exit_code: int | None
     signal: int | None
@@ -59,7 +59,7 @@ class End:
 
 
 def read_greeting(folder: Path) -> Greeting | None:
-    """None while the runner has not written it, or none that makes sense. Raises OSError."""
+    """The runner's greeting; None while it has not written one that makes sense. Raises OSError."""
     word = _read_word(folder, protocol.RUNNER_FILE)
     if word is None:
         return None
@@ -69,7 +69,7 @@ def read_greeting(folder: Path) -> Greeting | None:
 
 
 def read_end(folder: Path) -> End | None:
-    """As `read_greeting`."""
+    """The runner's word about the end; None while it has not written one that makes sense. Raises OSError."""
     word = _read_word(folder, protocol.EXIT_FILE)
     if word is None:
         return None
@@ -85,19 +85,22 @@ def read_end(folder: Path) -> End | None:
 
 
 def stderr_tail(folder: Path) -> str:
-    """Its last bytes; empty when there is none that can be read."""
+    """The last bytes of a command's stderr; empty when there is none that can be read."""
     tail = foreign_files.tail(str(folder), protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
     return tail.decode(errors="replace")
 
 
 def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Logs of which less was copied than there is → (bytes copied, bytes that there are)."""
+    """Logs of which less was copied than there is, each with the bytes copied and the bytes that there are."""
     have = {name: _size(target / name) for name in protocol.LOG_FILES}
     return {name: (size, sizes[name]) for name, size in have.items() if size < sizes.get(name, 0)}
 
 
 def copy_logs(folder: Path, target: Path) -> int:
-    """Bytes that were new. A log that was not written yet is none. Raises OSError of the target's disk."""
+    """Copies what is new of the logs; answers how many bytes that was. A log that was not written yet has none.
+
+    Raises OSError of the target's disk.
+    """
     if folder == target:
         return 0
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,7 +122,7 @@ def _copy(source: str, target: str, name: str) -> int:
 
 
 def _read_word(folder: Path, name: str) -> Mapping[str, Any] | None:
-    """A JSON object; None while there is none. Raises OSError."""
+    """The JSON object in a runner's file; None while there is none. Raises OSError."""
     try:
         word = json.loads(foreign_files.read(str(folder), name, 0, _WORD_BYTES))
     except FileNotFoundError:
@@ -142,7 +145,7 @@ def _container(word: Mapping[str, Any]) -> str:
 
 
 def _sizes(told: object) -> dict[str, int] | None:
-    """Names and numbers of bytes; None where it is something else."""
+    """The numbers of bytes by name; None where a runner has told something else."""
     if not isinstance(told, dict):
         return None
     sizes = {name: _number(size) for name, size in told.items()}
@@ -187,7 +190,10 @@ class OutboxLines:
 
 
 def outbox_names(folder: Path) -> list[str]:
-    """Outboxes of an attempt, as `wire.outbox_name` spells them. Links, pipes and names with a dot first are none."""
+    """The names of an attempt's outboxes, as `wire.outbox_name` spells them.
+
+    Links, pipes and names that begin with a dot are none.
+    """
     found = sorted(map(spelled, foreign_files.listing(str(folder), protocol.OUTBOX_FOLDER).files))
     with suppress(OSError):
         foreign_files.size(str(folder), protocol.METRICS_FILE)
@@ -198,10 +204,10 @@ def outbox_names(folder: Path) -> list[str]:
 def next_outbox_stretch(
     folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None
 ) -> OutboxLines | None:
-    """The complete lines from `start` on; None: there are none. Raises OSError.
+    """The complete lines of an outbox from `start` on; None: there are none. Raises OSError.
 
-    `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, only
-    what ends there is taken for the last, and given up where it is no record.
+    `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, a
+    rest at the end is given up as no record only when that many bytes are there.
     """
     file = foreign_files.open_file(str(folder), file_name(outbox))
     try:
@@ -217,6 +223,6 @@ def next_outbox_stretch(
 
 
 def _rest_of_outbox(file: int, start: int) -> Records:
-    """The bytes after the last record: no record, to be named as such."""
+    """The bytes after the last record of an outbox: they are no record, and are named as such."""
     data = os.pread(file, _OUTBOX_BYTES, start)
     return Records([data.decode(errors="replace")] if data else [], len(data), len(data))

@@ -1,4 +1,4 @@
-"""The token of one attempt: it may read and write that attempt only. Derived, so that nothing needs to be stored."""
+"""Tokens of attempts: each may read and write its attempt only. Derived, so that nothing needs to be stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunnerTokens:
 
     @classmethod
     def of(cls, data_directory: Path) -> RunnerTokens:
-        """With the secret of a data directory, made on first use, so that tokens outlive the daemon. Raises OSError."""
+        """The tokens of a data directory, whose secret is made on first use and outlives the daemon. Raises OSError."""
         path = data_directory / "runner-secret"
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -38,7 +38,7 @@ class RunnerTokens:
         return f"{self.manager}.{_text(digest[:24])}"
 
     def is_token(self, job_name: str, shown: str) -> bool:
-        """In constant time."""
+        """Whether a runner has shown the token of this job; compared in constant time."""
         return hmac.compare_digest(self.token(job_name).encode(), shown.encode())
 
 

@@ -73,11 +73,11 @@ class PlatformSection(Part):
         return False
 
     def faults(self, experiment: Json) -> Iterable[Remark]:
-        """Faults beside the rest of the config, `experiment`: canonical, whole, other sections perhaps wrong."""
+        """Faults of the section beside the config, `experiment`: canonical, whole, other sections perhaps wrong."""
         return ()
 
     def warnings(self, experiment: Json) -> Iterable[Remark]:
-        """Facts that the user should know and that refuse nothing."""
+        """Warnings about the section: facts that the user should know and that refuse nothing."""
         return ()
 
 
@@ -100,5 +100,5 @@ def secret(description: str, *, default: Any = ..., **others: Any) -> Any:
     return marked(f"{description} Secret.", default=default, secret=True, min_length=1, **others)
 
 
-#: Of a job, a machine or a role.
+#: Indices of the GPUs of a job, a machine or a role.
 GpuIndices = Annotated[list[int], Field(min_length=1)]

@@ -45,7 +45,7 @@ _OPEN_FOLDER = 0o777
 #: Seconds for which a mount that was just looked at is believed to be there.
 _BELIEVED_S = 10.0
 _PIECE_BYTES = 1024 * 1024
-#: Of each log; what is longer ends there.
+#: Most bytes of each log; what is longer ends there.
 _MOST_LOG_BYTES = 64 * 1024 * 1024
 _COLLECT_S = 15.0
 #: Trials say this when the storage is not there, or cannot be used.
@@ -57,13 +57,16 @@ Read = Callable[[str, int, int], Awaitable[bytes]]
 
 
 class SharedFolder:
-    """Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then."""
+    """An experiment's folder on shared storage, for one service.
+
+    Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._point = Path(str(self.section["localMountPoint"]))
         self._user = f"{host.connections.identity}.{host.experiment_id}.{host.service}"
-        #: Of the experiment, on this machine.
+        #: The experiment's folder, as this machine sees it.
         self.here = self._point / "nni" / host.experiment_id
         self._readying = asyncio.Lock()
         self._believed_until_s = float("-inf")
@@ -75,7 +78,7 @@ class SharedFolder:
 
     @classmethod
     def of(cls, host: Host) -> SharedFolder | None:
-        """None: the experiment has none."""
+        """The experiment's folder on shared storage; None: the experiment has none."""
         return None if host.shared_storage() is None else cls(host)
 
     @property
@@ -86,7 +89,7 @@ class SharedFolder:
 
     @property
     def remote_point(self) -> str:
-        """Where trials elsewhere find it, as it is written in the config."""
+        """The place where trials elsewhere find the storage, as it is written in the config."""
         return str(self.section["remoteMountPoint"])
 
     # Before the first trial
@@ -99,7 +102,7 @@ class SharedFolder:
 
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[Mark | None]:
-        """A mark for the moment, to be looked for elsewhere; None where it is not mounted here yet."""
+        """A mark for the moment, to be looked for elsewhere; None where the storage is not mounted here yet."""
         mark = None
         with suppress(PlatformUnavailable):
             if (await ask_here(self._program_here("look"))).is_ready:
@@ -114,13 +117,16 @@ class SharedFolder:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
 
     def program_elsewhere(self, action: str, mark: Mark | None = None) -> str:
-        """For a machine that trials run on."""
+        """The program that is asked about the storage on a machine that trials run on."""
         return program(action, self.section, self.remote_point, user=self._user, mark=mark)
 
     # For trials
 
     async def ready(self, *, now: bool = False) -> Mark:
-        """It is mounted here, and has mark and code. `now`: looked at anew. Raises SubmitRejected, too."""
+        """The mark of the storage, once it is mounted here and has mark and code.
+
+        `now`: looked at anew. Raises SubmitRejected, too.
+        """
         archive = await self._code()
         async with self._readying:
             if now or not self._is_believed:
@@ -131,7 +137,7 @@ class SharedFolder:
         return Mark(file=f"nni/{self._host.experiment_id}/{self._mark_name}", text=self._token)
 
     async def place(self, spec: JobSpec) -> None:
-        """The attempt's folder; repeatable. Raises SubmitRejected, too."""
+        """Makes the attempt's folder; repeatable. Raises SubmitRejected, too."""
         await self.ready()
         await self._in_thread(lambda: self._put_attempt(spec))
 
@@ -140,7 +146,10 @@ class SharedFolder:
         return f"{point.rstrip('/')}/nni/{self._host.experiment_id}"
 
     def command(self, spec: JobSpec, there: str, python: str) -> str:
-        """The trial's shell text, after it has looked for the mark and has its code. `python`: what runs one there."""
+        """The trial's shell text: it looks for the mark, unpacks the code and runs the trial.
+
+        `python`: the command that runs a Python there.
+        """
         trial = f"{there}/trials/{attempt_directory_of(spec.name)}"
         code, output = shlex.quote(f"{trial}/{protocol.CODE_FOLDER}"), shlex.quote(f"{trial}/{OUTPUT_FOLDER}")
         words = shlex.quote(f"{_NOT_THERE} {there} is not what the manager has at {self.here}; see what is mounted")
@@ -155,7 +164,7 @@ class SharedFolder:
         )
 
     def environment(self, job_name: str, there: str) -> Mapping[str, str]:
-        """Where the trial finds its folders on the storage."""
+        """The variables that name the trial's folders on the storage."""
         trial = f"{there}/trials/{attempt_directory_of(job_name)}"
         return {
             protocol.ENV_CODE_DIR: f"{trial}/{protocol.CODE_FOLDER}",
@@ -163,7 +172,10 @@ class SharedFolder:
         }
 
     def explained(self, report: JobReport, field: str = LOCAL_FIELD) -> JobReport:
-        """A trial that did not find the storage never began, and is tried again; that one has it looked at anew."""
+        """The report on a trial; where it did not find the storage it never began, and is tried again.
+
+        The storage is looked at anew then.
+        """
         if report.exit_code != EXIT_OTHER_STORAGE or report.state is not JobState.FAILED:
             return report
         _, mark, words = report.stderr_tail.rpartition(_NOT_THERE)
@@ -178,7 +190,7 @@ class SharedFolder:
     # Afterwards
 
     async def read_log(self, job_name: str, offset: int, limit: int) -> bytes:
-        """The SDK's own log, which it writes into NNI_OUTPUT_DIR. Raises NotFound."""
+        """A stretch of the SDK's own log, which it writes into NNI_OUTPUT_DIR. Raises NotFound."""
         folder = self.here / "trials" / attempt_directory_of(job_name) / OUTPUT_FOLDER
         return await asyncio.to_thread(read_stretch, folder, protocol.TRIAL_LOG_FILE, offset, limit)
 
@@ -197,7 +209,7 @@ class SharedFolder:
             log.warning("what %s printed is not on the shared storage: %s", job_name, error)
 
     async def leave(self) -> None:
-        """The experiment is stopped: code and mark go, and the mount that the manager has made for it."""
+        """Removes code and mark of a stopped experiment, and the mount that the manager has made for it."""
         async with self._readying:
             self._disbelieve()
             with suppress(PlatformUnavailable):
@@ -241,7 +253,7 @@ class SharedFolder:
         self._believed_until_s = float("-inf")
 
     async def _look(self) -> None:
-        """In a process of its own, before a thread of ours touches what may hang."""
+        """Asks whether the storage is mounted, in a process of its own, before a thread touches what may hang."""
         self._is_put = False
         (await ask_here(self._program_here("use"))).require(LOCAL_FIELD)
         self._believed_until_s = asyncio.get_running_loop().time() + _BELIEVED_S
@@ -283,7 +295,7 @@ class SharedFolder:
 
 
 def _make_open(path: Path) -> None:
-    """For everybody: as whom the storage's server sees a machine's user, nobody knows."""
+    """Makes a folder open to everybody: as whom the storage's server sees a machine's user, nobody knows."""
     path.mkdir(exist_ok=True)
     with suppress(OSError):  # somebody else's
         path.chmod(_OPEN_FOLDER)

@@ -1,4 +1,4 @@
-"""One list call for all jobs of an account: whoever asks at the same time, or a moment later, gets the same answer."""
+"""A list call shared by all jobs of an account: who asks at the same time, or soon after, gets the same answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 
 class SharedList(Generic[T]):
-    """`fetch`: the remote call; `fresh_s`: for so long an answer may be given again, counted from when it was asked."""
+    """A remote call whose answer is shared. `fetch`: the call; `fresh_s`: for so long an answer may be given again,
+    counted from when it was asked."""
 
     def __init__(self, fetch: Callable[[], Awaitable[T]], fresh_s: float) -> None:
         self._fetch = fetch
@@ -20,7 +21,7 @@ class SharedList(Generic[T]):
         self._answer: tuple[float, T] | None = None
 
     async def get(self, not_before_s: float = float("-inf")) -> T:
-        """`not_before_s`: the far side was asked after that, by the loop's clock: when the last job was accepted.
+        """The answer of a call made after `not_before_s`, by the loop's clock, e.g. when the last job was accepted.
 
         Raises what `fetch` does, to all who wait for it.
         """
@@ -36,7 +37,7 @@ class SharedList(Generic[T]):
         return await asyncio.shield(self._running)
 
     async def close(self) -> None:
-        """Nothing of it is left."""
+        """Ends a call that is under way: nothing of it is left."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])

@@ -35,7 +35,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountAnswer:
-    """The program's finding."""
+    """The finding of the program that looks at a mount."""
 
     state: str
     #: The mount point, absolute.
@@ -54,7 +54,7 @@ class MountAnswer:
         return PreflightFinding(severity=Severity.WRONG, subject=subject, sentence=self.sentence, fix=self.fix)
 
     def require(self, field: str) -> None:
-        """Raises PlatformUnavailable."""
+        """Raises PlatformUnavailable unless the storage is ready."""
         if not self.is_ready:
             fix = f"; {self.fix}" if self.fix else ""
             raise PlatformUnavailable(f"{field}: {self.sentence}{fix}", refused=True)
@@ -63,7 +63,7 @@ class MountAnswer:
 def program(
     action: str, storage: Json, point: str, *, user: str = "", may_mount: bool = True, mark: Mark | None = None
 ) -> str:
-    """Text that a Python of 3.7 or newer runs. `user`: for whom the storage is mounted."""
+    """The program as text that a Python of 3.7 or newer runs. `user`: for whom the storage is mounted."""
     settings: dict[str, Any] = {
         "action": action, "point": point, "user": user, "may_mount": may_mount, "kind": storage["storageType"],
         "mark": None if mark is None else {"file": mark.file, "text": mark.text},
@@ -82,7 +82,7 @@ def _address(storage: Json) -> dict[str, Any]:
 
 
 def answer_of(line: bytes) -> MountAnswer:
-    """Raises ValueError where it is none."""
+    """The answer that the program has printed. Raises ValueError where the line is none."""
     try:
         told = json.loads(line)
         return MountAnswer(
@@ -93,7 +93,7 @@ def answer_of(line: bytes) -> MountAnswer:
 
 
 async def ask_here(text: str) -> MountAnswer:
-    """Of this machine, in a process of its own: a server that is gone holds up whoever touches what was mounted.
+    """The answer of this machine, asked in a process of its own: a server that is gone holds up whoever uses its mount.
 
     Raises PlatformUnavailable.
     """

@@ -8,12 +8,12 @@ from pydantic import Field, field_validator
 
 from nni_manager.platform_kit.section_model import Part, marked, secret
 
-#: Who mounts it on the manager's machine.
+#: The one who mounts the storage on the manager's machine.
 Mounted = Literal["usermount", "nnimount", "nomount"]
 
 
 class SharedStorage(Part):
-    """Fields of both kinds of storage."""
+    """The fields that both kinds of shared storage have."""
 
     local_mount_point: str = marked(
         "Where it is on the manager's machine, for it and for trials of `local`; outside the code directory.",

@@ -1,4 +1,4 @@
-"""A service's own words for the states of its jobs, and what they mean to us."""
+"""The table of a service's own words for the states of its jobs, and what they mean to us."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _MOST_SHOWN = 100
 
 
 class StateTable:
-    """Word → state. A word that is in no table is UNKNOWN, which changes nothing, and is named once in the log.
+    """The states of jobs by a service's words. A word that is in no table is UNKNOWN, which changes nothing, and is
+    named once in the log.
 
     `states`: may hold words that mean UNKNOWN; those are expected, and are not named.
     """

@@ -9,7 +9,7 @@ from nni_manager.domain.job import JobHandle
 
 
 class UnlistedJobs:
-    """Whose turn it is: `most` in a round, and whoever was not asked about for longest first."""
+    """The order in which unlisted jobs are asked about: `most` in a round, and those first that waited longest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -18,7 +18,7 @@ class UnlistedJobs:
         self._numbers = itertools.count(1)
 
     def due(self, unlisted: Collection[JobHandle]) -> list[JobHandle]:
-        """They are asked about now; the others in one of the next rounds."""
+        """The jobs to ask about now; the others' turn comes in one of the next rounds."""
         longest = sorted(unlisted, key=lambda handle: self._asked.get(handle.job_name, 0))
         for handle in longest[: self._most]:
             self._asked[handle.job_name] = next(self._numbers)

@@ -48,7 +48,7 @@ class Signature:
 
 
 class Refused(PlatformError):
-    """The service will not do it: its status, its own code and its own words. For the adapter to translate."""
+    """A refusal of the service: its status, its own code and its own words. For the adapter to translate."""
 
     def __init__(self, status: int, code: str, words: str) -> None:
         super().__init__(f"{status} {code}: {words}" if code else f"{status}: {words}")
@@ -58,7 +58,8 @@ class Refused(PlatformError):
 
 
 class WebAccount(Connection):
-    """Inherit; `name`: of the service, for sentences. `paces`: kind of call → how often; ``all`` counts every call.
+    """An account of a service that is asked over HTTP; to be inherited. `name`: of the service, for sentences; `paces`:
+    kind of call → how often; ``all`` counts every call.
 
     `transport`: for tests. Credentials are `Lease`'s opaque texts; `signature_of` makes of one what requests carry.
     """
@@ -95,19 +96,22 @@ class WebAccount(Connection):
     # For adapters to say
 
     async def signature_of(self, credential: str) -> Signature:
-        """May ask the service, for a token. Raises BadCredentials or PlatformUnavailable."""
+        """The signature that requests with a credential carry. May ask the service, for a token.
+
+        Raises BadCredentials or PlatformUnavailable.
+        """
         raise NotImplementedError
 
     async def try_out(self, signature: Signature) -> None:
-        """Asks something that needs credentials. Raises BadCredentials or PlatformUnavailable."""
+        """Asks the service something that needs credentials. Raises BadCredentials or PlatformUnavailable."""
         raise NotImplementedError
 
     async def signed_anew(self) -> bool:
-        """The signature in use was refused: True when there is another one now, which is tried once."""
+        """Whether there is another signature now than the one in use, which was refused; it is tried once."""
         return False
 
     def words(self, response: httpx.Response) -> tuple[str, str]:
-        """(its own code, its own words) of an answer that refuses. Usually JSON with `code` and `message`."""
+        """The service's own code and own words in an answer that refuses. Usually JSON with `code` and `message`."""
         try:
             body = response.json()
         except ValueError:
@@ -119,11 +123,11 @@ class WebAccount(Connection):
     # Asking
 
     def keep_secret(self, *texts: str) -> None:
-        """They never stand in a sentence of this account."""
+        """Keeps these texts out of all sentences of this account."""
         self._secrets.update(filter(None, texts))
 
     def sign(self, signature: Signature) -> None:
-        """Requests carry it from now on."""
+        """Makes requests carry this signature from now on."""
         self._signature = signature
 
     async def ask(
@@ -147,7 +151,7 @@ class WebAccount(Connection):
         return self._judged(response, pace)
 
     async def ask_json(self, method: str, path: str, **options: Any) -> Any:
-        """The same, of an answer that is JSON. Anything else comes from somebody between."""
+        """The answer to a request, as `ask`, in JSON. Anything else is from somebody between: PlatformUnavailable."""
         response = await self.ask(method, path, **options)
         try:
             return response.json()
@@ -206,11 +210,11 @@ class WebAccount(Connection):
         return error
 
     def away(self, what: str, *, refused: bool = False) -> PlatformUnavailable:
-        """To be raised: `what`, said of the service."""
+        """An error to be raised: `what`, said of the service."""
         return PlatformUnavailable(f"{self.name} {what}", refused=refused)
 
     def redacted(self, text: str) -> str:
-        """Without any secret of this account."""
+        """A text without any secret of this account."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
@@ -238,7 +242,7 @@ T = TypeVar("T")
 
 
 class WebLease(Generic[A]):
-    """One training service's use of an account; any `Connection` will do. Several may be made of one adapter.
+    """One training service's use of an account; any `Connection` will do. An adapter may have several.
 
     `owner`: experiment and service.
     """
@@ -265,12 +269,15 @@ class WebLease(Generic[A]):
         self._stack = stack
 
     async def leave(self) -> None:
-        """Idempotent."""
+        """Gives the lease back. Idempotent."""
         self._lease = None
         await self._stack.aclose()
 
     async def _take_given(self) -> None:
-        """Of another account: its lease is there before the old one is given back, with what is asked just now."""
+        """Goes over to the credential that `renew` brought.
+
+        Another account's lease is taken before the old one is given back; what is asked of the old one may end with it.
+        """
         assert self._lease is not None, "entered"
         if self._has_moved:
             before = self._stack
@@ -282,7 +289,7 @@ class WebLease(Generic[A]):
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Entered, whether it was or not: for `preflight` and `clean`."""
+        """A context in which the account is leased, whether it was before or not: for `preflight` and `clean`."""
         if self._lease is not None:
             yield
             return
@@ -293,7 +300,7 @@ class WebLease(Generic[A]):
             await self.leave()
 
     def renew(self, credential: str, key: str = "") -> None:
-        """Another credential, for the next call. `key`: where it is one for another account."""
+        """Takes another credential, for the next call. `key`: where it is one for another account."""
         if key not in ("", self._key):
             self._key, self._has_moved = key, True
         if credential != self._credential or self._has_moved:
@@ -301,12 +308,12 @@ class WebLease(Generic[A]):
 
     @property
     def connection(self) -> A:
-        """For what needs no credential. Only while entered."""
+        """The account, for what needs no credential. Only while entered."""
         assert self._lease is not None, "entered"
         return self._lease.connection
 
     async def call(self, ask: Callable[[A], Awaitable[T]]) -> T:
-        """Asks with a credential that is known to be good. Raises what `ask` does."""
+        """The answer to what is asked with a credential that is known to be good. Raises what `ask` does."""
         assert self._lease is not None, "entered"
         await self._take_given()
         account = await self._lease.use()
@@ -320,7 +327,7 @@ class WebLease(Generic[A]):
 
 
 class _WithoutQuery(logging.Filter):
-    """httpx logs whole addresses, and some services want passwords in them."""
+    """A filter that takes query and login out of addresses in httpx's log: some services want passwords there."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):

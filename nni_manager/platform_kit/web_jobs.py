@@ -27,13 +27,13 @@ _MOST_ASKED = 10
 
 
 class Followed:
-    """How many jobs each experiment asks about."""
+    """The numbers of jobs that experiments follow on an account."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, int] = {}
 
     def note(self, owner: str, jobs: int) -> None:
-        """0: none any more."""
+        """Notes how many jobs an experiment follows; 0: none any more."""
         self._jobs[owner] = jobs
         if not jobs:
             del self._jobs[owner]
@@ -44,7 +44,7 @@ class Followed:
 
 
 class ListingAccount(WebAccount):
-    """One list of jobs for all experiments of an account, which has to be long enough for all that is followed."""
+    """An account with one list of jobs for all experiments, which has to be long enough for all that is followed."""
 
     @cached_property
     def followed(self) -> Followed:
@@ -55,7 +55,7 @@ A = TypeVar("A", bound=ListingAccount)
 
 
 class WebJobs(Platform, Generic[A]):
-    """Inherit; what is abstract is the adapter's to say."""
+    """An adapter of a service that is asked over HTTP again and again; to be inherited and completed."""
 
     capabilities = Capabilities(
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
@@ -77,20 +77,20 @@ class WebJobs(Platform, Generic[A]):
 
     @abc.abstractmethod
     def _account(self) -> A:
-        """A new one of these settings."""
+        """A new account of these settings."""
 
     @classmethod
     @abc.abstractmethod
     def _credential(cls, settings: Json) -> str:
-        """The account's."""
+        """The account's credential."""
 
     @abc.abstractmethod
     def _made_storage(self) -> MountedStorage:
-        """Where jobs of these settings and we meet."""
+        """The storage on which jobs of these settings and we meet."""
 
     @abc.abstractmethod
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
-        """Quiet for jobs that have ended or are not there."""
+        """Stops jobs. Quiet for those that have ended or are not there."""
 
     def renew(self, settings: Json) -> None:
         super().renew(settings)
@@ -129,7 +129,7 @@ class WebJobs(Platform, Generic[A]):
         await self._stop([handle for handle in handles if handle.job_name not in self._ended])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """The service keeps jobs for good, and their user the files."""
+        """Stops jobs that still run and forgets all. The service keeps jobs for good, and their user the files."""
         await self._stop([handle for handle in handles if handle.job_name not in self._ended])
         for handle in handles:
             self._ended.pop(handle.job_name, None)
@@ -141,4 +141,4 @@ class WebJobs(Platform, Generic[A]):
 
 
 async def _nothing(_account: ListingAccount) -> None:
-    """Asks nothing."""
+    """Asks nothing: the credential is checked all the same."""

@@ -29,7 +29,7 @@ def sentence(machine: MachineLedger, demand: Demand) -> str:
 
 
 def never_fits(machine: MachineLedger, demand: Demand) -> str:
-    """Why no job will ever fit there, whoever leaves; empty: that is not so, as far as anybody knows."""
+    """The reason why no job will ever fit on a machine, whoever leaves; empty: none, as far as anybody knows."""
     if machine.reading is None or machine.reading.error or not machine.has_gpus:
         return ""
     if not machine.cards:
@@ -46,7 +46,7 @@ def never_fits(machine: MachineLedger, demand: Demand) -> str:
 
 
 def details(machine: MachineLedger, demand: Demand) -> dict[str, Any]:
-    """The same for programs: place → who is there."""
+    """The jobs and processes on each place of a machine, for programs."""
     users = machine.users()
     return {str(place): _place_details(machine, place, users.get(place, ())) for place in machine.allowed(demand)}
 
@@ -60,7 +60,7 @@ def _unread(machine: MachineLedger) -> str:
 
 
 def _of_place(machine: MachineLedger, place: int, demand: Demand) -> str:
-    """Why this one cannot be had; empty: it can."""
+    """The reason why a place cannot be had; empty: it can."""
     users = machine.users().get(place, [])
     if machine.fits(place, demand, users):
         return ""
@@ -78,7 +78,7 @@ def _of_place(machine: MachineLedger, place: int, demand: Demand) -> str:
 
 
 def place_name(machine: MachineLedger, place: int) -> str:
-    """``gpu 0 on hostA``."""
+    """A place in words, as ``gpu 0 on hostA``."""
     return f"{'gpu' if machine.has_gpus else 'place'} {place} on {machine.called}"
 
 

@@ -20,7 +20,7 @@ NEWLINE = "\u2424"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The rule of one line."""
+    """The rule of one line of an `.nniignore` file."""
 
     #: Matches whole paths, relative to the folder of the rule's file.
     regex: re.Pattern[str]
@@ -31,7 +31,7 @@ class Rule:
 
 
 def parse_rule(line: str) -> Rule | None:
-    """None for blank lines, comments, and patterns that match nothing."""
+    """The rule of a line of `.nniignore`; None for blank lines, comments, and patterns that match nothing."""
     if line.startswith("#"):
         return None
     glob = _without_trailing_spaces(line.removesuffix("\r"))
@@ -51,7 +51,7 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 def _regex(glob: str) -> str | None:
-    """Whole paths that match; None when nothing can."""
+    """The regular expression of the whole paths that a glob matches; None when it can match nothing."""
     if not glob:
         return None
     if "/" not in glob:
@@ -105,7 +105,7 @@ def _stars(glob: str, at: int) -> tuple[str, int]:
 
 
 def _set(glob: str, at: int) -> tuple[str | None, int]:
-    """`at` is behind the opening bracket."""
+    """The regular expression of the set ``[…]`` whose content begins at `at`, and where the next element begins."""
     negated = glob.startswith(("!", "^"), at)
     first = at = at + negated
     members: frozenset[str] = frozenset()
@@ -133,7 +133,7 @@ def _member(glob: str, at: int, previous: str) -> _Member:
 
 
 def _character(glob: str, at: int) -> tuple[str, int]:
-    """Empty when the pattern ends here."""
+    """The character of a set at `at`, empty when the pattern ends here, and where the next begins."""
     at += glob.startswith("\\", at)
     return glob[at : at + 1], at + 1
 
@@ -167,7 +167,7 @@ _CLASSES = {
 
 
 def _set_regex(members: frozenset[str], negated: bool) -> str | None:
-    """No set matches a slash."""
+    """The regular expression of a set of characters, which never matches a slash; None when it can match nothing."""
     characters = sorted(members - {"/"})
     escaped = "".join(NEWLINE if character == "\n" else f"\\x{ord(character):02x}" for character in characters)
     if negated:
@@ -180,15 +180,15 @@ IGNORE_FILE = ".nniignore"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoreFile:
-    """The rules of one file."""
+    """The rules of one `.nniignore` file."""
 
-    #: Where it lies, relative to the code directory, as `_matchable` writes it; ends with a slash unless empty.
+    #: Its folder, relative to the code directory, as `_matchable` writes it; ends with a slash unless empty.
     folder: str
     for_folders: PathSpec[RegexPattern]
     for_files: PathSpec[RegexPattern]
 
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
-        """True: ignored; False: brought back; None: no rule matches."""
+        """Whether this file ignores a path. True: ignored; False: brought back; None: no rule matches."""
         rules = self.for_folders if is_folder else self.for_files
         return rules.check_file(path[len(self.folder) :]).include
 
@@ -198,7 +198,7 @@ IgnoreFiles = tuple[IgnoreFile, ...]
 
 
 def read_ignore_file(folder: str, content: bytes) -> IgnoreFile:
-    """`folder`: relative to the code directory, empty for itself."""
+    """The rules of an `.nniignore` file. `folder`: relative to the code directory, empty for itself."""
     lines = content.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n")
     # git ends a line at a NUL
     rules = [rule for line in lines if (rule := parse_rule(line.partition("\0")[0]))]
@@ -210,7 +210,7 @@ def read_ignore_file(folder: str, content: bytes) -> IgnoreFile:
 
 
 def is_ignored(path: str, files: IgnoreFiles, *, is_folder: bool) -> bool:
-    """`path`: relative to the code directory; symbolic links are no folders."""
+    """Whether a path, relative to the code directory, is ignored; symbolic links are no folders."""
     matchable = _matchable(path)
     for file in files:
         verdict = file.verdict(matchable, is_folder=is_folder)

@@ -1,4 +1,4 @@
-"""How much code may travel. NNI's limits, counted without what `.nniignore` leaves out."""
+"""The limits on how much code may travel: NNI's, counted without what `.nniignore` leaves out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nni_manager.platform_kit.archive.listing import Folder, Listing
 
 #: Files and symbolic links.
 MOST_FILES = 2000
-#: Of files, before compression.
+#: Bytes of all files, before compression.
 MOST_BYTES = 300 * 1024**2
 #: Files or folders, at which counting stops; so many show which folder is to blame.
 FAR_TOO_MANY = 10 * MOST_FILES
@@ -21,7 +21,7 @@ MOST_LEVELS = 100
 
 
 def check(listing: Listing, directory: Path) -> None:
-    """Raises InvalidInput that names the folder with the most of what is too much."""
+    """Checks a listing. Raises InvalidInput that names the folder with the most of what is too much."""
     if listing.files > MOST_FILES:
         _refuse(listing, directory, f"{listing.files} files", f"{MOST_FILES} files", lambda folder: len(folder.entries))
     if listing.bytes > MOST_BYTES:

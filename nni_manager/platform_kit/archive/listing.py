@@ -30,7 +30,7 @@ def contained_target(tree: Tree, folder: str, name: str, target: str) -> str:
 
 
 def _follow(root: str, start: str, target: str) -> str | None:
-    """Where a link ends; None when that is, or the way there passes, outside `root`. Raises OSError."""
+    """The path that a link leads to; None when it, or a place on the way, is outside `root`. Raises OSError."""
     if os.path.isabs(target):
         place = os.path.realpath(target, strict=True)
         return place if _is_inside(root, place) else None
@@ -53,13 +53,13 @@ def join(folder: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A file or a symbolic link."""
+    """A file or a symbolic link of the code directory."""
 
     name: str
-    #: Of a link; empty for a file.
+    #: The target of a link; empty for a file.
     target: str = ""
     is_executable: bool = False
-    #: In bytes; 0 for a link.
+    #: Size in bytes; 0 for a link.
     size: int = 0
     #: Differs when the file is another one or was written to.
     stamp: tuple[int, ...] = ()
@@ -67,7 +67,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """A folder, without the folders in it."""
+    """A folder of the code directory, without the folders in it."""
 
     #: Relative to the code directory; empty for itself.
     path: str
@@ -78,13 +78,13 @@ class Folder:
         return sum(entry.size for entry in self.entries)
 
     def path_of(self, name: str) -> str:
-        """Of something in it, relative to the code directory."""
+        """The path of a file or link in this folder, relative to the code directory."""
         return join(self.path, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All of it; folders come before what is in them, everything in the order of its names' bytes."""
+    """All that travels of a code directory: folders before what is in them, in the order of their names' bytes."""
 
     folders: tuple[Folder, ...]
     #: False: there is more, but this is far too much already.
@@ -101,7 +101,7 @@ class Listing:
 
 
 def first_difference(one: Listing, other: Listing) -> str:
-    """Path of the first thing that two listings do not agree on; they must differ."""
+    """The path of the first thing on which two listings do not agree; they must differ."""
     return min(path for path, _ in set(_things(one)) ^ set(_things(other)))
 
 

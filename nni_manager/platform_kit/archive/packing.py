@@ -1,4 +1,4 @@
-"""Packing: list, write a compressed tar file, list again; what stood still meanwhile gets the name of its content.
+"""The packing of code: list, write a compressed tar file, list again; what stood still gets the name of its content.
 
 Owners, times and permissions are evened out, but for the x bit. PAX headers carry long names and any bytes in them.
 """
@@ -101,7 +101,8 @@ _FORMAT = b"code archive 1"
 
 
 def write_tar(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
-    """Answers the hash of the content, 64 hexadecimal digits. Raises Changed, InvalidInput, OSError for `target`."""
+    """Writes what is listed as a compressed tar file; answers the hash of the content, 64 hexadecimal digits. Raises
+    Changed, InvalidInput, and OSError for `target`."""
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=target, mtime=0) as zipped,
         tarfile.TarFile(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 _BLOCK = 512
 _CHUNK_BYTES = 256 * 1024
-#: Of names and whatever else stands before a member.
+#: Most bytes of a name, or of whatever else stands before a member.
 MOST_HEADER_BYTES = 64 * 1024
 _OCTAL = re.compile(rb"[0-7]*")
 _RECORD = re.compile(rb"([1-9][0-9]{0,5}) ([^=]+)=")
@@ -22,7 +22,7 @@ _PAX_GLOBAL, _PAX, _GNU_NAME, _GNU_TARGET = b"g", b"x", b"L", b"K"
 
 
 class BadTar(Exception):
-    """The end of a sentence about the whole file."""
+    """A tar file that cannot be read; the message is the end of a sentence about the whole file."""
 
 
 class Kind(enum.Enum):
@@ -37,28 +37,28 @@ _KINDS = {b"0": Kind.FILE, b"\0": Kind.FILE, b"7": Kind.FILE, b"5": Kind.FOLDER,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """Names may hold any bytes, as Python spells them."""
+    """A member of a tar file; its name and target may hold any bytes, as Python spells them."""
 
     name: str
     kind: Kind
     #: Bytes of its content; 0 for what has none.
     size: int
     is_executable: bool
-    #: Of a link.
+    #: The target of a link.
     target: str
 
 
 class TarReader:
-    """Read once, from the beginning."""
+    """A reader of a tar file, which is read once, from the beginning."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
-        """`read`: answers so many bytes, fewer at the end alone."""
+        """`read`: a function that answers so many bytes, and fewer only at the end."""
         self._read = read
         #: Bytes that are left of the member's content, and what fills its last block.
         self._left = self._padding = 0
 
     def members(self) -> Iterator[Member]:
-        """Each before its content, which is left out unless it is read. Raises BadTar."""
+        """The members, each before its content, which is skipped unless it is read. Raises BadTar."""
         said: dict[bytes, bytes] = {}
         while (header := self._header()) is not None:
             kind = header[156:157]
@@ -71,7 +71,7 @@ class TarReader:
                 pass
 
     def content(self) -> Iterator[bytes]:
-        """Of the member that came last. Raises BadTar when it ends too early."""
+        """The content of the member that came last. Raises BadTar when it ends too early."""
         while self._left:
             part = self._exactly(min(self._left, _CHUNK_BYTES))
             self._left -= len(part)
@@ -80,7 +80,7 @@ class TarReader:
         self._exactly(padding)
 
     def _header(self) -> bytes | None:
-        """None at the end: a block of zeros, or nothing more."""
+        """The next header; None at the end, which is a block of zeros, or nothing more. Raises BadTar."""
         block = self._read(_BLOCK)
         if not block.strip(b"\0"):
             return None
@@ -123,14 +123,14 @@ class TarReader:
 
 
 def _sums(block: bytes) -> tuple[int, int]:
-    """The check sum, and as some programs get it who take bytes for signed."""
+    """The check sum of a header, and the one that programs get which take bytes for signed."""
     summed = block[:148] + b" " * 8 + block[156:]
     unsigned = sum(summed)
     return unsigned, unsigned - 256 * sum(byte > 127 for byte in summed)
 
 
 def _number(field: bytes) -> int:
-    """Octal digits; where the first bit is set, the rest in binary."""
+    """The number in a header's field: octal digits, or, where the first bit is set, binary. Raises BadTar."""
     if field[0] & 0x80:
         if field[0] != 0x80:
             raise BadTar("a number in it is negative, or larger than any")
@@ -148,7 +148,7 @@ def _decimal(value: bytes) -> int:
 
 
 def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
-    """Fields of the next member, by PAX's words."""
+    """The fields that a header tells of the next member, under PAX's names. Raises BadTar."""
     if kind == _PAX:
         return dict(_records(data))
     if kind == _PAX_GLOBAL:
@@ -157,7 +157,7 @@ def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
 
 
 def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Each is ``LENGTH NAME=VALUE`` and a line's end; only what is of use."""
+    """The names and values that are of use in a PAX header: ``LENGTH NAME=VALUE`` and a line's end. Raises BadTar."""
     while data.strip(b"\0"):
         found = _RECORD.match(data)
         end = int(found[1]) if found else 0

@@ -29,7 +29,7 @@ class Tree:
     """A folder, opened once. Paths below it are relative, with slashes; the empty path is the folder itself."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises InvalidInput."""
+        """Opens the folder. Raises InvalidInput."""
         self.directory = directory
         try:
             # the user may name the folder by a link
@@ -78,7 +78,7 @@ class Tree:
 
     @contextmanager
     def reading(self, path: str) -> Iterator[None]:
-        """Turns what can go wrong with `path` into Changed or InvalidInput."""
+        """Turns an error of the disk about `path` into Changed or InvalidInput."""
         try:
             yield
         except OSError as error:
@@ -87,7 +87,7 @@ class Tree:
             raise self.refusal(path, f"cannot be read ({error.strerror}); allow this user to read it") from error
 
     def refusal(self, path: str, what: str) -> InvalidInput:
-        """One sentence about `path`: what is wrong and what to do, unless the user leaves it out."""
+        """An InvalidInput about `path`, one sentence: what is wrong, and what to do unless the user leaves it out."""
         # repr: names may hold line breaks and bytes that are no text
         where = f"{path!r} in {str(self.directory)!r}" if path else repr(str(self.directory))
         instead = ", or list it in .nniignore" if path else ""

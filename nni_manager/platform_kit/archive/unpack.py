@@ -52,7 +52,7 @@ class _Inflated:
         self._left = MOST_BYTES + _OVERHEAD_BYTES
 
     def read(self, size: int) -> bytes:
-        """So many, or all there are. Raises EOFError when the file breaks off."""
+        """So many decompressed bytes, or all that are left. Raises EOFError when the file breaks off."""
         parts: list[bytes] = []
         while size > 0 and not self._inflate.eof:
             data = self._inflate.unconsumed_tail or self._file.read(_CHUNK_BYTES)
@@ -90,7 +90,7 @@ class _Unpacker:
             raise _refused(member.name, "is neither file, folder nor symbolic link")
 
     def check_links(self) -> None:
-        """Once all is there: a link may lead to what comes later."""
+        """Refuses links that lead out of the archive; called once all is there: a link may lead to what comes later."""
         root = os.path.realpath(self._folder)
         for path in self._links:
             target = os.readlink(path)
@@ -128,7 +128,7 @@ class _Unpacker:
 
 
 def _real(path: str) -> str | None:
-    """Where a link leads; None where Python cannot follow it so far."""
+    """The path that a link leads to; None where Python cannot follow so many links."""
     try:
         return os.path.realpath(path)
     except RecursionError:

@@ -53,7 +53,7 @@ class _Walk:
             self._open.append((join(path, name), ignore_files))
 
     def _kept(self, descriptor: int, path: str, ignore_files: IgnoreFiles) -> tuple[list[str], list[str]]:
-        """Names of what is not ignored: everything but folders, and folders."""
+        """The names of what is not ignored in a folder: first everything but folders, then the folders."""
         kept: tuple[list[str], list[str]] = ([], [])
         with self._tree.reading(path), os.scandir(descriptor) as found:
             for item in found:
@@ -100,7 +100,7 @@ class _Walk:
 
 
 def stamp(found: os.stat_result) -> tuple[int, ...]:
-    """Differs for another file, and after a write or a change of mode."""
+    """A file's state as numbers, which differ for another file, and after a write or a change of mode."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
 
 

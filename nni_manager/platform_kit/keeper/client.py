@@ -1,4 +1,4 @@
-"""Speaks to a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
+"""The client of a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
 
 The keeper's words are in `trial_runner.protocol`; one connection is `connection`'s. Lines and ends of jobs go to
 the listener that owns the job. While too many lines wait to be stored the socket is not read: the trial's own file is
@@ -38,45 +38,47 @@ ANSWER_TIMEOUT_S = 20.0
 #: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
 Job = dict[str, Any]
-#: Of log records: a fault that ends here.
+#: The extra field of log records about a fault that ends here.
 _BARRIER = {"action": "barrier"}
 
 
 class Listener(Protocol):
-    """Whoever owns jobs at the keeper."""
+    """An owner of jobs at the keeper, which hears of them."""
 
     async def on_connected(self) -> None:
-        """The keeper was (re)connected: say which jobs to follow. Nothing comes before that."""
+        """Called when the keeper was (re)connected: says which jobs to follow. Nothing comes before that."""
 
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
-        """Complete lines of one outbox; the awaitable ends when they are stored, and fails when they are not."""
+        """Called with complete lines of one outbox; the awaitable ends when they are stored, fails when they are
+        not."""
 
     def on_ended(self, job_name: str, job: Job) -> None:
-        """`on_lines` was called with all lines of the job before this; they need not be stored yet."""
+        """Called when a job has ended, after `on_lines` with all of its lines, which need not be stored yet."""
 
     def on_disconnected(self) -> None:
-        """Nothing is known until `on_connected`."""
+        """Called when the connection is lost: nothing is known until `on_connected`."""
 
 
 class Watcher(Protocol):
-    """Whoever has to know of the keeper itself and of all its jobs."""
+    """A listener that has to know of the keeper itself and of all its jobs."""
 
     async def on_up(self) -> None:
-        """It was (re)connected; no listener has heard of it yet. Raises PlatformUnavailable: it is of no use."""
+        """Called when the keeper was (re)connected, before any listener. Raises PlatformUnavailable: it is of no
+        use."""
 
     def on_down(self, why: str) -> None:
-        """It cannot be asked; called again when there is more to say about why."""
+        """Called when the keeper cannot be asked, and again when there is more to say about why."""
 
     def on_end(self, job_name: str) -> None:
-        """No process of this job is left; before its listener hears of that."""
+        """Called when no process of this job is left, before its listener hears of that."""
 
 
 class OtherVersion(PlatformUnavailable):
-    """A keeper that this daemon does not speak with keeps jobs, and ends with the last of them."""
+    """An error: a keeper that this daemon does not speak with has jobs, and ends with the last of them."""
 
 
 class Keeper:
-    """One keeper, of this machine or of another."""
+    """A keeper, of this machine or of another, as this daemon reaches it."""
 
     def __init__(self, connect: Connect, name: str = "local") -> None:
         self.name = name
@@ -93,12 +95,12 @@ class Keeper:
         self._greeted_s: float | None = None
         #: Why there is no connection; empty while there is one or none is needed.
         self.trouble = ""
-        #: That is why: it is there and keeps its jobs.
+        #: The trouble is that a keeper of another version is there and keeps its jobs.
         self.is_other_version = False
 
     @property
     def is_needed(self) -> bool:
-        """Some experiment has jobs there."""
+        """Whether some experiment has jobs at the keeper."""
         return self._needed.is_set()
 
     @property
@@ -107,7 +109,7 @@ class Keeper:
 
     @property
     def questions(self) -> int:
-        """How many questions it was asked."""
+        """The number of questions that the keeper was asked."""
         return self._requests.asked
 
     def has_listener(self, owner: str) -> bool:
@@ -129,7 +131,7 @@ class Keeper:
             self._close("the daemon is stopping")
 
     async def listen(self, owner: str, listener: Listener) -> None:
-        """From now on `owner` (an experiment) hears of its jobs."""
+        """Lets `owner` (an experiment) hear of its jobs from now on."""
         self._listeners[owner] = listener
         if not self._needed.is_set():
             self.trouble = ""  # that it was sought in vain was long ago: whoever asks now waits for another try
@@ -138,7 +140,7 @@ class Keeper:
             await listener.on_connected()
 
     def leave(self, owner: str) -> None:
-        """Idempotent. The connection stays: other experiments, or none, use it."""
+        """Ends the listening of `owner`. Idempotent. The connection is closed when nobody else listens."""
         self._listeners.pop(owner, None)
         if not self._listeners:
             self._needed.clear()
@@ -146,7 +148,7 @@ class Keeper:
             self._close("no experiment needs it")
 
     async def request(self, verb: str, *, patience_s: float | None = None, **arguments: Any) -> Any:
-        """Asks and waits; without an answer the connection is given up.
+        """Sends a request to the keeper and waits for its answer; without one the connection is given up.
 
         Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected.
         """
@@ -162,7 +164,8 @@ class Keeper:
     # Connection
 
     async def _until_connected(self) -> Connection:
-        """A keeper that is being started or sought is worth a moment; one that was sought in vain or lost is not."""
+        """The connection, once there is one: a keeper being started or sought is worth a moment; one sought in vain,
+        or lost, is not. Raises PlatformUnavailable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 while self._connection is None and not self._why_unreachable():
@@ -173,7 +176,7 @@ class Keeper:
         return self._connection
 
     def _why_unreachable(self) -> str:
-        """Why it would be to wait for a connection now; empty while one is being made."""
+        """The reason why waiting for a connection is of no use now; empty while one is being made."""
         if not self._needed.is_set():
             return "nobody listens to it"
         # `run` may be waiting for the very listener that asks, so it cannot make another one.
@@ -185,7 +188,7 @@ class Keeper:
         changed.set()
 
     async def _serve(self) -> bool:
-        """One connection from begin to end; whether another may be made at once."""
+        """Serves one connection from begin to end; answers whether another may be made at once."""
         self._greeted_s = None
         connection: Connection | None = None
         try:
@@ -200,7 +203,7 @@ class Keeper:
         return self._went_well(connection) or not self._needed.is_set()
 
     def _went_well(self, connection: Connection | None) -> bool:
-        """The keeper answered, and it was the keeper that ended, or the connection that was of use for long enough."""
+        """Whether the keeper answered, and then ended by itself or had a connection that was of use for long enough."""
         if self._greeted_s is None:
             return False
         lasted_s = asyncio.get_running_loop().time() - self._greeted_s
@@ -227,7 +230,10 @@ class Keeper:
         return connection
 
     async def _greet(self, owner: str, listener: Listener) -> None:
-        """Raises OSError or PlatformError: the connection is of no use. One with a fault harms no other."""
+        """Tells a listener that the keeper is connected; a listener with a fault harms no other.
+
+        Raises OSError or PlatformError: the connection is of no use.
+        """
         try:
             await listener.on_connected()
         except (OSError, PlatformError):
@@ -236,8 +242,10 @@ class Keeper:
             log.exception("experiment %s cannot follow its trials at keeper %s", owner, self.name, extra=_BARRIER)
 
     def _check_version(self, greeting: object) -> None:
-        """One that runs jobs outlives an upgrade of the daemon. Left alone, it ends with the last of them, and what it
-        kept of them is read by the next. Raises OtherVersion."""
+        """Refuses a keeper of another version, which outlives an upgrade of the daemon while it runs jobs.
+
+        Left alone, it ends with the last of them, and what it kept of them is read by the next. Raises OtherVersion.
+        """
         told = greeting if isinstance(greeting, Mapping) else {}
         theirs = str(told.get("version"))
         if not version.fits(protocol.VERSION, theirs):
@@ -280,7 +288,7 @@ class Keeper:
     # Messages
 
     def on_message(self, message: object) -> None:
-        """Raises ValueError when it is none of the wire contract's."""
+        """Takes a message of the keeper. Raises ValueError when it is none of the wire contract's."""
         match message:
             case {
                 "event": "lines", "owner": str(owner), "name": str(), "outbox": str(), "start": int(), "end": int(),

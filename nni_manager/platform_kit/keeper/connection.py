@@ -14,33 +14,36 @@ from trial_runner import protocol
 
 
 class Requests:
-    """Of one connection after the other; numbers are never used twice."""
+    """The requests to a keeper that wait for answers, over all its connections; numbers are never used twice."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        #: So many were asked.
+        #: The number of requests so far.
         self.asked = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def add(self) -> tuple[int, asyncio.Future[Any]]:
-        """The number of a new one, and its answer to come."""
+        """The number of a new request, and its answer to come."""
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         self.asked = number
         return number, answer
 
     def answer(self, number: int, result: object) -> None:
-        """Quiet for one that nobody waits for any more."""
+        """Gives the answer to whoever waits for it. Quiet for a request that nobody waits for any more."""
         if (answer := self._take(number)) is not None:
             answer.set_result(result)
 
     def refuse(self, number: int | None, kind: object, sentence: str) -> None:
-        """Quiet for one that nobody waits for any more. `kind`: of the wire contract."""
+        """Gives a refusal to whoever waits for the answer; `kind`: of the wire contract.
+
+        Quiet for a request that nobody waits for any more.
+        """
         if (answer := self._take(number)) is not None:
             answer.set_exception(_error(kind, sentence))
 
     def fail_all(self, sentence: str) -> None:
-        """No answer will come."""
+        """Fails all requests with PlatformUnavailable: no answer will come."""
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
@@ -64,20 +67,20 @@ SILENCE_S = 10.0
 
 
 class Client(Protocol):
-    """Whose connection it is."""
+    """The owner of a connection, which hears what comes through it."""
 
     def on_message(self, message: object) -> None:
-        """Raises ValueError when it is none of the wire contract's."""
+        """Called with each message. Raises ValueError when it is none of the wire contract's."""
 
     def on_lost(self, connection: Connection, why: str) -> None:
-        """It has ended, or is about to."""
+        """Called when the connection has ended, or is about to."""
 
     def on_silence(self, connection: Connection, why: str) -> None:
-        """The keeper did not answer in time; the connection is given up."""
+        """Called when the keeper did not answer in time; the connection is given up."""
 
 
 class Connection(asyncio.Protocol):
-    """Cuts what comes into messages, each of which `client` hears of."""
+    """A connection to a keeper: cuts what comes into messages, each of which `client` hears of."""
 
     transport: asyncio.Transport
 
@@ -108,7 +111,7 @@ class Connection(asyncio.Protocol):
         self.transport.write(protocol.encode(dict(message)))
 
     def drop(self) -> None:
-        """Ends it at once: what comes through it is of no use."""
+        """Ends the connection at once: what comes through it is of no use."""
         self.is_dropped = True
         self.transport.abort()
 
@@ -121,8 +124,11 @@ class Connection(asyncio.Protocol):
 
 
 async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Callable[[], Awaitable[object]]) -> None:
-    """Returns when `lost` is set. `ask` has the patience: while all slots are taken nobody else asks anything, and a
-    keeper that hangs does not say so."""
+    """Asks (`ask`) whenever the keeper says nothing for `SILENCE_S`; returns when `lost` is set.
+
+    `ask` gives up by itself: while all slots are taken nobody else asks anything, and a keeper that hangs does not say
+    so.
+    """
     while not lost.is_set():
         connection.has_spoken = False
         with suppress(TimeoutError):
@@ -135,7 +141,7 @@ async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Calla
 
 
 class _Patience:
-    """With an answer. While we do not read, none can come, and nobody is to blame."""
+    """A time limit for an answer. While we do not read, none can come, and nobody is to blame."""
 
     def __init__(self, connection: Connection, seconds: float) -> None:
         self._connection = connection

@@ -26,7 +26,7 @@ from trial_runner import protocol
 
 
 def job_report(job: Mapping[str, Any]) -> JobReport:
-    """`job` as in `trial_runner.protocol`."""
+    """The report on a job of a keeper; `job` as in `trial_runner.protocol`."""
     return JobReport(
         state=_state(job),
         exit_code=job.get("exit_code"),
@@ -49,7 +49,7 @@ def _state(job: Mapping[str, Any]) -> JobState:
 
 class Tell(Protocol):
     def __call__(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
-        """This is known of the job now; `is_news`: somebody should look at it."""
+        """Notes what is known of the job now; `is_news`: somebody should look at it."""
 
 
 class Deliveries:
@@ -58,7 +58,7 @@ class Deliveries:
     def __init__(self, host: Host, tell: Tell) -> None:
         self._host = host
         self._tell = tell
-        #: By job: results handed over and not stored yet, and the end that waits for them.
+        #: Results handed over and not stored yet, and the ends that wait for them, by job.
         self._pending: dict[str, set[asyncio.Task[None]]] = {}
         self._held_ends: dict[str, JobReport] = {}
 
@@ -71,18 +71,18 @@ class Deliveries:
         return delivery
 
     def hold_end(self, job_name: str, report: JobReport) -> bool:
-        """Whether it waits for results, after which it is told."""
+        """Whether the job's end waits for results, after which it is told."""
         if job_name not in self._pending:
             return False
         self._held_ends[job_name] = report
         return True
 
     def drop_ends(self) -> None:
-        """The next connection tells of them again."""
+        """Drops the ends that wait for results: the next connection tells of them again."""
         self._held_ends.clear()
 
     async def settled(self) -> None:
-        """All that was handed over is stored, or is not going to be."""
+        """Returns when all that was handed over is stored, or is not going to be."""
         if tasks := self._all():
             await asyncio.wait(tasks)
 
@@ -93,7 +93,10 @@ class Deliveries:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
-        """Raises when a stretch before these lines is missing: the next connection follows from what is stored."""
+        """Delivers lines to the scheduler.
+
+        Raises when a stretch before them is missing: the next connection follows from what is stored.
+        """
         ended = self._held_ends.get(job_name) if len(self._pending[job_name]) == 1 else None
         delivery = await self._host.deliver(job_name, outbox, start, end, lines, ended)
         if delivery.resend:
@@ -118,7 +121,7 @@ class Deliveries:
 #: Seconds that `send_off` waits for a process which has said its last word and is about to end.
 _LAST_MOMENT_S = 2.0
 
-#: Of these jobs, those that the adapter knows; the others are ended.
+#: A function that answers which of these jobs the adapter knows; the others are ended.
 Known = Callable[[Collection[str]], Awaitable[Collection[str]]]
 
 
@@ -126,13 +129,13 @@ class KeptJobs(Protocol):
     """The jobs of one training service at their keeper; methods raise PlatformUnavailable."""
 
     async def listed(self) -> dict[str, dict[str, Any]]:
-        """Name → job."""
+        """The jobs by their names, as the keeper lists them."""
 
     async def cancel(self, names: Sequence[str], grace_s: float) -> None:
-        """Asks them to end."""
+        """Asks the jobs to end."""
 
     async def request(self, verb: str, **arguments: Any) -> Any:
-        """Asks the keeper."""
+        """Sends the keeper a request, and answers what it says."""
 
 
 class ForgottenJobs:
@@ -149,7 +152,7 @@ class ForgottenJobs:
         return name in self._names
 
     async def send_off(self, names: Sequence[str]) -> None:
-        """Ends those that run, and waits a moment for that."""
+        """Ends those of the jobs that run, and waits a moment for that."""
         if not names:
             return
         self._names.update(names)  # before the keeper is asked: an end is told once, perhaps meanwhile
@@ -164,7 +167,7 @@ class ForgottenJobs:
                     await self._gone.wait()
 
     async def end_unknown(self) -> None:
-        """Jobs that nobody knows, or that were forgotten while they ran, on a new connection."""
+        """Ends jobs, on a new connection, that nobody knows, or that were forgotten while they ran."""
         if self._known is None and not self._names:
             return
         jobs = await self._jobs.listed()
@@ -173,7 +176,7 @@ class ForgottenJobs:
         await self._end(self._names)
 
     def note_end(self, name: str, wake: Callable[[str], None]) -> None:
-        """No process of it is left, and nobody else has the keeper forget it. `wake`: told of that."""
+        """Has the keeper forget a job of which no process is left, as nobody else does. `wake`: called afterwards."""
         self._names.discard(name)
         self._gone.set()
         task = asyncio.create_task(self._forget(name, wake), name=f"forget {name}")
@@ -187,7 +190,7 @@ class ForgottenJobs:
         await asyncio.gather(*self._sweeping, return_exceptions=True)
 
     async def _end(self, names: Collection[str]) -> None:
-        """They may have been told of already, or never on this connection."""
+        """Stops the jobs, and asks for their ends, which may have been told already, or never on this connection."""
         if names:
             await self._jobs.cancel(sorted(names), 0)
             await self._jobs.request("follow", jobs={name: {} for name in names})

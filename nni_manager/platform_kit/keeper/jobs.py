@@ -28,10 +28,11 @@ log = logging.getLogger(__name__)
 
 
 class KeeperJobs:
-    """A keeper's `Listener`. Between `enter` and `leave`; methods raise PlatformUnavailable.
+    """The jobs of one training service at a keeper, and its `Listener`. Entered with `enter`, left with `leave`;
+    methods raise PlatformUnavailable.
 
-    `has_results`: jobs write them where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
-    a keeper that does not answer for so long when a job is to be stopped is away.
+    `has_results`: jobs write results where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
+    seconds in which the keeper must answer when a job is to be stopped; it is away otherwise.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class KeeperJobs:
     # Its life
 
     async def enter(self, machines: Sequence[KeeperMachine] = ()) -> None:
-        """Hears of its jobs from now on. `machines`: those whose jobs are at this keeper and have places there."""
+        """Begins to hear of the service's jobs. `machines`: those whose jobs are at this keeper and have places."""
         await self.enter_with((await self._held.enter_async_context(self._lease())).connection, machines)
 
     async def enter_with(self, connection: KeeperConnection, machines: Sequence[KeeperMachine] = ()) -> None:
-        """As `enter`, at a connection that somebody else has leased, and gives back after `leave`."""
+        """Enters, as `enter` does, at a connection that somebody else has leased, and gives back after `leave`."""
         self._connection = connection
         try:
             with suppress(PlatformError):  # they are read when it answers
@@ -74,7 +75,7 @@ class KeeperJobs:
             raise
 
     async def leave(self) -> None:
-        """Jobs run on. What is not stored by now, the keeper sends again to whoever enters next."""
+        """Stops hearing of jobs, which run on. What is not stored by now, the keeper sends to whoever enters next."""
         if self._connection is not None:
             self._connection.keeper.leave(self.owner)
             await self._connection.read_again()
@@ -88,7 +89,7 @@ class KeeperJobs:
     # Its machines
 
     async def until_read(self) -> None:
-        """The ledgers know of all jobs that run at the keeper. Raises PlatformUnavailable."""
+        """Returns when the ledgers know of all jobs that run at the keeper. Raises PlatformUnavailable."""
         await self._entered.until_read()
 
     async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
@@ -98,7 +99,7 @@ class KeeperJobs:
     # Verbs
 
     async def reserve(self, placement: Placement, name: str, *, is_repeat: bool) -> Reservation | NoRoom | None:
-        """Places for a job about to be submitted. None: it needs none any more, since it has ended.
+        """The places of a job about to be submitted. None: it needs none any more, since it has ended.
 
         Nothing is given away before the keeper's list was read: jobs of a daemon before this one may have the places.
         """
@@ -111,7 +112,7 @@ class KeeperJobs:
         return placement.reserve(name, is_repeat=is_repeat) or NoRoom(why=placement.why())
 
     async def submit(self, name: str, job: Mapping[str, Any], reservation: Reservation | None = None) -> JobReport:
-        """`job`: what else `spawn` takes, see `trial_runner.protocol`. Raises SubmitRejected, too."""
+        """Starts a job. `job`: what else `spawn` takes, see `trial_runner.protocol`. Raises SubmitRejected, too."""
         reserved = {} if reservation is None else {"reservation": reservation.as_json()}
         told = await self.request("spawn", name=name, owner=self.owner, **job, **reserved)
         if told["state"] == protocol.RUNNING:  # of one that has ended, `reports` asks for what it reported
@@ -129,17 +130,17 @@ class KeeperJobs:
         return {name: self._reports.get(name, self._no_word) for name in names}
 
     async def listed(self) -> dict[str, dict[str, Any]]:
-        """Name → job, of this service."""
+        """The jobs of this service that the keeper has, by name."""
         jobs: dict[str, dict[str, Any]] = (await self.request("list"))["jobs"]
         return {name: job for name, job in jobs.items() if job["owner"] == self.owner}
 
     async def cancel(self, names: Sequence[str], grace_s: float) -> None:
-        """Asks all their processes to end; quiet for unknown ones."""
+        """Asks all processes of the jobs to end; quiet for unknown jobs."""
         for name in names:
             await self.request("signal", name=name, grace_s=grace_s, **self._when_stopping)
 
     async def forget(self, names: Sequence[str]) -> None:
-        """Ends what still runs of them, and has the keeper forget them, if need be when the last process is gone."""
+        """Ends what still runs of the jobs; the keeper forgets them, if need be when the last process is gone."""
         await self._forgotten_jobs.send_off([name for name in names if self._may_run(name)])
         await self.request("forget", names=list(names))
         for name in names:
@@ -147,14 +148,14 @@ class KeeperJobs:
                 self._reports.pop(name, None)
 
     async def clean(self, names: Sequence[str]) -> None:
-        """Ends and removes these jobs, and when it was not entered, all there are of the service."""
+        """Ends and removes these jobs, and, when it was not entered, all jobs of the service."""
         if self._connection is not None:
             return await self.forget(names)
         async with self._lease() as lease:
             await orphaned_jobs.end(lease.connection.keeper, self._host.experiment_id, forget=True, owner=self.owner)
 
     async def request(self, verb: str, **arguments: Any) -> Any:
-        """Asks the keeper."""
+        """Sends the keeper a request, and answers what it says."""
         return await self._entered.keeper.request(verb, **arguments)
 
     # What the keeper tells
@@ -204,7 +205,7 @@ class KeeperJobs:
         return self._connection.keeper.trouble if self._connection is not None else "not entered"
 
     async def _follow(self, names: Sequence[str]) -> None:
-        """Asks for these and all undecided jobs that the keeper has not named on this connection."""
+        """Asks for these jobs, and for all undecided ones that the keeper has not named on this connection."""
         async with self._following:
             if self._deliveries is not None:
                 await self._deliveries.settled()  # they move the offsets that are read now
@@ -224,7 +225,7 @@ class KeeperJobs:
             self._tell(name, self.unheard_of)
 
     def _note_running(self, name: str, job: dict[str, Any]) -> None:
-        """Its end may have come in the moment between the keeper's answer and now."""
+        """Notes that a job runs, unless its end came in the moment between the keeper's answer and now."""
         known = self._reports.get(name)
         if known is None or known is self.unheard_of or not known.state.is_final:
             self._tell(name, self.report_of(job))
@@ -239,7 +240,7 @@ class KeeperJobs:
         return report is None or not (report.state.is_final or report is _DRAINING)
 
     def _forget_told(self) -> None:
-        """The next connection begins with nothing: what this one does not hear, it must ask about."""
+        """Forgets what this connection told: the next one has to ask about what it does not hear."""
         self._is_connected = False
         self._reports.clear()
         if self._deliveries is not None:
@@ -247,7 +248,7 @@ class KeeperJobs:
 
 
 def owner_of(host: Host) -> str:
-    """Whose the jobs are at a keeper, ``service:experiment``."""
+    """The owner of a service's jobs at a keeper, ``service:experiment``."""
     # what earlier versions called those of `local`, some of which may still run
     return host.experiment_id if host.service == "local" else f"{host.service}:{host.experiment_id}"
 

@@ -1,4 +1,4 @@
-"""Reaches the keeper of this machine, starting one when none answers."""
+"""The keeper of this machine: reached at its socket, and started when none answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _START_TIMEOUT_S = 20.0
 
 
 class LocalKeeper:
-    """`directory`: the keeper's own folder; `socket`: where it listens (at most 107 bytes)."""
+    """The keeper of this machine. `directory`: its own folder; `socket`: where it listens (at most 107 bytes)."""
 
     def __init__(self, directory: Path, socket: Path) -> None:
         self._directory = directory
@@ -76,7 +76,10 @@ class LocalKeeper:
             )
 
     async def _find(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
-        """A running one; a daemon before us, with another runtime directory, may have started it elsewhere."""
+        """A connection to a running keeper; None: there is none.
+
+        A daemon before us, with another runtime directory, may have started it elsewhere.
+        """
         with suppress(FileNotFoundError, ConnectionRefusedError):
             if (found := await self._join(make_protocol, str(self._socket))) is not None:
                 return found
@@ -87,13 +90,16 @@ class LocalKeeper:
         return None
 
     def _recorded(self) -> list[str]:
-        """Where the last keeper listened, or listens."""
+        """The path of the socket where the last keeper listened, or listens; none where no lock file names one."""
         with suppress(FileNotFoundError):
             return self._lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:2]
         return []
 
     async def _join(self, make_protocol: Callable[[], asyncio.Protocol], path: str) -> asyncio.Transport | None:
-        """None when the keeper of another directory answers: one that had this name, and was moved or deleted."""
+        """A connection to the keeper at `path`; None when it is another directory's.
+
+        That directory had this name, and was moved or deleted.
+        """
         ours = await asyncio.to_thread(lock_holder, self._lock)
         transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, path)
         if _peer(transport) == ours:
@@ -162,7 +168,7 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
 
 
 def _note_end(task: asyncio.Task[None]) -> None:
-    """Both end only by cancellation; nobody waits for them before the daemon stops."""
+    """Logs the end of a keeper's task, which only cancellation should end; nobody else waits for it."""
     if not task.cancelled():
         log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
 
@@ -181,14 +187,14 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _peer(transport: asyncio.Transport) -> int:
-    """The process that listens there."""
+    """The id of the process that listens at the other end."""
     # uvloop's stand-in for a socket tells no options
     with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as ours:
         return int.from_bytes(ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4), sys.byteorder)
 
 
 async def _end_of(pid: int) -> None:
-    """Raises ProcessLookupError."""
+    """Returns when a process has ended. Raises ProcessLookupError."""
     process = os.pidfd_open(pid)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(process, ended.set)

@@ -29,7 +29,7 @@ GPU_AGE_S = 2.0
 
 
 class KeeperConnection(Connection):
-    """A keeper's `Watcher`: before anybody is told that it is connected, its list is read into the ledgers."""
+    """The connection to a keeper, and its `Watcher`: its list is read into the ledgers before anybody hears of it."""
 
     def __init__(self, keeper: Keeper, places: Places, key: str = LOCAL, clock: Clock = now_ms) -> None:
         super().__init__(key, clock)
@@ -56,7 +56,7 @@ class KeeperConnection(Connection):
         self.on_down("nobody uses it")
 
     async def serve(self, machines: Sequence[KeeperMachine]) -> None:
-        """Jobs on these machines are this keeper's; at most one of them has GPUs."""
+        """Notes that jobs on these machines are this keeper's; at most one of the machines has GPUs."""
         for declared in machines:
             self._machines[declared.name] = self.places.machine(declared)
         if self._gpu_machine is not None and self._gpu_reader is None:
@@ -66,7 +66,7 @@ class KeeperConnection(Connection):
             await self.read()
 
     async def read(self) -> None:
-        """Reads the list. Raises PlatformUnavailable."""
+        """Reads the keeper's list of jobs into the ledgers. Raises PlatformUnavailable."""
         if not self._machines:
             return
         listed = await self._list()
@@ -82,13 +82,13 @@ class KeeperConnection(Connection):
             await self.keeper.request("follow", jobs={name: {} for name in left})
 
     async def until_read(self) -> None:
-        """The ledgers know of all jobs that run. Raises PlatformUnavailable."""
+        """Returns when the ledgers know of all jobs that run. Raises PlatformUnavailable."""
         if not all(machine.is_read for machine in self._machines.values()):
             await self.keeper.request("hello")  # waits for a connection that is being made
             await self.read()
 
     async def read_again(self) -> None:
-        """One of its users has left: jobs of theirs may still have places, and nobody asks for word of their ends."""
+        """Reads the list again when a user has left: its jobs may have places, and nobody asks for their ends."""
         if self.keeper.is_connected and self.keeper.is_needed:
             with suppress(PlatformError):  # they are read on the next connection
                 await self.read()

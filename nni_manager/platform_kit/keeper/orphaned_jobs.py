@@ -14,7 +14,7 @@ _LOOK_S = 0.1
 
 
 async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | None = None) -> None:
-    """Returns when all jobs of an experiment, or of one of its services (`owner`), have ended.
+    """Ends all jobs of an experiment, or of one of its services (`owner`), and returns when they have ended.
 
     Unless it is to `forget` them, the keeper keeps their ends and what they reported until somebody takes them in.
     Raises PlatformUnavailable.
@@ -29,7 +29,7 @@ async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | 
 
 
 async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Works with a keeper to which nobody else may be connected."""
+    """Does work with a keeper to which nobody else may be connected."""
     await keeper.listen(listener, _IgnoringListener())
     try:
         await work()
@@ -38,7 +38,7 @@ async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]])
 
 
 async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) -> dict[str, Job]:
-    """Name → job, all ended."""
+    """Ends the jobs that run; answers all of the experiment or service by name, when all have ended."""
     asked: set[str] = set()
     while True:
         listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
@@ -58,7 +58,7 @@ async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) ->
 
 
 class _IgnoringListener:
-    """Listens only so that there is a connection."""
+    """A listener that ignores what it hears; there only so that there is a connection."""
 
     async def on_connected(self) -> None:
         pass

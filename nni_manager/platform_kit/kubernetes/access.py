@@ -1,4 +1,4 @@
-"""Where a cluster is and who we are there: a kubeconfig (file, `KUBECONFIG`, `~/.kube/config`) or a pod's own account.
+"""The address of a cluster and our account there: of a kubeconfig (file, `KUBECONFIG`, `~/.kube/config`) or of a pod.
 
 kubernetes-asyncio reads it, exec plug-ins included. It is heavy (a second), so it is imported when a connection is
 made, and not before.
@@ -33,17 +33,17 @@ _INLINE = ("certificate-authority", "client-certificate", "client-key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How the cluster is reached. No secret: the files hold them."""
+    """The way in which a cluster is reached. No secret: the files hold them."""
 
     #: Paths, joined as in `KUBECONFIG`; empty: the account of the pod that we run in.
     kubeconfig: str
-    #: Empty: the file's current one.
+    #: The context of the kubeconfig; empty: the file's current one.
     context: str = ""
     namespace: str = "default"
 
     @classmethod
     def of(cls, settings: Json, environment: Mapping[str, str] = os.environ) -> Access:
-        """As the section says, else as `kubectl` would find it."""
+        """The access that the section names, or else the one that `kubectl` would find."""
         kubeconfig = str(settings.get("kubeconfig") or environment.get("KUBECONFIG") or "")
         if not kubeconfig and _IN_CLUSTER not in environment:
             kubeconfig = str(Path.home() / ".kube" / "config")
@@ -54,7 +54,10 @@ class Access:
 
     @property
     def key(self) -> str:
-        """Which server, user and namespace, without secrets. Blocks on a small file; quiet when it cannot be read."""
+        """The connection's key: server, user and namespace, without secrets.
+
+        Blocks on a small file; quiet when it cannot be read.
+        """
         try:
             server, user = _server_and_user(self)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
@@ -95,7 +98,7 @@ def _named(files: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
 
 
 async def load(access: Access, folder: Path) -> Configuration:
-    """The client's settings, credentials included: never log them.
+    """The settings of the client, credentials included: never log them.
 
     `folder`: for certificates that stand in the kubeconfig; it may go when a client was made. Raises BadCredentials.
     """
@@ -140,7 +143,8 @@ def _sentence(access: Access, error: Exception) -> str:
 
 
 def _write_out(entry: dict[str, Any] | None, folder: Path) -> None:
-    """The library would leave files, and descriptors, of what stands inline."""
+    """Writes certificates and keys that stand in the kubeconfig itself to files of ours: the library would leave its
+    files and descriptors behind."""
     for name in _INLINE:
         data = (entry or {}).pop(f"{name}-data", None)
         if data and entry is not None:
@@ -152,5 +156,5 @@ def _write_out(entry: dict[str, Any] | None, folder: Path) -> None:
 
 
 def private_folder() -> tempfile.TemporaryDirectory[str]:
-    """For `load`."""
+    """A new folder for the files that `load` writes."""
     return tempfile.TemporaryDirectory(prefix="nni-manager-kube-")

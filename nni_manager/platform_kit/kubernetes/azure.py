@@ -7,7 +7,7 @@ from nni_manager.domain.experiment import Json
 
 
 async def account_key(storage: Json) -> str:
-    """Secret. Raises BadCredentials and PlatformUnavailable."""
+    """The key of a storage account, which is secret. Raises BadCredentials and PlatformUnavailable."""
     given = storage.get("azureAccountKey")
     return str(given) if given else await _from_vault(str(storage["keyVaultName"]), str(storage["keyVaultKey"]))
 

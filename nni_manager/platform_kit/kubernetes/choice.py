@@ -1,4 +1,4 @@
-"""Which channel the pods of a job have chosen: those that may choose push where they reach us, and else wait for us.
+"""The choice of a channel by the pods of a job: those that may choose push where they reach us, and else wait for us.
 
 Whether pods reach this machine is found out by those that have to. Each tries for a few seconds; only what runs longer
 is asked, once, by a command that is started in it.
@@ -21,7 +21,7 @@ Ask = Callable[[Object], Awaitable[str]]
 
 
 class Choices:
-    """Of the pods of one job; `on_chosen` hears of each once."""
+    """The channels that the pods of one job have chosen; `on_chosen` hears of each once."""
 
     def __init__(self, ask: Ask, on_chosen: Callable[[str], None]) -> None:
         self._ask = ask
@@ -32,7 +32,7 @@ class Choices:
         self._due_s: dict[str, float] = {}
 
     async def of(self, pod: Object) -> str:
-        """Empty: not known yet. `pod` runs."""
+        """The channel that a running pod has chosen, asked for if need be; empty: not known yet."""
         uid, told = str(pod["metadata"].get("uid")), told_channel(pod)
         if told != protocol.PUSH_OR_EXEC:
             self._chosen[uid] = told
@@ -45,11 +45,11 @@ class Choices:
         return self._chosen.get(uid, "")
 
     def of_now(self, pod: Object) -> str:
-        """The same, from memory."""
+        """The channel that a pod has chosen, from memory; empty: not known yet."""
         return self._chosen.get(str(pod["metadata"].get("uid")), "")
 
     def due_s(self, pods: Iterable[Object]) -> float | None:
-        """When the next of these is to be asked; None: none is."""
+        """The time, by the loop's clock, when the next of these pods is to be asked; None: none is."""
         uids = [str(pod["metadata"].get("uid")) for pod in pods]
         return min((self._due_s[uid] for uid in uids if uid in self._due_s and uid not in self._chosen), default=None)
 
@@ -61,11 +61,11 @@ def runner_container(pod: Object) -> Object:
 
 
 def told_channel(pod: Object) -> str:
-    """The channel that its runner was told to use."""
+    """The channel that a pod's runner was told to use; empty: there is no runner."""
     return _variable(runner_container(pod), protocol.ENV_CHANNEL)
 
 
 def _variable(container: Object, name: str) -> str:
-    """The last of that name counts."""
+    """The value of a variable of a container, empty without one; the last of that name counts."""
     found = [one.get("value") for one in container.get("env") or () if one.get("name") == name]
     return str(found[-1] or "") if found else ""

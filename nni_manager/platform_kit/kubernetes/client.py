@@ -37,7 +37,7 @@ _BUFFER = 2**21
 
 @dataclass(eq=False, kw_only=True)
 class Refusal(Exception):
-    """An answer that is no success; `Status` of the API, as far as it was one."""
+    """An answer of the API that is no success, with the fields of `Status` as far as it was one."""
 
     status: int
     #: ``AlreadyExists``, ``NotFound``, ``Forbidden``, …
@@ -51,7 +51,7 @@ class Refusal(Exception):
 
 
 class Client:
-    """Made by `connect`; `close` it."""
+    """A client of a cluster's API, made by `connect` and ended by `close`."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
@@ -67,7 +67,7 @@ class Client:
         self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON,
         limit_s: float = _ANSWER_S,
     ) -> Object:  # fmt: skip
-        """The answer's object. Raises Refusal, and PlatformUnavailable when there is no answer."""
+        """The object that a call of the API answers. Raises Refusal, and PlatformUnavailable without an answer."""
         data = await self.read(method, path, query=query, body=body, content_type=content_type, limit_s=limit_s)
         try:
             answer = json.loads(data)
@@ -81,21 +81,21 @@ class Client:
         self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON,
         limit_s: float = _ANSWER_S,
     ) -> bytes:  # fmt: skip
-        """The same, as bytes."""
+        """The bytes that a call of the API answers. Raises as `call`."""
         limit = aiohttp.ClientTimeout(total=limit_s, sock_connect=_CONNECT_S)
         async with self._answer(method, path, query, body, content_type, limit) as answer:
             return await answer.read()
 
     @asynccontextmanager
     async def lines(self, path: str, query: Query, limit_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """An answer that comes line by line, for at most `limit_s`."""
+        """The lines of an answer that comes line by line, for at most `limit_s`. Raises as `call`."""
         limit = aiohttp.ClientTimeout(total=limit_s, sock_connect=_CONNECT_S)
         async with self._answer("GET", path, query, None, JSON, limit) as answer:
             yield _lines(answer.content)
 
     @asynccontextmanager
     async def websocket(self, path: str, query: Query, protocols: Sequence[str]) -> AsyncIterator[Any]:
-        """Raises as `call`."""
+        """An open websocket to a path of the API. Raises as `call`."""
         headers = await self._headers(JSON)
         address = self.host.replace("http", "ws", 1) + path + "?" + urlencode(query)
         session, settings = self._api.rest_client.pool_manager, self._api.rest_client
@@ -134,7 +134,7 @@ class Client:
 
 
 async def connect(access: Access) -> Client:
-    """A client; nothing was asked yet. Raises BadCredentials."""
+    """A client of a cluster; nothing was asked yet. Raises BadCredentials."""
     from kubernetes_asyncio.client import ApiClient
 
     with private_folder() as folder:
@@ -146,7 +146,7 @@ async def connect(access: Access) -> Client:
 
 
 def _ignore_environment(rest: Any, host: str) -> None:
-    """The library's session looks for a proxy, and for a password in ~/.netrc, at each call: as dear as the call.
+    """Keeps the library from looking for a proxy, and for a password in ~/.netrc, at each call: as dear as the call.
 
     A proxy is looked for once, a password never: credentials are the kubeconfig's.
     """
@@ -157,13 +157,13 @@ def _ignore_environment(rest: Any, host: str) -> None:
 
 
 def _proxy_for(address: str) -> str | None:
-    """The proxy by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; None: none."""
+    """The proxy for an address, by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; None: none."""
     parts = urlsplit(address)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Of any length: an object may have a megabyte."""
+    """The lines of an answer, of any length: an object may have a megabyte."""
     rest = bytearray()
     async for data in content.iter_any():
         rest += data
@@ -188,7 +188,7 @@ def _refusal(answer: aiohttp.ClientResponse, data: bytes) -> Refusal:
 
 
 def _unavailable(host: str, error: Exception) -> PlatformUnavailable:
-    """`refused`: there was no connection, so nothing was taken."""
+    """The error for a call without an answer; `refused` where there was no connection, so that nothing was taken."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
         return PlatformUnavailable(
             f"{host}: its certificate is not signed by the authority of the kubeconfig ({error}); "

@@ -1,4 +1,4 @@
-"""One namespace of one cluster, for the whole daemon: a client, and one informer for each kind of object."""
+"""A namespace of a cluster, for the whole daemon: a client, and one informer for each kind of object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RIGHTS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class Cluster(Connection):
-    """A credential is an `Access` as text: it names files, and holds no secret."""
+    """A namespace of a cluster. A credential is an `Access` as text: it names files, and holds no secret."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -90,7 +90,10 @@ class Cluster(Connection):
     async def call(
         self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON
     ) -> Object:
-        """As `Client.call`; credentials that have expired are read, or made, again. Raises BadCredentials, too."""
+        """The object that a call answers, as `Client.call`, with a second try when credentials have expired.
+
+        Raises BadCredentials, too.
+        """
         client = await self.client()
         try:
             return await client.call(method, path, query=query, body=body, content_type=content_type)
@@ -124,7 +127,7 @@ class Cluster(Connection):
             raise
 
     async def list(self, resource: Resource, selector: str) -> list[Object]:
-        """With this label selector; a kind that the cluster does not have has no objects."""
+        """The objects with this label selector; a kind that the cluster does not have has no objects."""
         try:
             answer = await self.call("GET", resource.path(self.namespace), query=[("labelSelector", selector)])
         except Refusal as refusal:
@@ -135,7 +138,7 @@ class Cluster(Connection):
         return items
 
     async def delete(self, resource: Resource, name: str, *, uid: str = "") -> None:
-        """Quiet when it is not there, or is another one of that name. What belongs to it goes, too."""
+        """Deletes an object and what belongs to it. Quiet when it is not there, or is another one of that name."""
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -146,13 +149,13 @@ class Cluster(Connection):
                 raise
 
     async def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
-        """Whether the server says that we may. Raises Refusal and PlatformUnavailable."""
+        """Whether the server says that we have a right. Raises Refusal and PlatformUnavailable."""
         body = review(self.namespace, verb, resource.group, resource.plural, subresource)
         answer = await self.call("POST", _RIGHTS, body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
     async def account_may(self, account: str, verb: str, resource: Resource) -> bool | None:
-        """The same of a service account of the namespace; None: nobody tells us. Raises PlatformUnavailable."""
+        """Whether a service account of the namespace has a right; None: nobody tells us. Raises PlatformUnavailable."""
         asked = review(self.namespace, verb, resource.group, resource.plural)["spec"]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"]
         body = {
@@ -170,7 +173,7 @@ class Cluster(Connection):
     # Informers
 
     def informer(self, resource: Resource) -> Informer:
-        """Started when it is asked for first; it lives as long as the connection."""
+        """The informer of a kind of object, started when it is asked for first; it lives as long as the connection."""
         informer = self._informers.get(resource)
         if informer is None:
             query = [("fieldSelector", "type!=Normal")] if resource == EVENTS else [("labelSelector", EXPERIMENT)]
@@ -191,7 +194,7 @@ class Cluster(Connection):
 
 
 def review(namespace: str, verb: str, group: str, plural: str, subresource: str = "") -> Object:
-    """A SelfSubjectAccessReview."""
+    """The object SelfSubjectAccessReview, which asks whether we have a right."""
     attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": plural}
     if subresource:
         attributes["subresource"] = subresource

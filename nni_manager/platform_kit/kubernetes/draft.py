@@ -32,7 +32,7 @@ Manifest = Callable[[JobSpec, str, dict[str, str]], Object]
 
 
 def spec() -> JobSpec:
-    """Of an attempt that will never be."""
+    """The job of an attempt that will never be, for drafts."""
     return JobSpec(
         name="nni_exp_preflight_trial_draft", experiment_id="preflight", trial_id="draft", attempt=1, sequence_id=0,
         command="true", parameter_record="{}", protocol_environment={}, caller_environment={}, code_directory="/",
@@ -43,7 +43,7 @@ def spec() -> JobSpec:
 async def findings(
     cluster: Cluster, resource: Resource, name: str, service: str, manifest: Manifest
 ) -> AsyncIterator[PreflightFinding]:
-    """Objections of the cluster to the job, or to its pods."""
+    """Findings about what the cluster objects to in the job, or in its pods."""
     drafted = spec()
     labels = names.job_labels(drafted, service, name)
     whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)
@@ -56,7 +56,7 @@ async def findings(
 
 
 async def _shown(cluster: Cluster, resource: Resource, body: Object) -> AsyncIterator[PreflightFinding]:
-    """Fields that it does not know it would drop without a word."""
+    """Findings of showing an object strictly: fields that the cluster does not know it would drop without a word."""
     try:
         await cluster.create(resource, body, _STRICT)
     except Refusal as refusal:
@@ -73,7 +73,7 @@ async def _shown(cluster: Cluster, resource: Resource, body: Object) -> AsyncIte
 
 
 async def _shown_again(cluster: Cluster, resource: Resource, body: Object) -> AsyncIterator[PreflightFinding]:
-    """As jobs are made: without what is dropped."""
+    """Findings of showing an object as jobs are made: without the fields that are dropped."""
     try:
         await cluster.create(resource, body, _QUERY)
     except Refusal as refusal:
@@ -93,7 +93,7 @@ def _finding(severity: Severity, resource: Resource, sentence: str, fix: str) ->
 
 
 def _pods(value: Any) -> Iterator[Object]:
-    """Wherever an operator's kind has them; one that two roles share, once."""
+    """The pods that a job's object would have, wherever its kind has them; one that two roles share, once."""
     told: list[Object] = []
     for template in _templates(value):
         meta = {**(template.get("metadata") or {}), "name": "nni-preflight"}

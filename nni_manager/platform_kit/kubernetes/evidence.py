@@ -17,7 +17,7 @@ _IMAGE = frozenset({
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
     "ImageInspectError", "SignatureValidationFailed",
 })  # fmt: skip
-#: Others in which nothing gets better by itself.
+#: Other reasons for which a container waits, in which nothing gets better by itself.
 _STUCK = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"})
 #: Reasons of a pod's end, or of its condition `DisruptionTarget`, that are the cluster's doing.
 _TAKEN = frozenset({
@@ -32,7 +32,7 @@ _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEnd:
-    """How a container of a pod ended."""
+    """The end of a pod's container."""
 
     pod: str
     exit_code: int | None
@@ -41,12 +41,12 @@ class PodEnd:
     stderr_tail: str
     started_ms: int | None
     ended_ms: int | None
-    #: By the cluster, for its own reasons.
+    #: The cluster ended it, for its own reasons.
     is_taken: bool
 
 
 def milliseconds(text: object) -> int | None:
-    """Of a time as the API writes it."""
+    """Milliseconds since the epoch of a time as the API writes it; None where it is none."""
     if not isinstance(text, str) or not text:
         return None
     try:
@@ -56,7 +56,7 @@ def milliseconds(text: object) -> int | None:
 
 
 def pod_end(pod: Object, container: str = "") -> PodEnd | None:
-    """None while it has not ended."""
+    """The end of a pod's container, the named one if it has ended; None while the pod has not ended."""
     status = pod.get("status") or {}
     taken = _taken(status)
     ended = [_terminated(one) for one in _statuses(status) if _terminated(one)]
@@ -85,7 +85,7 @@ def _terminated(container: Object) -> dict[str, Any]:
 
 
 def _taken(status: Object) -> str:
-    """The cluster's reason for ending it; empty: it did not."""
+    """The cluster's reason for ending a pod; empty: it did not."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return str(condition.get("reason") or "DisruptionTarget")
@@ -94,7 +94,7 @@ def _taken(status: Object) -> str:
 
 
 def failure(pods: Iterable[Object], container: str = "") -> PodEnd | None:
-    """The end that explains the job's: the first that failed by itself, else one that the cluster brought about."""
+    """The pod's end that explains a job's: the first that failed by itself, else one that the cluster brought about."""
     ends = [end for pod in pods if (end := pod_end(pod, container)) is not None]
     bad = [end for end in ends if end.exit_code or end.is_taken or end.reason == "Failed"]
     return min(bad, key=lambda end: (end.is_taken and not end.exit_code, end.ended_ms or 0), default=None)
@@ -108,7 +108,7 @@ def place(pods: Sequence[Object]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """Why a pod does not start, and nothing will change that by itself."""
+    """A container that cannot be made or started, which nothing changes by itself."""
 
     reason: str
     sentence: str
@@ -117,7 +117,7 @@ class Stuck:
 
 
 def stuck(pods: Iterable[Object]) -> Stuck | None:
-    """A container that cannot be made, of any pod."""
+    """The first container of these pods that cannot be made; None: there is none."""
     for pod in pods:
         for container in _statuses(pod.get("status") or {}):
             waiting = (container.get("state") or {}).get("waiting") or {}
@@ -131,7 +131,7 @@ def stuck(pods: Iterable[Object]) -> Stuck | None:
 
 
 def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
-    """Why a job does not run yet, where the cluster says so."""
+    """The reason for which a job does not run yet, where the cluster says so."""
     if (found := stuck(pods)) is not None:
         code = WaitCode.IMAGE if found.reason in _IMAGE else WaitCode.SUBMITTED
         return Wait(code=code, sentence=found.sentence, details={"reason": found.reason})

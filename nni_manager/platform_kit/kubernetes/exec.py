@@ -19,13 +19,13 @@ _MOST_STDERR = 2048
 
 
 class ExecFailed(Exception):
-    """It ended with another exit code than 0, or could not be started."""
+    """An error: a command in a pod ended with another exit code than 0, or could not be started."""
 
 
 async def execute(
     client: Client, path: str, container: str, command: Sequence[str], stdin: AsyncIterator[bytes], limit_s: float
 ) -> bytes:
-    """The command's stdout. `path`: of the pod.
+    """Runs a command in a pod's container; answers its stdout. `path`: the pod's.
 
     The command must know by itself when stdin is over. Raises ExecFailed, PlatformUnavailable and Refusal.
     """
@@ -65,7 +65,7 @@ async def _receive(socket: Any) -> bytes:
 
 
 def _check(status: bytes, stderr: str) -> None:
-    """Without a status the connection broke off."""
+    """Raises ExecFailed unless the status tells of success, and PlatformUnavailable without one: it broke off."""
     try:
         told = json.loads(status)
     except ValueError:

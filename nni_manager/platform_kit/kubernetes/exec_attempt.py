@@ -1,4 +1,4 @@
-"""One job whose pods are filled and read by commands in them: what is done next, and what becomes of what was read."""
+"""A job whose pods are filled and read by commands in them: what is done next, and what becomes of what was read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SILENT_S = 20.0
 
 
 class Channel(Protocol):
-    """As it serves its jobs."""
+    """The channel exec, as its attempts use it."""
 
     on_chosen: Callable[[str], None]
 
@@ -41,14 +41,14 @@ class Channel(Protocol):
         """The scheduler."""
 
     async def execute(self, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
-        """What the command says. Raises Refusal, ExecFailed, PlatformUnavailable."""
+        """What a command in a pod says. Raises Refusal, ExecFailed, PlatformUnavailable."""
 
     def filling(self, job_name: str) -> AsyncIterator[bytes]:
-        """What a pod is filled with."""
+        """What a pod is filled with: parameters and code."""
 
 
 class Attempt:
-    """One job; its reporter is the pod that tells results."""
+    """One job that is served through the channel exec; its reporter is the pod that tells results."""
 
     def __init__(self, channel: Channel, memory: JobMemory, logs: Path, news: asyncio.Event) -> None:
         self._channel = channel
@@ -69,7 +69,7 @@ class Attempt:
         self._trouble = ""
 
     async def run(self) -> None:
-        """Until everything was taken, and the pods were let go."""
+        """Serves the job's pods until everything was taken from them, and they were let go."""
         while not self._is_over:
             self._news.clear()
             try:
@@ -83,7 +83,10 @@ class Attempt:
                 await self._pause()
 
     async def _pause(self) -> None:
-        """News of pods come in bursts, of which nothing may follow."""
+        """Waits for news of the pods, or until one is to be looked into again.
+
+        News come in bursts, of which nothing may follow.
+        """
         read = [pod for pod in self._running() if self._is_read(pod)]
         if not read:
             self._wait_s = _SHORTEST_WAIT_S
@@ -105,7 +108,7 @@ class Attempt:
         return pushing is not None and _uid(pushing) == _uid(pod) and self._silence_s() >= _SILENT_S
 
     def _pushing(self) -> Object | None:
-        """The reporter, when it has chosen to post and runs."""
+        """The reporter pod, when it runs and has chosen to post; None otherwise."""
         pod = self._reporter()
         has_choice = pod is not None and told_channel(pod) == protocol.PUSH_OR_EXEC
         return pod if has_choice and pod is not None and self._choices.of_now(pod) == protocol.PUSH else None
@@ -114,13 +117,13 @@ class Attempt:
         return self._host.silence_s(self._memory.job_name) or 0.0
 
     def _reporter(self) -> Object | None:
-        """None: it does not run."""
+        """The reporter pod; None when it does not run."""
         name = self._memory.reporter()
         pod = self._memory.pods.get(name) if name else None
         return pod if pod is not None and _is_running(pod, self._memory.container) else None
 
     async def _ask(self, pod: Object) -> str:
-        """The channel that its runner has chosen."""
+        """The channel that a pod's runner has chosen; empty while it has not."""
         data = await self._channel.execute(pod, "channel", _once(b""))
         return next((str(frame.get("channel") or "") for frame in protocol.Decoder().feed(data)), "")
 
@@ -133,7 +136,7 @@ class Attempt:
         return [pod for pod in self._memory.pods.values() if _is_running(pod, self._memory.container)]
 
     async def _look(self) -> bool:
-        """Whether anything was new."""
+        """Fills pods and reads the reporter; answers whether anything was new."""
         for pod in self._running():
             if _uid(pod) not in self._filled and await self._choices.of(pod) == protocol.EXEC:
                 filling = self._channel.filling(self._memory.name)
@@ -199,7 +202,7 @@ class Attempt:
         return True
 
     async def _take_end(self, frame: Mapping[str, Any]) -> None:
-        """All of it is stored: the pods may go."""
+        """Passes on how the command ended, of which all is stored now, and lets the pods go."""
         tail = "" if frame.get("exit_code") == 0 else await asyncio.to_thread(runner_folder.stderr_tail, self._logs)
         word = {
             "exitCode": frame.get("exit_code"), "signal": frame.get("signal"), "stderrTail": tail,
@@ -221,7 +224,7 @@ def _uid(pod: Object) -> str:
 
 
 def _is_running(pod: Object, container: str) -> bool:
-    """Commands can be started in it."""
+    """Whether the container of a pod runs, so that commands can be started in it."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     mine = [one for one in statuses if one.get("name") == container] or statuses
     return any("running" in (one.get("state") or {}) for one in mine)
@@ -241,7 +244,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _append(folder: Path, frame: Mapping[str, Any]) -> None:
-    """At its place; what is there already stays. Blocks. Raises OSError."""
+    """Writes a stretch of a log at its place; what is there already stays. Blocks. Raises OSError."""
     name = frame.get("file")
     if name not in protocol.LOG_FILES:
         return

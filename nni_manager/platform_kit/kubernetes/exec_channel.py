@@ -35,7 +35,7 @@ Record = Callable[[str], Awaitable[str]]
 
 
 class ExecChannel:
-    """One per adapter. `sends_code`: it is not in the image; `on_chosen`: hears what pods have chosen."""
+    """The channel exec of one adapter. `sends_code`: the image lacks it; `on_chosen`: hears what pods have chosen."""
 
     def __init__(
         self, host: Host, execute: Execute, record: Record, on_chosen: Callable[[str], None], *, sends_code: bool
@@ -47,20 +47,20 @@ class ExecChannel:
         self._sends_code = sends_code
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._attempts: dict[str, Attempt] = {}
-        #: Of forgotten jobs whose pods are just being let go: until they are told, they hold what they hold.
+        #: Tasks of forgotten jobs whose pods are just being let go: until they are told, they hold what they hold.
         self._letting_go: set[asyncio.Task[None]] = set()
         self._news: dict[str, asyncio.Event] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def follow(self, memory: JobMemory, logs: Path) -> None:
-        """From now on; idempotent. `logs`: where its logs are copied to."""
+        """Begins to serve a job; idempotent. `logs`: the folder to which its logs are copied."""
         if memory.name not in self._tasks:
             news = self._news[memory.name] = asyncio.Event()
             attempt = self._attempts[memory.name] = Attempt(self, memory, logs, news)
             self._tasks[memory.name] = asyncio.create_task(attempt.run(), name=f"exec {memory.job_name}")
 
     def notice(self, memory: JobMemory) -> None:
-        """Its pods have changed."""
+        """Notes that the job's pods have changed."""
         if memory.name in self._news:
             self._news[memory.name].set()
 
@@ -92,7 +92,7 @@ class ExecChannel:
             return await self._execute(pod, verb, stdin)
 
     async def filling(self, job_name: str) -> AsyncIterator[bytes]:
-        """Parameters, then the code."""
+        """What the job's pods are filled with: parameters, then the code."""
         code = await self._host.code() if self._sends_code else None
         size = (await asyncio.to_thread(code.stat)).st_size if code is not None else 0
         yield protocol.encode({"record": await self._record(job_name), "code": size})

@@ -14,7 +14,7 @@ _OTHER_NAMES = ("storage",)
 
 
 def _name(longest: int, description: str, shortest: int = 1) -> Any:
-    """As Azure allows them."""
+    """A field for a name as Azure allows it."""
     return Field(pattern=f"^[0-9A-Za-z-]{{{shortest},{longest}}}$", description=description)
 
 

@@ -9,7 +9,7 @@ from nni_manager.platform_kit.first_format import Remark
 
 
 def storage_fields(section: str) -> dict[str, str]:
-    """`section`: ``kubeflowConfig`` and the like."""
+    """The storage's paths in the file and in the section. `section`: ``kubeflowConfig`` and the like."""
     return {
         f"{section}.{old}": f"storage.{new}"
         for old, new in {
@@ -26,7 +26,7 @@ def storage_fields(section: str) -> dict[str, str]:
 
 
 def replica_fields(old: str, new: str) -> dict[str, str]:
-    """`old`, `new`: paths of the role."""
+    """One role's paths in the file and in the section. `old`, `new`: the paths of the role in them."""
     return {
         f"{old}.{name}": f"{new}.{other}"
         for name, other in {
@@ -41,14 +41,14 @@ def replica_fields(old: str, new: str) -> dict[str, str]:
 
 
 def complete_storage(section: dict[str, Any], _config: dict[str, Any]) -> None:
-    """NFS is what is meant where nothing is said, unless there is only a path, as a claim has."""
+    """Sets the kind of storage where none is given: NFS, unless there is only a path, as a claim has."""
     storage = section.get("storage")
     if isinstance(storage, dict):
         section["storage"] = {"storageType": "pvc" if set(storage) == {"path"} else "nfs"} | storage
 
 
 def storage_faults(name: str) -> Callable[[Mapping[str, Any]], Iterator[Remark]]:
-    """`name`: ``kubeflowConfig`` and the like."""
+    """A function for the faults of a file's storage. `name`: ``kubeflowConfig`` and the like."""
 
     def faults(file: Mapping[str, Any]) -> Iterator[Remark]:
         section = file.get(name)

@@ -24,7 +24,8 @@ _LIST_S = 20.0
 
 
 class FollowedJobs:
-    """Made by `follow`. Answers from memory: what was told last stands until the cluster has said something else."""
+    """The followed jobs of one service, made by `follow`. Answers from memory: what was told last stands until the
+    cluster has said something else."""
 
     def __init__(self, kind: Kind, following: Following, reading: Reading | None) -> None:
         self._kind = kind
@@ -39,7 +40,7 @@ class FollowedJobs:
         return dataclasses.replace(found, link=told.link) if told.link else found
 
     def memory(self, handle: JobHandle, created: Object | None = None) -> JobMemory:
-        """`created`: what the server has just made, if it has."""
+        """The memory of a job, which is followed from now on. `created`: what the server has just made, if it has."""
         told = handle_data.read(handle)
         known = self._following.find(told.name)
         if known is not None and known.uid == told.uid:
@@ -65,7 +66,10 @@ async def follow(
     cluster: Cluster, resource: Resource, kind: Kind, service: Service, host: Host, stack: AsyncExitStack, *,
     sends_code: bool,
 ) -> FollowedJobs:  # fmt: skip
-    """Once everything was listed; until the stack is left. Raises PlatformUnavailable and BadCredentials."""
+    """The followed jobs, once everything was listed; followed until the stack is left.
+
+    Raises PlatformUnavailable and BadCredentials.
+    """
     jobs, pods, events = (cluster.informer(one) for one in (resource, PODS, EVENTS))
     try:
         async with asyncio.timeout(_LIST_S):

@@ -1,4 +1,4 @@
-"""The jobs of one service that are followed: what informers tell is put to the job that it is about, which is woken."""
+"""The followed jobs of one service: what informers tell is put to the job that it is about, which is woken."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Following:
         return self._memories.get(name)
 
     def follow(self, memory: JobMemory) -> JobMemory:
-        """From now on; idempotent. `memory.object`: what the server answered when it was created, if it was."""
+        """Begins to follow a job; idempotent. `memory.object`: what the server answered if it was just created."""
         known = self._memories.get(memory.name)
         if known is not None and known.uid in ("", memory.uid):
             return known
@@ -134,7 +134,7 @@ class Following:
         self._tell(memory)
 
     def _put_event(self, event: Object) -> JobMemory | None:
-        """Of the job itself, or of a pod, which operators call after it."""
+        """Puts an event to its job, or to the job after which its pod is called; None: it is about none of ours."""
         about = _about(event)
         memory = self._memories.get(about)
         while memory is None and "-" in about:

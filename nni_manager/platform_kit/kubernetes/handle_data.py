@@ -13,14 +13,14 @@ from nni_manager.platform_kit.kubernetes.client import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandleData:
-    """`JobHandle.data`, read."""
+    """The content of `JobHandle.data`."""
 
-    #: Of the object.
+    #: The name and uid of the job's object.
     name: str
     uid: str
-    #: Of the attempt, below the experiment's.
+    #: The attempt's folder, below the experiment's.
     folder: str = ""
-    #: Where the job leaves its files, in words.
+    #: The place where the job leaves its files, in words.
     link: str = ""
 
 
@@ -29,7 +29,7 @@ def read(handle: JobHandle) -> HandleData:
 
 
 def make(platform: str, spec: JobSpec, settings: Json, created: Object) -> JobHandle:
-    """`created`: the object, as the server has it."""
+    """The handle of a job. `created`: its object, as the server has it."""
     meta = created["metadata"]
     told = HandleData(
         name=meta["name"], uid=meta.get("uid", ""), folder=spec.attempt_directory, link=storage.address(settings, spec)

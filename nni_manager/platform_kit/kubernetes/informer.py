@@ -36,20 +36,21 @@ _GONE_KEPT = 5000
 
 
 class Listener(Protocol):
-    """Hears of every change, at once, in the loop."""
+    """A listener of an informer, which hears of every change, at once, in the loop."""
 
     def on_object(self, resource: Resource, found: Object) -> None:
-        """It is new or has changed."""
+        """Called when an object is new or has changed."""
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
-        """`was_seen`: the server said that it was deleted; else it is merely not there any more."""
+        """Called when an object is gone. `was_seen`: the server said that it was deleted; else it is merely missing."""
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
-        """Everything was listed, by a call that began at that time of the loop."""
+        """Called when everything was listed, by a call that began at that time of the loop."""
 
 
 class Informer:
-    """`client`: the one to use now, awaited before each call; `on_trouble`: called when there is some, or no more.
+    """The objects of one kind with our label. `client`: the one to use now, awaited before each call; `on_trouble`:
+    called when there is some trouble, or no more.
 
     `renew`: reads credentials again that the server refuses, as they may merely have expired. Raises BadCredentials.
     """
@@ -96,17 +97,17 @@ class Informer:
 
     @property
     def was_asked(self) -> bool:
-        """The server has answered, or refused, at least once."""
+        """Whether the server has answered, or refused, at least once."""
         return self._synced.is_set()
 
     async def ready(self) -> None:
-        """Returns when it knows, or knows why not, which it raises."""
+        """Returns when the objects are known, or raises the reason why they are not."""
         await self._synced.wait()
         if self.trouble is not None:
             raise self.trouble
 
     def try_again(self) -> None:
-        """At once: somebody has put something right."""
+        """Tries again at once: somebody has put something right."""
         self._again.set()
 
     async def _run(self) -> None:
@@ -123,7 +124,7 @@ class Informer:
                 await self._on_failure(PlatformUnavailable(f"{self.resource.plural}: {error}"))
 
     async def _round(self) -> None:
-        """A list where one is due, else a watch to its end."""
+        """Lists where a list is due, else watches until the watch ends."""
         loop = asyncio.get_running_loop()
         if not self._version or loop.time() >= self._listed_s + _LIST_AGAIN_S or self.polls:
             await self._list()
@@ -134,7 +135,7 @@ class Informer:
             await self._watch()
 
     async def _react(self, refusal: Refusal) -> None:
-        """Credentials that have expired are read again before anybody hears of it."""
+        """Reads credentials that have expired again, before anybody hears of a refusal."""
         if refusal.status != 401 or self._renew is None or self._is_renewed:
             self._is_renewed = False
             return await self._on_refusal(refusal)
@@ -202,7 +203,7 @@ class Informer:
             self._put(one)
 
     async def ask(self, query: tuple[str, str]) -> None:
-        """Takes in what fits it now, though the watch may be behind. Returns when that is done, or is denied."""
+        """Takes in what fits a query now, though the watch may be behind. Returns when that is done, or is denied."""
         for failures in itertools.count():
             try:
                 answer = await (await self._client()).call("GET", self._path, query=[query])
@@ -239,7 +240,7 @@ class Informer:
         await self._breathe(asyncio.get_running_loop().time() - begun_s)
 
     async def _breathe(self, lasted_s: float) -> None:
-        """A server that ends watches at once is not asked without end."""
+        """Waits a moment after short watches: a server that ends watches at once is not asked without end."""
         self._short = self._short + 1 if lasted_s < 1 else 0
         if self._short > 3:
             await asyncio.sleep(min(0.05 * self._short, 1.0))
@@ -282,7 +283,7 @@ class Informer:
 
 
 def _identity(found: Object) -> tuple[str, int]:
-    """(uid, version): versions of one kind are numbers that grow."""
+    """The uid and the version of an object: versions of one kind are numbers that grow."""
     meta = found["metadata"]
     version = str(meta.get("resourceVersion") or "0")
     return str(meta.get("uid") or meta["name"]), int(version) if version.isdigit() else 0

@@ -22,19 +22,19 @@ Read = Callable[[Object], JobReport]
 
 @dataclass(slots=True, kw_only=True)
 class JobMemory:
-    """Of one job that is followed."""
+    """The memory of one job that is followed."""
 
     job_name: str
     name: str
-    #: Of the object; empty: whichever has the name.
+    #: The uid of the job's object; empty: whichever has the name.
     uid: str
     #: The container that tells the exit code.
     container: str
     object: Object | None = None
-    #: By the loop's clock: when it was made here; what was listed before need not have it.
+    #: When the job was made here, by the loop's clock; what was listed before need not have it.
     made_s: float = 0.0
     pods: dict[str, Object] = field(default_factory=dict)
-    #: As they were last seen.
+    #: Pods that are gone, as they were last seen.
     gone_pods: dict[str, Object] = field(default_factory=dict)
     events: dict[str, Object] = field(default_factory=dict)
     #: Since when it is not there any more, by the loop's clock.
@@ -58,14 +58,14 @@ class JobMemory:
         return [*self.gone_pods.values(), *self.pods.values()]
 
     def reporter(self) -> str | None:
-        """Name of the pod that reports, of the newest where there were several; it need not run any more."""
+        """The name of the pod that reports, of the newest where there were several; it need not run any more."""
         found = [pod["metadata"] for pod in self.pods.values() if REPORTS in (pod["metadata"].get("labels") or {})]
         first = [meta for meta in found if meta["name"].endswith("-0")]
         newest = max(first or found, key=lambda meta: str(meta.get("creationTimestamp")), default=None)
         return str(newest["name"]) if newest else None
 
     def report(self, read: Read, now_s: float) -> tuple[JobReport, float | None]:
-        """The report as of now, and after how many seconds to look again though nothing is heard."""
+        """The report as of now, and the seconds after which to look again though nothing is heard; None: not before."""
         if self.final is not None:
             return self.final, None
         found, again_s = self._look(read, now_s)
@@ -91,7 +91,7 @@ class JobMemory:
         return found, None
 
     def _ended(self, found: JobReport) -> JobReport:
-        """With what its pods say of it."""
+        """The report on a job that has ended, with what its pods say of its end."""
         pods = self.all_pods
         where = evidence.place(pods)
         if found.state is not JobState.FAILED:
@@ -111,7 +111,10 @@ class JobMemory:
         )  # fmt: skip
 
     def _removed(self, found: JobReport, since_s: float, now_s: float) -> tuple[JobReport, float | None]:
-        """Its end is told when its pods are gone: until then they hold what they hold, and may still tell results."""
+        """The report on a job whose object is gone, and the seconds after which to look again.
+
+        Its end is told when its pods are gone: until then they hold what they hold, and may still tell results.
+        """
         grace = max((_grace_s(pod) for pod in self.pods.values()), default=0.0)
         if self.pods and now_s < since_s + grace + _ENDING_S:
             running = JobReport(
@@ -144,7 +147,7 @@ class JobMemory:
 
 
 def _failed_itself(end: evidence.PodEnd) -> bool:
-    """Whoever is taken away gets SIGTERM, then SIGKILL."""
+    """Whether a pod that was taken away had failed by itself: else it has the codes of SIGTERM and SIGKILL."""
     return end.exit_code not in (None, 0, 137, 143)
 
 

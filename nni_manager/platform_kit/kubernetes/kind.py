@@ -13,7 +13,7 @@ from nni_manager.platform_kit.kubernetes.resource import Resource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Of an operator."""
+    """An operator's kind of job."""
 
     group: str
     plural: str
@@ -22,7 +22,7 @@ class Kind:
     container: str
     #: State, times and the operator's own words, of an object of the kind. Pure.
     read: Callable[[Object], JobReport]
-    #: Of the API; empty: whichever the cluster has.
+    #: The version of the API; empty: whichever the cluster has.
     version: str = ""
     #: Merged into an object to end it; None: it is deleted.
     stop: Object | None = None
@@ -30,7 +30,8 @@ class Kind:
     operator: str
 
     async def find(self, cluster: Cluster) -> Resource | None:
-        """The wanted version where it is served, else the cluster's preferred one. Raises Refusal."""
+        """The kind, in the wanted version if served, else in the cluster's preferred one; None: none. Raises
+        Refusal."""
         try:
             group = await cluster.call("GET", f"/apis/{self.group}")
         except Refusal as refusal:
@@ -52,7 +53,7 @@ class Kind:
         return f"the cluster has no kind {self.kind} ({self.plural}.{self.group}); install {self.operator}"
 
     async def end(self, cluster: Cluster, resource: Resource, name: str, uid: str) -> None:
-        """Quiet when it is not there. Raises Refusal."""
+        """Ends a job; quiet when it is not there. Raises Refusal."""
         if self.stop is None:
             return await cluster.delete(resource, name, uid=uid)
         try:

@@ -32,9 +32,9 @@ def _resource(text: str) -> str:
     return text
 
 
-#: Of a namespace.
+#: The name of a namespace.
 Label = Annotated[str, AfterValidator(_label)]
-#: Of secrets, claims, classes and accounts.
+#: The name of a secret, claim, class or account.
 Subdomain = Annotated[str, AfterValidator(_subdomain)]
-#: Of what nodes have: ``nvidia.com/gpu``.
+#: The name of a resource that nodes have: ``nvidia.com/gpu``.
 ResourceName = Annotated[str, AfterValidator(_resource)]

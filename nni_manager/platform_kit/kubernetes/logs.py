@@ -14,7 +14,7 @@ _MOST = 64 * 1024 * 1024
 
 
 async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: int, limit: int) -> bytes:
-    """As `Platform.read_file`; pods have one stream for all that is printed."""
+    """A stretch of a pod's log, as `Platform.read_file`; pods have one stream for all that is printed."""
     if name != protocol.STDOUT_FILE or not memory.pods:
         raise NotFound(f"job {memory.job_name} has no {name} in the cluster")
     data = await read(cluster, memory)
@@ -22,7 +22,7 @@ async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: i
 
 
 async def read(cluster: Cluster, memory: JobMemory) -> bytes:
-    """Of the first pod that there is. Raises NotFound and PlatformUnavailable."""
+    """The log of the pod that reports. Raises NotFound and PlatformUnavailable."""
     pod = memory.reporter()
     if pod is None:
         raise NotFound(f"job {memory.job_name} has no pod in the cluster")
@@ -37,5 +37,8 @@ async def read(cluster: Cluster, memory: JobMemory) -> bytes:
 
 
 def _is_lasting(refusal: Refusal) -> bool:
-    """Its container has not begun or is gone, the right is not granted, or its node does not answer: nobody waits."""
+    """Whether a refusal lasts, so that nobody waits for the log.
+
+    The container has not begun or is gone, the right is not granted, or the node does not answer.
+    """
     return refusal.status in (400, 403, 404) or "containerLogs" in refusal.message

@@ -15,7 +15,7 @@ SERVICE = "nni-manager/service"
 JOB = "nni-manager/job"
 TRIAL = "nni-manager/trial"
 NONCE = "nni-manager/nonce"
-#: Of pods of the role whose first one reports.
+#: The label of pods of the role whose first one reports.
 REPORTS = "nni-manager/reports"
 #: Annotation: the documented name ``nni_exp_…_trial_…``, which no object may have.
 DOCUMENTED_NAME = "nni-manager/job-name"
@@ -26,20 +26,23 @@ _HASH = 8
 
 
 def dashed(spec: JobSpec) -> str:
-    """A name as RFC 1035 has it."""
+    """The name of a job's object as RFC 1035 has it."""
     attempt = f"-{spec.attempt}" if spec.attempt > 1 else ""
     return _legal(spec, f"nni-exp-{spec.experiment_id}-trial-{spec.trial_id}{attempt}", "-", _MOST)
 
 
 def alphanumeric(spec: JobSpec, longest_role: int) -> str:
-    """``^[a-z0-9]{1,63}$``, as FrameworkController has it; `longest_role`: characters of its longest role's name."""
+    """The name of a job's object as FrameworkController has it, ``^[a-z0-9]{1,63}$``.
+
+    `longest_role`: characters of its longest role's name.
+    """
     attempt = f"x{spec.attempt}" if spec.attempt > 1 else ""
     most = 63 - len("--0000") - longest_role
     return _legal(spec, f"nniexp{spec.experiment_id}trial{spec.trial_id}{attempt}", "", most)
 
 
 def _legal(spec: JobSpec, wanted: str, separator: str, most: int) -> str:
-    """Where something would be lost, a few characters keep two names apart."""
+    """The legal form of a name; where something would be lost, a few characters keep two names apart."""
     legal = re.sub(r"[^a-z0-9]+", separator, wanted.lower())
     if legal == wanted and len(legal) <= most:
         return legal
@@ -48,7 +51,7 @@ def _legal(spec: JobSpec, wanted: str, separator: str, most: int) -> str:
 
 
 def label(text: str) -> str:
-    """A value that labels may have; another one's for another text."""
+    """A text as a label's value, which differs for another text."""
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", text):
         return text
     legal = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:50].strip("_.-")
@@ -56,12 +59,12 @@ def label(text: str) -> str:
 
 
 def service_labels(experiment_id: str, service: str) -> dict[str, str]:
-    """Of everything that belongs to one training service of one experiment."""
+    """The labels of everything that belongs to one training service of one experiment."""
     return {EXPERIMENT: label(experiment_id), SERVICE: label(service)}
 
 
 def job_labels(spec: JobSpec, service: str, name: str) -> dict[str, str]:
-    """Of a job, and of its pods."""
+    """The labels of a job and of its pods."""
     nonce = {NONCE: label(spec.nonce)} if spec.nonce else {}
     return {**service_labels(spec.experiment_id, service), JOB: name, TRIAL: label(spec.trial_id), **nonce}
 
@@ -71,7 +74,7 @@ def selector(labels: Mapping[str, str]) -> str:
 
 
 def is_ours(found: Object, labels: Mapping[str, str], job_name: str) -> bool:
-    """The object of this very job; a nonce that either side does not have is not compared."""
+    """Whether an object is this very job's; a nonce that either side does not have is not compared."""
     meta = found["metadata"]
     told, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     same = (EXPERIMENT, SERVICE, JOB, TRIAL)

@@ -45,7 +45,7 @@ _ROOM_AGAIN_S = 3.0
 
 
 class KubernetesPlatform(Platform):
-    """Inherit; the abstract methods are pure."""
+    """The adapter of a kind of job in a cluster; to be inherited, with pure abstract methods."""
 
     name: ClassVar[str]
     instead_of_shared_storage: ClassVar[str] = (
@@ -65,15 +65,15 @@ class KubernetesPlatform(Platform):
 
     @abc.abstractmethod
     def job_kind(self) -> Kind:
-        """Of these settings."""
+        """The kind of job that these settings ask for."""
 
     @abc.abstractmethod
     def object_name(self, spec: JobSpec) -> str:
-        """Legal, and no other job's."""
+        """The name of the job's object: legal, and no other job's."""
 
     @abc.abstractmethod
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
-        """The object, without `apiVersion` and `kind`; its pods carry the labels."""
+        """The job's object, without `apiVersion` and `kind`; its pods carry the labels."""
 
     # What it can do
 
@@ -88,12 +88,12 @@ class KubernetesPlatform(Platform):
 
     @classmethod
     def restarts(cls, settings: Json) -> bool:
-        """The operator starts ended processes again."""
+        """Whether the operator starts ended processes again."""
         return False
 
     @classmethod
     def sends_code(cls, settings: Json) -> bool:
-        """The code directory is sent; else it is in the image."""
+        """Whether the code directory is sent; else it is in the image."""
         return True
 
     @classmethod
@@ -121,7 +121,7 @@ class KubernetesPlatform(Platform):
             yield finding
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
-        """Further findings, of a section of this platform alone."""
+        """Further findings, about what only this platform's section has."""
         nothing: Sequence[PreflightFinding] = ()
         for finding in nothing:
             yield finding
@@ -155,7 +155,7 @@ class KubernetesPlatform(Platform):
         return await self._lease.use()
 
     async def _find_resource(self, cluster: Cluster) -> Resource:
-        """Of the version that the config asks for, if the cluster has it, else of one that it has."""
+        """The kind in the version that the config asks for, if the cluster has it, else in one that it has."""
         kind = self.job_kind()
         try:
             found = await kind.find(cluster)
@@ -203,12 +203,12 @@ class KubernetesPlatform(Platform):
         return handle
 
     async def _on_error(self, error: Exception) -> None:
-        """Another lease's credential may do where this one's does not."""
+        """Goes on with another lease's credential where this one's is refused. Raises BadCredentials without one."""
         if isinstance(error, BadCredentials) and self._lease is not None:
             await self._lease.refused(error)
 
     async def _create(self, cluster: Cluster, spec: JobSpec) -> Object:
-        """Raises Refusal, too."""
+        """The job's object, created, or found where an earlier call has done it. Raises Refusal, too."""
         _, service, resource = self._entered
         name = self.object_name(spec)
         labels = names.job_labels(spec, self.host.service, name)
@@ -225,7 +225,7 @@ class KubernetesPlatform(Platform):
         return created
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
-        """Makes what belongs to the object; repeatable."""
+        """Makes what belongs to the job's object; repeatable."""
         await service.own_secret(created)
 
     # Observing
@@ -273,7 +273,7 @@ class KubernetesPlatform(Platform):
         await self._entered[1].close()
 
     async def clean(self, job_names: Sequence[str]) -> None:
-        """Entered: these jobs; else all that carries the experiment's labels."""
+        """Removes these jobs, when it was entered; else all that carries the experiment's labels."""
         labels = names.service_labels(self.host.experiment_id, self.host.service)
         if self._jobs is not None:
             return await removal.clean(await self._cluster(), self._entered[2], labels, frozenset(job_names))

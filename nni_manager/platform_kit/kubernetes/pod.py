@@ -13,7 +13,7 @@ from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.names import REPORTS
 from trial_runner import protocol
 
-#: Where volumes are in the pod, as in NNI, and the runner.
+#: The places of the volume, as in NNI, and of the runner in the pod.
 MOUNT = "/tmp/mount"  # noqa: S108 - a path in a container
 RUNNER_MOUNT = "/nni-manager"
 RUNNER_FILE = "runner.pyz"
@@ -34,7 +34,7 @@ class Role:
     count: int
     command: str
     image: str
-    #: Of the container: `tensorflow`, `pytorch`, …, as the operator demands.
+    #: The container's name: `tensorflow`, `pytorch`, …, as the operator demands.
     container: str
     #: Its first pod reports.
     reports: bool
@@ -58,7 +58,7 @@ class PodSettings:
     runner_map: str
     #: The volume at `MOUNT`, without its name; None: an empty one, which goes with the pod.
     storage: Object | None = None
-    #: Where the manager may be reached beside where it is said to be, for pods that choose.
+    #: Another address at which the manager may be reached, for pods that choose.
     own_address: str = ""
     gpu_resource: str = "nvidia.com/gpu"
     priority_class: str = ""
@@ -67,7 +67,7 @@ class PodSettings:
     code_archive: str = ""
     #: Folder of the code in the image; empty: it is sent.
     code_in_image: str = ""
-    #: Merged last, a pod template.
+    #: A pod template, which is merged last.
     template: Object = field(default_factory=dict)
 
 
@@ -77,7 +77,7 @@ def system_directory(spec: JobSpec) -> str:
 
 
 def storage_folder(spec: JobSpec) -> str:
-    """The same, on the storage."""
+    """The attempt's folder, relative to the storage."""
     attempt = f"-{spec.attempt}" if spec.attempt > 1 else ""
     return f"nni/{spec.experiment_id}/{spec.trial_id}{attempt}"
 
@@ -85,7 +85,8 @@ def storage_folder(spec: JobSpec) -> str:
 def pod_template(
     spec: JobSpec, role: Role, settings: PodSettings, labels: Mapping[str, str], secret: str, *, is_alone: bool = False
 ) -> Object:
-    """`secret`: name of the Secret with the runner's token; `is_alone`: the job has no other pod."""
+    """The pod template of a role. `secret`: the Secret with the runner's token; `is_alone`: the job has no other
+    pod."""
     container: Object = {
         "name": role.container,
         "image": role.image,
@@ -124,7 +125,7 @@ def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:
 def environment(
     spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
 ) -> list[Object]:
-    """Of the runner; its token stands in a Secret, where not everybody who sees pods sees it."""
+    """The environment of the runner; its token stands in a Secret, where not everybody who sees pods sees it."""
     is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
     values = {
         protocol.ENV_COMMAND: role.command,
@@ -147,7 +148,7 @@ def environment(
 
 
 def _addresses(spec: JobSpec, own_address: str) -> dict[str, str]:
-    """Of the manager, and what to trust there."""
+    """The variables that name the manager's addresses, and what to trust there."""
     told = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     if own_address and (url := told.get(protocol.ENV_MANAGER_URL)):
         parts = urlsplit(url)
@@ -169,7 +170,7 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
 
 
 def _literal(value: str) -> str:
-    """Kubernetes puts other variables in for ``$(NAME)``, and a command may well have that."""
+    """A value as Kubernetes leaves it: it puts other variables in for ``$(NAME)``, which a command may well have."""
     return _REFERENCE.sub(r"$\g<0>", value)
 
 
@@ -179,7 +180,10 @@ def _resources(role: Role, gpu_resource: str) -> Object:
 
 
 def merged(template: Object, own: Object, container: str) -> Object:
-    """`own` over `template`, as a strategic merge: what has a name is merged by it, a container without one is ours."""
+    """A template with `own` merged over it, as a strategic merge.
+
+    What has a name is merged by it, and a container without one is ours.
+    """
     containers = (own.get("spec") or {}).get("containers") or ()
     named = [{"name": container, **one} for one in containers]
     own = {**own, "spec": {**own.get("spec", {}), "containers": named}} if containers else own

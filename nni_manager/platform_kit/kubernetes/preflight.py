@@ -1,4 +1,4 @@
-"""Whether jobs could run in a cluster: it answers, has the kind, and lets us do what we do. Leaves nothing."""
+"""The preflight of a cluster: it answers, has the kind, and lets us do what we do. Leaves nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Findings = AsyncIterator[PreflightFinding]
 
 
 class Preflight:
-    """`more`: what an adapter looks at besides."""
+    """The preflight checks of a cluster. `more`: what an adapter looks at besides."""
 
     def __init__(
         self, settings: Json, access: Access, kind: Kind, more: Callable[[Cluster, Resource], Findings] | None = None
@@ -41,7 +41,7 @@ class Preflight:
         self._channel = storage.channel(settings)
 
     async def findings(self) -> Sequence[PreflightFinding]:
-        """Raises nothing on purpose."""
+        """Findings of all checks. Raises nothing on purpose."""
         found = [one async for one in self._files()]
         cluster = Cluster(self._access.key)
         try:
@@ -126,7 +126,7 @@ class Preflight:
                 )  # fmt: skip
 
     async def _rights(self, cluster: Cluster, resource: Resource) -> Findings:
-        """One for each kind: its verbs are granted together."""
+        """Findings about missing rights, one for each kind: its verbs are granted together."""
         denied: dict[str, list[str]] = {}
         for verb, what, subresource, name in self._wanted(resource):
             if not await cluster.may(verb, what, subresource):
@@ -159,7 +159,7 @@ class Preflight:
                 yield _finding(Severity.WARNING, "rights", f"we may not {verb} {name}: {use} is not always told")
 
     def _wanted(self, resource: Resource) -> list[tuple[str, Resource, str, str]]:
-        """(verb, kind, subresource, both in words)"""
+        """The rights that jobs need: verb, kind, subresource, and the last two in words."""
         verbs = {
             resource: ("list", "create", "get", "delete", *(("patch",) if self._kind.stop else ())),
             PODS: ("list",), CONFIG_MAPS: ("list", "create", "delete"), SECRETS: ("list", "create", "delete"),
@@ -189,7 +189,7 @@ def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> 
 
 
 async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
-    """Of logins of registries that the section names."""
+    """Findings about Secrets with logins of registries that the section names and that are not there."""
     for name in names:
         try:
             there = await cluster.find(SECRETS, name) is not None
@@ -203,7 +203,7 @@ async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
 
 
 async def storage_class_there(cluster: Cluster, name: str) -> Findings:
-    """Of the volume of checkpoints."""
+    """A finding where the storage class for the volume of checkpoints is not there."""
     try:
         await cluster.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
     except Refusal as refusal:

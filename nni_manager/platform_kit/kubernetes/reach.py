@@ -18,17 +18,17 @@ _TRY_AGAIN_S = 600.0
 
 
 class Reach:
-    """As one service knows it."""
+    """What one service knows of whether pods reach this machine."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._may_exec = True
         self._out_of_reach_until_s = float("-inf")
-        #: As what the cluster sees this machine, as far as routes tell; empty: not known.
+        #: This machine's address as the cluster sees it, as far as routes tell; empty: not known.
         self.own_address = ""
 
     async def look(self) -> None:
-        """Once, before the first job. Raises Refusal and PlatformUnavailable."""
+        """Looks at rights and routes, once, before the first job. Raises Refusal and PlatformUnavailable."""
         self._may_exec = await may_exec(self._cluster)
         if not self._may_exec:
             log.warning("commands in pods are not allowed (pods/exec): results come only where pods reach this machine")
@@ -36,7 +36,7 @@ class Reach:
         self.own_address = await asyncio.to_thread(_address_towards, host)
 
     def channel(self) -> str:
-        """For the next job."""
+        """The channel for the next job."""
         if not self._may_exec:
             return protocol.PUSH
         is_out_of_reach = asyncio.get_running_loop().time() < self._out_of_reach_until_s
@@ -50,7 +50,11 @@ class Reach:
 
 
 async def may_exec(cluster: Cluster) -> bool:
-    """By a websocket, which begins as a GET and since Kubernetes 1.35 is asked for both; parameters lie in Secrets."""
+    """Whether we may run commands in pods and read Secrets, where the parameters lie.
+
+    Commands go by a websocket, which begins as a GET, and for which Kubernetes 1.35 and later ask the right to create,
+    too.
+    """
     return (
         await cluster.may("get", PODS, "exec")
         and await cluster.may("create", PODS, "exec")
@@ -59,7 +63,7 @@ async def may_exec(cluster: Cluster) -> bool:
 
 
 def _address_towards(host: str) -> str:
-    """This machine's, on the way to the cluster's API; nothing is sent. Empty for one that is of no use to pods."""
+    """This machine's address on the way to the cluster's API; empty where it is of no use to pods. Sends nothing."""
     parts = urlsplit(host)
     try:
         family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)[0]

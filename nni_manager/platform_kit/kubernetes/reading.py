@@ -1,4 +1,5 @@
-"""How results come where runners do not post them: out of storage that is mounted here, too, or out of pods."""
+"""The ways by which results come where runners do not post them: out of storage that is mounted here, or out of
+pods."""
 
 from __future__ import annotations
 
@@ -28,26 +29,26 @@ _COMMAND_S = 600.0
 
 
 class Reading(Protocol):
-    """Of one service."""
+    """The reading of one service's results."""
 
     def follow(self, memory: JobMemory, attempt_directory: str) -> None:
-        """From now on; idempotent. `attempt_directory`: where its logs are copied to."""
+        """Begins to read a job's results; idempotent. `attempt_directory`: the folder to which its logs are copied."""
 
     def notice(self, memory: JobMemory) -> None:
-        """Its object or its pods have changed."""
+        """Notes that a job's object or its pods have changed."""
 
     def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
-        """The report that may be told now: an end waits for what is still being read."""
+        """The report on a job that may be told now: an end waits for what is still being read."""
 
     def forget(self, memory: JobMemory) -> None:
-        """Quiet for one that is not followed."""
+        """Stops reading a job's results. Quiet for a job that is not followed."""
 
     async def close(self) -> None:
-        """Nothing is read any more."""
+        """Stops reading anything."""
 
 
 def reading(service: Service, cluster: Cluster, host: Host, *, sends_code: bool) -> Reading | None:
-    """None: runners post."""
+    """The reading of a service's results; None: runners post them."""
     if service.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
         return _FromPods(service, cluster, host, sends_code=sends_code)
     return _FromStorage(service, host) if service.storage is not None else None

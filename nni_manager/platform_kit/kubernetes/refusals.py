@@ -13,14 +13,14 @@ _ENDING = re.compile(r"being terminated", re.IGNORECASE)
 
 
 def quota(refusal: Refusal) -> Wait | None:
-    """There is no room now."""
+    """The reason for waiting when a quota is used up; None for any other refusal."""
     if refusal.status == 403 and _QUOTA.search(refusal.message):
         return Wait(code=WaitCode.QUOTA, sentence=refusal.message)
     return None
 
 
 def error(refusal: Refusal, doing: str, namespace: str) -> PlatformError:
-    """`doing`: what was asked, e.g. ``create tfjobs``."""
+    """The error that a refusal stands for. `doing`: what was asked, e.g. ``create tfjobs``."""
     if refusal.status == 401:
         return BadCredentials(f"the cluster refuses the credentials ({refusal}); log in anew")
     if refusal.status == 403 and not _ENDING.search(refusal.message):

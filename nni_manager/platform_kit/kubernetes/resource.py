@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind, of one version. Core kinds have no group."""
+    """A kind of objects, in one version of the API. Core kinds have no group."""
 
     group: str
     version: str
@@ -19,7 +19,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str, name: str = "") -> str:
-        """Of all objects in the namespace, or of one."""
+        """The path of a resource in the API: of all objects in the namespace, or of the named one."""
         start = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         path = f"{start}/namespaces/{namespace}/{self.plural}"
         return f"{path}/{name}" if name else path

@@ -23,13 +23,16 @@ from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStora
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
 
-#: In the Secret of a job.
+#: The key of a job's parameters in its Secret.
 _RECORD_KEY = "parameters"
 _NNI_FOLDER = "nni"
 
 
 class Service:
-    """`platform`: its name, as trials see it. `prepare` comes before `pods` and `pull_secrets`."""
+    """The objects of one training service in the cluster. `platform`: its name, as trials see it.
+
+    `prepare` comes before `pods` and `pull_secrets`.
+    """
 
     def __init__(self, cluster: Cluster, settings: Json, host: Host, platform: str) -> None:
         self._cluster = cluster
@@ -45,10 +48,10 @@ class Service:
         self._azure = ""
         #: Names of jobs whose Secret goes with them.
         self._owning: set[str] = set()
-        #: As pods see it.
+        #: The path of the packed code, as pods see it.
         self._code_archive = ""
         here = storage.mount_point(settings)
-        #: Where this machine reads what trials leave; None on other channels.
+        #: The storage on which this machine reads what trials leave; None on other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
             self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", host.experiment_id)
@@ -57,7 +60,10 @@ class Service:
     # Shared by all jobs
 
     async def prepare(self) -> None:
-        """Makes what is not there yet. Raises Refusal, SubmitRejected, BadCredentials, PlatformUnavailable."""
+        """Makes the objects shared by all jobs that are not there yet.
+
+        Raises Refusal, SubmitRejected, BadCredentials, PlatformUnavailable.
+        """
         async with self._preparing:
             if self._runner_map:
                 return
@@ -75,7 +81,7 @@ class Service:
             self._runner_map = await self.put(CONFIG_MAPS, runner)
 
     def pretend(self) -> None:
-        """As if all was made: for a job that is only shown to the cluster."""
+        """Acts as if all objects were made: for a job that is only shown to the cluster."""
         self._runner_map = self._azure = "nni-preflight"
         self._logins = dict.fromkeys(login_paths(self._settings).values(), "nni-preflight")
 
@@ -97,7 +103,7 @@ class Service:
                 ) from None
 
     async def put(self, resource: Resource, body: Object) -> str:
-        """Its name says what is in it: one that is there is the right one."""
+        """Creates an object, and answers its name, which says what is in it: one that is there is the right one."""
         try:
             await self._cluster.create(resource, body)
         except Refusal as refusal:
@@ -119,22 +125,22 @@ class Service:
         )  # fmt: skip
 
     def folder(self, attempt_directory: str) -> AttemptFolder | None:
-        """Of an attempt, on storage that is mounted here, too."""
+        """The folder of an attempt, on storage that is mounted here, too; None: there is no such storage."""
         return self.storage.attempt(attempt_directory) if self.storage is not None else None
 
     def pull_secrets(self, login: object) -> Sequence[str]:
-        """Of a role; `login`: its `privateRegistryAuthPath`."""
+        """The names of Secrets with logins of registries for a role; `login`: its `privateRegistryAuthPath`."""
         return (self._logins[str(login)],) if login else ()
 
     def note_chosen(self, channel: str) -> None:
-        """A pod that may choose has chosen so."""
+        """Notes the channel that a pod has chosen, one of those that may choose."""
         self._reach.note(channel)
 
     # Of one job
 
     @staticmethod
     def secret_name(name: str) -> str:
-        """Of the Secret of the job of that name."""
+        """The name of the Secret of the job `name`."""
         return f"{name}-runner"
 
     async def put_job(self, spec: JobSpec, name: str, labels: dict[str, str]) -> None:
@@ -155,7 +161,7 @@ class Service:
             await self.put(SECRETS, secret)
 
     async def own_secret(self, job: Object) -> None:
-        """It goes with its job, whoever deletes that. Raises Refusal."""
+        """Makes a job own its Secret, which then goes with it, whoever deletes the job. Raises Refusal."""
         if self.channel == protocol.PULL:
             return
         name, patch = job["metadata"]["name"], {"metadata": {"ownerReferences": [owner(job)]}}
@@ -168,7 +174,7 @@ class Service:
                 raise
 
     async def record(self, name: str) -> str:
-        """Parameters of the job of that name. Raises Refusal and PlatformUnavailable."""
+        """The parameters of the job `name`. Raises Refusal and PlatformUnavailable."""
         secret = await self._cluster.find(SECRETS, self.secret_name(name))
         if secret is None or _RECORD_KEY not in (secret.get("data") or {}):
             raise PlatformUnavailable(f"the Secret {self.secret_name(name)} is gone, and the parameters with it")
@@ -191,7 +197,7 @@ class Service:
 
 
 def owner(job: Object) -> Object:
-    """A reference to it."""
+    """A reference to a job as the owner of another object."""
     return {
         "apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"],
         "uid": job["metadata"]["uid"],
@@ -199,7 +205,7 @@ def owner(job: Object) -> Object:
 
 
 def login_paths(settings: Json) -> dict[str, str]:
-    """Field → path, of all logins of registries in the section."""
+    """The paths of all logins of registries in the section, by their fields."""
     found: dict[str, str] = {}
     for name, value in settings.items():
         roles = enumerate(value) if isinstance(value, list | tuple) else [(None, value)]
@@ -216,7 +222,7 @@ def _mapping(value: object) -> Object:
 
 
 def _make_open(folder: Path) -> None:
-    """Whoever runs pods must be able to write there."""
+    """Makes a folder in which whoever runs pods can write."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
 

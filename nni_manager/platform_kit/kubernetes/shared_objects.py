@@ -15,7 +15,7 @@ from nni_manager.platform_kit.kubernetes.names import service_labels
 from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE
 
 LOGIN_KEY = ".dockerconfigjson"
-#: Of the volume kind azureFile.
+#: Keys of the Secret for a volume of kind azureFile.
 _AZURE_NAME, _AZURE_KEY = "azurestorageaccountname", "azurestorageaccountkey"
 
 
@@ -29,7 +29,7 @@ def runner_map(experiment_id: str, service: str, archive: bytes) -> Object:
 
 
 def pull_secret(experiment_id: str, service: str, login: bytes) -> Object:
-    """`login`: a docker `config.json`."""
+    """The Secret with the login of a registry; `login`: a docker `config.json`."""
     name = _name(experiment_id, service, "registry", login)
     return _secret(name, experiment_id, service, "kubernetes.io/dockerconfigjson", {LOGIN_KEY: login})
 
@@ -40,7 +40,7 @@ def azure_secret(experiment_id: str, service: str, account: str, key: str) -> Ob
 
 
 def read_login(path: Path, field: str) -> bytes:
-    """Of a registry. Raises InvalidInput, which names the `field`. Blocks."""
+    """The login of a registry, as read from a file. Blocks. Raises InvalidInput, which names the `field`."""
     try:
         data = path.read_bytes()
         told = json.loads(data)
@@ -67,7 +67,7 @@ def _metadata(name: str, experiment_id: str, service: str) -> Object:
 
 
 def _name(experiment_id: str, service: str, what: str, content: bytes) -> str:
-    """Another content, another name: one that is there is the right one."""
+    """The name of a shared object, another one for another content: an object that is there is the right one."""
     digest = hashlib.sha256(f"{experiment_id} {service} ".encode() + content).hexdigest()[:10]
     readable = re.sub(r"[^a-z0-9]+", "-", f"nni-{experiment_id}-{service}".lower())[:40].strip("-")
     return f"{readable}-{what}-{digest}"

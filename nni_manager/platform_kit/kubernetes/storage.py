@@ -15,20 +15,20 @@ NFS, AZURE, CLAIM = "nfs", "azureStorage", "pvc"
 
 
 def storage_of(settings: Json) -> Json:
-    """Of the section; empty: there is none."""
+    """The storage of a section; empty: there is none."""
     storage: Any = settings.get("storage")
     return storage if isinstance(storage, dict) else {}
 
 
 def mount_point(settings: Json) -> Path | None:
-    """Where it is mounted on this machine; None: nowhere."""
+    """The place where the storage is mounted on this machine; None: nowhere."""
     storage = storage_of(settings)
     told = storage.get("localMountPoint") or (storage.get("path") if storage.get("storageType") == CLAIM else None)
     return Path(str(told)) if told else None
 
 
 def channel(settings: Json) -> str:
-    """How results come. Where nothing is said, pods find out whether they reach us."""
+    """The channel by which results come. Where the section names none, pods find out whether they reach us."""
     return str(settings.get("channel") or (protocol.PULL if mount_point(settings) else protocol.PUSH_OR_EXEC))
 
 
@@ -47,7 +47,7 @@ def volume(settings: Json, azure_secret: str) -> Object | None:
 
 
 def address(settings: Json, spec: JobSpec) -> str:
-    """Of the attempt's folder, as NNI writes it; empty without storage that outlives a pod."""
+    """The address of the attempt's folder, as NNI writes it; empty without storage that outlives a pod."""
     storage, folder = storage_of(settings), storage_folder(spec)
     match storage.get("storageType"):
         case "nfs":

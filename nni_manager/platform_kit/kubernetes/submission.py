@@ -18,7 +18,7 @@ _CONFLICT = 409
 def body(
     resource: Resource, manifest: Object, spec: JobSpec, name: str, namespace: str, labels: Mapping[str, str]
 ) -> Object:
-    """The whole object."""
+    """The whole object of a job, with kind, name and labels."""
     metadata: Object = {
         **manifest.get("metadata", {}), "name": name, "namespace": namespace, "labels": dict(labels),
         "annotations": {names.DOCUMENTED_NAME: spec.name},
@@ -29,7 +29,7 @@ def body(
 async def find_own(
     cluster: Cluster, resource: Resource, name: str, labels: Mapping[str, str], spec: JobSpec
 ) -> Object | None:
-    """The job, if it is there. Raises SubmitRejected for somebody else's of that name, and Refusal."""
+    """The job's object, if it is there. Raises SubmitRejected for somebody else's of that name, and Refusal."""
     found = await cluster.find(resource, name)
     if found is None or names.is_ours(found, labels, spec.name):
         return found
@@ -43,7 +43,7 @@ async def find_own(
 async def create(
     cluster: Cluster, resource: Resource, whole: Object, spec: JobSpec, service: Service
 ) -> tuple[Object, bool]:
-    """(the job, whether it is new). Raises Refusal, SubmitRejected and PlatformUnavailable."""
+    """Creates a job's object; answers it and whether it is new. Raises Refusal, SubmitRejected, PlatformUnavailable."""
     meta = whole["metadata"]
     await service.put_job(spec, meta["name"], meta["labels"])
     try:

@@ -35,7 +35,7 @@ class Demand:
     only: frozenset[int] | None = None
     #: Also GPUs on which processes run that are none of ours.
     use_active: bool = False
-    #: Of each GPU; 0: whatever there is.
+    #: Free memory that each GPU must have; 0: whatever there is.
     memory_bytes: int = 0
 
 
@@ -44,25 +44,25 @@ class Reservation:
     """Places of one machine that a job has."""
 
     machine: str
-    #: In rising order; empty: the job needs none.
+    #: Indices of the places, in rising order; empty: the job needs none.
     places: tuple[int, ...] = ()
-    #: As in the demand that it was made for.
+    #: `share` of the demand that it was made for.
     share: int = 1
     memory_bytes: int = 0
-    #: Of the places, in their order, where they are GPUs that tell it.
+    #: UUIDs of the places, in their order, where they are GPUs that tell it.
     uuids: tuple[str, ...] = ()
     #: GPUs in words, for people: ``hostA, gpu 0``; empty where places are none.
     place: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in the keeper's claim."""
+        """The reservation as it stands in the keeper's claim."""
         entry = {"machine": self.machine, "places": list(self.places), "share": self.share}
         others = {"memory_bytes": self.memory_bytes, "uuids": list(self.uuids), "place": self.place}
         return {**entry, **{name: value for name, value in others.items() if value}}
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Self | None:
-        """None for what is no reservation: a job that was started without one."""
+        """The reservation of a keeper's claim; None: the job was started without one."""
         places, uuids = entry.get("places"), entry.get("uuids") or []
         if not isinstance(places, list) or not isinstance(entry.get("machine"), str):
             return None
@@ -74,7 +74,7 @@ class Reservation:
 
     @property
     def visible_devices(self) -> str:
-        """For `CUDA_VISIBLE_DEVICES`, beside `CUDA_DEVICE_ORDER` PCI_BUS_ID, by which the driver counts."""
+        """The value of `CUDA_VISIBLE_DEVICES`, beside `CUDA_DEVICE_ORDER` PCI_BUS_ID, by which the driver counts."""
         return ",".join(map(str, self.places))
 
 
@@ -95,14 +95,14 @@ class _Entry:
 
 @dataclass(slots=True)
 class MachineLedger:
-    """One machine."""
+    """The ledger of one machine: its places, and the jobs that have them."""
 
     name: str
     #: Indices of its places.
     places: Sequence[int] = ()
-    #: As people call it; empty: its name without its kind.
+    #: Its name for people; empty: the name without its kind.
     title: str = ""
-    #: By index, of a machine whose places are GPUs.
+    #: GPUs by index, of a machine whose places are GPUs.
     cards: Mapping[int, Card] = field(default_factory=dict)
     #: Its places are GPUs, which its keeper reads.
     has_gpus: bool = False
@@ -110,7 +110,7 @@ class MachineLedger:
     reading: Reading | None = None
     #: Its keeper's list was read on the connection there is now.
     is_read: bool = False
-    #: It was read at some time in this process, so that all its jobs are known here.
+    #: Its keeper's list was read at some time in this process, so that all its jobs are known here.
     was_read: bool = False
     #: Other names of this machine: they have a card of it, too.
     aliases: tuple[MachineLedger, ...] = ()
@@ -122,12 +122,12 @@ class MachineLedger:
         return self.title or self.name.rpartition(":")[2]
 
     def disconnect(self) -> None:
-        """The keeper cannot be asked; nothing new is granted until its list was read again."""
+        """Notes that the keeper cannot be asked; nothing new is granted until its list was read again."""
         self.is_read = False
         self._connection += 1
 
     def read(self, listed: Mapping[str, Reservation]) -> None:
-        """`listed`: reservations of the jobs that the keeper lists and that have a process left, by name."""
+        """Takes in the keeper's list. `listed`: job → reservation, of jobs that have a process left."""
         self._entries = {
             name: entry
             for name, entry in self._entries.items()
@@ -138,14 +138,14 @@ class MachineLedger:
         self.is_read = self.was_read = True
 
     def note_reading(self, reading: Reading) -> None:
-        """Its GPUs as they are now. What could not be read changes nothing of what is known of them, but that."""
+        """Notes the machine's GPUs as they are now; a reading that failed leaves what is known of them as it is."""
         self.reading = reading
         if not reading.error:
             self.cards = {card.index: card for card in reading.cards}
             self.places = sorted(self.cards)
 
     def reserve(self, job_name: str, demand: Demand) -> Reservation | None:
-        """For a job about to be started (again); None: nothing fits now. The same name gets the same places."""
+        """Places for a job about to be started (again); None: nothing fits now. The same name gets the same places."""
         entry = self._entries.get(job_name)
         if entry is not None:
             entry.connection = self._connection
@@ -163,7 +163,7 @@ class MachineLedger:
         return reservation
 
     def release(self, job_name: str) -> bool:
-        """No process of the job is left, or it was certainly not started. Whether it had a place."""
+        """Gives back a job's places: no process is left, or it certainly did not start; answers whether it had any."""
         entry = self._entries.pop(job_name, None)
         return entry is not None and bool(entry.reservation.places)
 
@@ -172,11 +172,11 @@ class MachineLedger:
 
     @property
     def jobs(self) -> int:
-        """How many there are, with places and without."""
+        """The number of jobs on the machine, with places and without."""
         return len(self._entries)
 
     def in_words(self, places: Sequence[int]) -> str:
-        """``hostA, gpu 0, 1``; the machine alone when there are none."""
+        """Places in words, as ``hostA, gpu 0, 1``; the machine alone when there are none."""
         kind = "gpu" if self.has_gpus else "place"
         return f"{self.called}, {kind} {', '.join(map(str, places))}" if places else self.called
 
@@ -194,7 +194,7 @@ class MachineLedger:
         return sorted(free, key=lambda place: (len(users.get(place, ())), place))
 
     def room(self, demand: Demand) -> int:
-        """How many jobs with one place each find one of the places that fit free."""
+        """The number of jobs with one place each that would find room now."""
         users = self.users()
         return sum(self._slots(place, demand, users.get(place, ())) for place in self.fitting(demand))
 
@@ -208,12 +208,15 @@ class MachineLedger:
         return self._slots(place, demand, users) > 0
 
     def foreign_on(self, card: Card, users: Sequence[User]) -> bool:
-        """Whether a process is on it that is none of ours. One that cannot be seen is ours where we have a job: in a
-        container the driver tells the numbers of the machine around it."""
+        """Whether a process that is none of ours is on a card.
+
+        A process that cannot be seen is ours where we have a job: in a container the driver tells the process ids of
+        the machine around it.
+        """
         return any(process.user or not users for process in card.foreign)
 
     def free_bytes(self, place: int, users: Sequence[User]) -> int:
-        """Memory left for another job: negative where more has been promised or used already."""
+        """Memory of a place left for another job: negative where more has been promised or used already."""
         card = self.cards.get(place)
         if card is None or card.memory_bytes is None:
             return 0
@@ -221,14 +224,14 @@ class MachineLedger:
         return card.memory_bytes - card.foreign_bytes - ours
 
     def _slots(self, place: int, demand: Demand, users: Sequence[User]) -> int:
-        """How many more jobs may have it: its limit is the least of those of its users and of who asks."""
+        """The number of further jobs that may have a place: the least limit of its users and of who asks decides."""
         by_number = min([demand.share, *(user.share for user in users)]) - len(users)
         if not demand.memory_bytes:
             return by_number
         return min(by_number, self.free_bytes(place, users) // demand.memory_bytes)
 
     def users(self) -> dict[int, list[User]]:
-        """Place → the jobs that have it."""
+        """The jobs that have each place."""
         index_of = {card.uuid: index for index, card in self.cards.items() if card.uuid}
         users: dict[int, list[User]] = {}
         for name, reservation, place in self._reserved(index_of):
@@ -236,7 +239,7 @@ class MachineLedger:
         return users
 
     def _reserved(self, index_of: Mapping[str, int]) -> Iterator[tuple[str, Reservation, int]]:
-        """Job, reservation and place; a card that is not there any more is nobody's."""
+        """Job, reservation and place, of all that are reserved; a card that is not there any more is nobody's."""
         for name, entry in self._entries.items():
             held = entry.reservation
             uuids = held.uuids if index_of else ()
@@ -248,7 +251,10 @@ class MachineLedger:
                 yield from ((name, held, index_of[uuid]) for uuid in held.uuids if uuid in index_of)
 
     def copy(self) -> MachineLedger:
-        """To try things out on. Its aliases stay what they are: who waits seldom waits for two names of one machine."""
+        """A copy of the ledger to try things out on.
+
+        Its aliases stay what they are: who waits seldom waits for two names of one machine.
+        """
         return MachineLedger(
             self.name, self.places, self.title, self.cards, self.has_gpus, self.reading, self.is_read, self.was_read,
             self.aliases, dict(self._entries), self._connection,
@@ -271,8 +277,10 @@ def choose(machines: Iterable[MachineLedger], demands: Demands) -> MachineLedger
 
 
 def rank(machine: MachineLedger, demand: Demand) -> Rank:
-    """The one with most room first, of equal ones the one with the fewest jobs. Who needs no place does not care how
-    many there are."""
+    """The rank of a machine for the next job: most room first, then fewest jobs; None: nothing fits.
+
+    For a job that needs no place the machine with the fewest jobs comes first.
+    """
     if not machine.is_read:
         return None
     if demand.count == 0:
@@ -282,6 +290,6 @@ def rank(machine: MachineLedger, demand: Demand) -> Rank:
 
 
 def best(ranks: Mapping[str, Rank]) -> str | None:
-    """Of equal ones the first."""
+    """The name with the best rank, of equal ones the first; None: nothing fits anywhere."""
     able = {name: found for name, found in ranks.items() if found is not None}
     return min(able, key=lambda name: able[name], default=None)

@@ -18,16 +18,16 @@ from nni_manager.platform_kit.machines.ledger import Demands, MachineLedger, Res
 class KeeperMachine:
     """A machine whose jobs a keeper keeps."""
 
-    #: In the ledger: all experiments that mean this machine give it this name, e.g. ``remote:user@host:22``.
+    #: Its name in the ledger, which all experiments that mean this machine give it, e.g. ``remote:user@host:22``.
     name: str
-    #: As people call it, e.g. ``hostA``; empty: the name without its kind.
+    #: Its name for people, e.g. ``hostA``; empty: the name without its kind.
     title: str = ""
     #: How many places it has, with indices from 0; None: its GPUs, which the keeper reads.
     places: int | None = 0
 
 
 class Places:
-    """Of all machines. `now_s`: a clock that never goes back."""
+    """The places of all machines of a daemon. `now_s`: a clock that never goes back."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -38,7 +38,7 @@ class Places:
         self.on_want: list[Callable[[], None]] = []
 
     def machine(self, declared: KeeperMachine) -> MachineLedger:
-        """The one of this name; it has as many places as whoever knows of the most says."""
+        """The ledger of the machine of this name; it has as many places as whoever knows of the most says."""
         machine = self._machines.setdefault(declared.name, MachineLedger(declared.name))
         machine.title = machine.title or declared.title
         if declared.places is None:
@@ -51,7 +51,7 @@ class Places:
         return self._machines.get(name)
 
     def note_reading(self, machine: MachineLedger, reading: Reading) -> None:
-        """The GPUs of a machine were read, or could not be."""
+        """Notes that the GPUs of a machine were read, or could not be."""
         before, uuids = machine.reading, _uuids(machine)
         machine.note_reading(reading)
         if _uuids(machine) != uuids:
@@ -61,13 +61,13 @@ class Places:
             self.line.wake_all(machine.name)
 
     def _pair(self) -> None:
-        """Machines that have a card in common are one machine, reached in two ways."""
+        """Pairs machines that have a card in common: they are one machine, reached in two ways."""
         for machine in self._machines.values():
             others = (other for other in self._machines.values() if other is not machine)
             machine.aliases = tuple(other for other in others if _uuids(other) & _uuids(machine))
 
     def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
-        """See `Line.want`."""
+        """Notes how many jobs wait, see `Line.want`."""
         self.line.want(owner, jobs, demands, wake)
         self.watch_offers()
         if jobs:
@@ -75,17 +75,17 @@ class Places:
                 callback()
 
     def try_out(self, demands: Demands, most: int) -> tuple[list[Reservation], Sequence[MachineLedger]]:
-        """Where as many jobs would go, if nobody else waited, and how the machines would be then."""
+        """The places that so many jobs would get, if nobody else waited, and the machines as they would be then."""
         trial = {name: machine.copy() for name in demands if (machine := self._machines.get(name)) is not None}
         return placed(trial, "trial", demands, most), tuple(trial.values())
 
     def note_change(self) -> None:
-        """Something of a machine changed: whoever has room now is told."""
+        """Tells whoever has room now, after something of a machine has changed."""
         self.line.offer()
         self.watch_offers()
 
     def watch_offers(self) -> None:
-        """An offer that nobody takes ends by itself."""
+        """Sets the alarm that ends an offer which nobody takes."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -122,7 +122,7 @@ class _Waiting:
 
 
 class Line:
-    """All machines of a daemon, and who waits for them. `now_s`: a clock that never goes back.
+    """The line of those who wait for places of a daemon's machines. `now_s`: a clock that never goes back.
 
     Call `offer` after every change of a machine, and again after `next_offer_ends_s`.
     """
@@ -130,11 +130,12 @@ class Line:
     def __init__(self, machines: Mapping[str, MachineLedger], now_s: Callable[[], float]) -> None:
         self._machines = machines
         self._now_s = now_s
-        #: By experiment and service; who waits longest comes first.
+        #: Those who wait, by experiment and service; who waits longest comes first.
         self._waiting: dict[str, _Waiting] = {}
 
     def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
-        """`owner` has so many jobs that wait for room on these machines; 0: none. `wake`: called when there is some."""
+        """Notes that `owner` has so many jobs that wait for room on machines, 0: none. `wake`: called when there is
+        some."""
         if jobs <= 0:
             if self._waiting.pop(owner, None) is not None:
                 self.offer()
@@ -143,7 +144,7 @@ class Line:
             self.offer()
 
     def room(self, owner: str, demands: Demands) -> int:
-        """How many jobs of `owner` fit now, when those ahead of it have had theirs."""
+        """The number of jobs of `owner` that fit now, when those ahead of it have had theirs."""
         trial = {name: machine.copy() for name, machine in self._machines.items()}
         for other, waiting in self._waiting.items():
             if other == owner:
@@ -191,28 +192,28 @@ class Line:
 
     @property
     def next_offer_ends_s(self) -> float | None:
-        """When `offer` is to be called although nothing changed; None: nothing is offered."""
+        """The time when `offer` is to be called although nothing changed; None: nothing is offered."""
         return min((w.offered_s + OFFER_S for w in self._waiting.values() if w.offered_s is not None), default=None)
 
     def _end_turn(self, owner: str) -> None:
-        """It stands at the end of the line now."""
+        """Ends the turn of `owner`, which stands at the end of the line now."""
         waiting = self._waiting.pop(owner)
         waiting.offered_s = None
         self._waiting[owner] = waiting
 
     def wake_all(self, machine: str) -> None:
-        """Why there is no room on this machine changed."""
+        """Wakes those who wait for a machine, as the reason why there is no room on it has changed."""
         for waiting in tuple(self._waiting.values()):
             if machine in waiting.demands:
                 waiting.wake()
 
     def is_waited_for(self, machine: str) -> bool:
-        """Somebody waits for its places."""
+        """Whether somebody waits for places of a machine."""
         return any(machine in w.demands and w.demands[machine].count for w in self._waiting.values())
 
 
 def placed(machines: Mapping[str, MachineLedger], owner: str, demands: Demands, most: int) -> list[Reservation]:
-    """As many jobs of `owner` as fit, at most `most`, reserved."""
+    """Reservations for as many jobs of `owner` as fit, at most `most`."""
     found: list[Reservation] = []
     ranks = {name: rank(machines[name], demand) for name, demand in demands.items() if name in machines}
     while len(found) < most and (name := best(ranks)) is not None:
@@ -226,5 +227,5 @@ def placed(machines: Mapping[str, MachineLedger], owner: str, demands: Demands, 
 
 
 def _place(trial: Mapping[str, MachineLedger], owner: str, demands: Demands) -> bool:
-    """One job of `owner`, tried out; whether it fits."""
+    """Tries out one job of `owner`; answers whether it fits."""
     return bool(placed(trial, owner, demands, 1))

@@ -1,4 +1,4 @@
-"""One training service's share of the daemon's machines: what its jobs need, where they may have it, and when."""
+"""One training service's share of the daemon's machines: what its jobs need, and where and when they may have it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from nni_manager.platform_kit.machines.line import Places
 
 
 class Placement:
-    """`demands`: of every job, by the machines that it may run on, in the order of the config; `code`: what the places
-    are, when there is none; `wake`: called when there is room, or another reason why there is none."""
+    """The share of one training service. `demands`: of every job, by the machines that it may run on, in the order
+    of the config; `code`: what the places are, when there is none; `wake`: called when there is room, or another
+    reason why there is none."""
 
     def __init__(
         self, places: Places, owner: str, *, demands: Demands, code: WaitCode, wake: Callable[[], None]
@@ -23,7 +24,7 @@ class Placement:
         self._places = places
         self._owner = owner
         self._all = dict(demands)
-        #: Of the machines that can be reached; see `reach`.
+        #: The demands on the machines that can be reached; see `reach`.
         self._demands = self._all
         #: Machine → why it cannot be reached.
         self._away: Mapping[str, str] = {}
@@ -32,16 +33,16 @@ class Placement:
         self._wanted = 0
 
     def room(self) -> int:
-        """How many more jobs fit now."""
+        """The number of further jobs that fit now."""
         return self._places.line.room(self._owner, self._demands)
 
     def want(self, jobs: int) -> None:
-        """So many jobs wait for room; 0: none."""
+        """Notes that so many jobs wait for room; 0: none."""
         self._wanted = jobs
         self._places.want(self._owner, jobs, self._demands, self._wake)
 
     def reach(self, away: Mapping[str, str]) -> None:
-        """These cannot be reached now, and why; all others can."""
+        """Notes which machines cannot be reached now, and why; all others can."""
         if self._away == away:
             return
         self._away, reached = dict(away), {name: d for name, d in self._all.items() if name not in away}
@@ -51,7 +52,7 @@ class Placement:
             self.want(wanted)
 
     def change(self, demands: Demands) -> None:
-        """The machines, or what a job needs of them, were changed while the experiment runs."""
+        """Takes other machines, or other needs of a job, while the experiment runs."""
         self._all, away = dict(demands), self._away
         self._demands, self._away = self._all, {}
         wanted = self._wanted
@@ -67,7 +68,7 @@ class Placement:
 
     @contextmanager
     def held(self, reservation: Reservation | None, job_name: str) -> Iterator[None]:
-        """The places are given back when what is done here raises that the job was certainly not started."""
+        """A context that gives the places back on an error that says that the job was certainly not started."""
         try:
             yield
         except (SubmitRejected, PlatformUnavailable) as error:
@@ -76,7 +77,7 @@ class Placement:
             raise
 
     def release(self, reservation: Reservation, job_name: str) -> None:
-        """The job was certainly not started."""
+        """Gives back the places of a job that was certainly not started."""
         machine = self._places.find(reservation.machine)
         if machine is not None and machine.release(job_name):
             self._places.note_change()
@@ -84,7 +85,7 @@ class Placement:
     # In words
 
     def why(self) -> Wait:
-        """Why there is no room: what each machine says."""
+        """The reason for which there is no room: what each machine says."""
         said = [self._why(machine) for machine in self._known()]
         away = list(self._away.values())
         if not said:
@@ -96,7 +97,7 @@ class Placement:
         return why_not.sentence(machine, self._demands[machine.name]) or f"others wait longer for {machine.called}"
 
     def plan(self, jobs: int) -> JobPlan:
-        """Where so many jobs would go now, and why no more go to each of the machines."""
+        """The places that so many jobs would get now, and for each machine the reason why it takes no more."""
         found, after = self._places.try_out(self._demands, jobs)
         machines = {machine.name: machine for machine in after}
         elsewhere = {m.called: why for m in after if (why := why_not.sentence(m, self._demands[m.name]))}

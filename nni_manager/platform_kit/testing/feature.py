@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Feature(StrEnum):
-    """Key of `World.absent`. Everything else, each world has."""
+    """A feature that a world may do without, a key of `World.absent`; all else every world has."""
 
     # What the platform itself has
 

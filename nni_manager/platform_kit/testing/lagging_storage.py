@@ -33,7 +33,7 @@ class Lag(StrEnum):
 
 
 class LaggingStorage:
-    """`settle`: from then on everything is seen as it is."""
+    """Storage that lags until `settle` is called: from then on everything is seen as it is."""
 
     def __init__(self, root: Path, lag: Lag) -> None:
         self._root = os.path.realpath(root)
@@ -44,7 +44,7 @@ class LaggingStorage:
         self._is_settled = True
 
     def is_late(self, path: Any, folder: int | None = None) -> bool:
-        """`path`: as functions of `os` take it, relative to the opened `folder` if there is one."""
+        """Whether a path is late. `path`: as functions of `os` take it, relative to the opened `folder`, if any."""
         if self._is_settled:
             return False
         if isinstance(path, int):
@@ -55,7 +55,7 @@ class LaggingStorage:
         return place.startswith(self._root + "/") and not _LATE.isdisjoint(place[len(self._root) :].split("/"))
 
     def refuse(self, path: Any, folder: int | None = None) -> None:
-        """Raises what cannot be looked up now."""
+        """Raises OSError for a path that cannot be looked up now."""
         number = {Lag.LATE_DIRECTORIES: errno.ENOENT, Lag.STALE_HANDLES: errno.ESTALE}.get(self._lag)
         if number is not None and self.is_late(path, folder):
             raise OSError(number, os.strerror(number), path)
@@ -66,7 +66,7 @@ class LaggingStorage:
 
 @contextmanager
 def lagging_storage(root: Path, lag: Lag) -> Iterator[LaggingStorage]:
-    """Makes everything below `root` lag, until it settles or this ends."""
+    """A context in which everything below `root` lags, until the storage settles."""
     storage = LaggingStorage(root, lag)
     names = ("open", "scandir", "listdir", "stat", "lstat", "fstat", "pread")
     real = {name: getattr(os, name) for name in names}

@@ -11,7 +11,7 @@ _OF_LOOPS = ("asyncio_", "uvloop_")
 
 
 def leftovers() -> frozenset[str]:
-    """One line for each, stable as long as it lives. Linux only."""
+    """The leftovers of this process now, a line for each, the same as long as it lives. Linux only."""
     return frozenset((*_tasks(), *_threads(), *_descriptors()))
 
 

@@ -43,10 +43,10 @@ Misbehaviour = Callable[[str, Body], Answer | None]
 
 
 class FakeListener:
-    """Stores as the contract says: what continues is stored, what does not is answered with what is stored."""
+    """A trial listener that stores lines which continue what is stored, and answers others with what is stored."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
-        """`address`: of this machine, as runners reach it."""
+        """`address`: the one of this machine at which runners reach it."""
         self._address = address
         self.news = threading.Condition()
         self.parameters: Body = {"parameter_id": 3, "parameter_source": "algorithm", "parameters": {"lr": 0.1}}
@@ -94,7 +94,7 @@ class FakeListener:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def close(self) -> None:
-        """Refuses connections; requests on open ones are hung up on."""
+        """Closes the listener: it refuses connections, and hangs up on requests on open ones."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -116,7 +116,7 @@ class FakeListener:
 
     @property
     def exited(self) -> Body:
-        """The only word about the end."""
+        """The only word about the end that was posted."""
         (status,) = [status for status in self.statuses if status["event"] == "exited"]
         return status
 
@@ -233,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Posts are kept instead."""
+        """Does nothing: posts are kept instead."""
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault of one request."""
+    """A fault that befalls one request."""
 
     name: str
     #: Sent in place of the listener's answer; empty: the connection is reset.
@@ -71,7 +71,7 @@ Choice = Callable[[str, bytes], Fault | None]
 
 
 class Each:
-    """On each route the first requests meet some of the faults, `count` of them, other ones on the next route."""
+    """A choice of faults: on each route the first requests meet some, `count` of them, other ones on the next route."""
 
     def __init__(self, count: int, faults: Sequence[Fault] = FAULTS, routes: Sequence[str] = ROUTES) -> None:
         places = {route: number * count for number, route in enumerate(routes)}
@@ -85,7 +85,8 @@ class Each:
 
 
 class Middlebox:
-    """`port`: the listener's on this machine; `listen`: where runners think the manager is, port 0: any free one.
+    """A box between runners and listener. `port`: the listener's on this machine; `listen`: where runners think the
+    manager is, port 0: any free one.
 
     `latency_s`: of each request with its answer.
     """
@@ -120,7 +121,7 @@ class Middlebox:
         await asyncio.sleep(0)  # in which the connections are closed
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of a runner, its requests one after the other, until either side or a fault ends it."""
+        """Carries a runner's connection, its requests one after the other, until either side or a fault ends it."""
         writers = [writer]
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             there, back = await asyncio.open_connection("127.0.0.1", self._port, limit=_MOST_BYTES)
@@ -134,7 +135,7 @@ class Middlebox:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: asyncio.StreamReader,
         back: asyncio.StreamWriter,
     ) -> bool:  # fmt: skip
-        """Whether the connection goes on."""
+        """Carries one request and its answer; answers whether the connection goes on."""
         request = await _message(reader)
         fault = self._fault(request)
         await asyncio.sleep(self._latency_s / 2)
@@ -159,7 +160,7 @@ class Middlebox:
 def middlebox(
     port: int, choose: Choice, *, listen: tuple[str, int] = ("127.0.0.1", 0), latency_s: float = 0.0
 ) -> Iterator[Middlebox]:
-    """In a thread of its own, see `Middlebox`."""
+    """A middlebox in a thread of its own, see `Middlebox`."""
     box = Middlebox(port, choose, listen=listen, latency_s=latency_s)
     ready, over = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
@@ -176,7 +177,7 @@ def middlebox(
 
 
 _START_S = 10.0
-#: Of the head of a message.
+#: Most bytes of the head of a message.
 _MOST_BYTES = 1024 * 1024
 
 
@@ -188,7 +189,7 @@ async def _message(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _answer(writer: asyncio.StreamWriter, answer: bytes, fault: Fault | None) -> bool:
-    """Whether the connection goes on."""
+    """Sends an answer, or what a fault puts in its place; answers whether the connection goes on."""
     if fault is not None and not fault.answer and not fault.is_half:
         return _reset(writer)
     data = answer if fault is None else fault.answer or answer[: len(answer) // 2]
@@ -198,7 +199,7 @@ async def _answer(writer: asyncio.StreamWriter, answer: bytes, fault: Fault | No
 
 
 def _reset(writer: asyncio.StreamWriter) -> bool:
-    """The other side hears a reset, and not an end."""
+    """Resets a connection, so that the other side hears no ordinary end; answers False: it does not go on."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return False

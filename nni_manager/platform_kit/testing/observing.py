@@ -23,7 +23,7 @@ _LOOK_AGAIN_S = 0.02
 
 
 def needs(world: World, *features: Feature) -> None:
-    """Skips the test with the world's own reason where one of them is absent."""
+    """Skips the test with the world's own reason where one of the features is absent."""
     for feature in features:
         if feature in world.absent:
             pytest.skip(f"{feature}: {world.absent[feature]}")
@@ -35,7 +35,10 @@ async def accepted(world: World, platform: Platform, trial_id: str) -> JobHandle
 
 
 async def taken(world: World, platform: Platform, spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
-    """The same with this job. `recorder`: of the platform's host, where it is not the world's."""
+    """Submits this job, as soon as the platform can be asked and has room.
+
+    `recorder`: of the platform's host, where it is not the world's.
+    """
     recorder = recorder or world.recorder
     async with asyncio.timeout(world.patience_s):
         while True:
@@ -52,7 +55,7 @@ async def running(world: World, platform: Platform, trial_id: str) -> JobHandle:
 
 
 async def run(world: World, platform: Platform, spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
-    """The same with this job."""
+    """Submits this job and waits until it is seen running."""
     handle = await taken(world, platform, spec, recorder)
     await world.begin(handle)
     await seen(world, platform, handle, JobState.RUNNING, recorder=recorder)
@@ -62,7 +65,7 @@ async def run(world: World, platform: Platform, spec: JobSpec, recorder: Recorde
 async def seen(
     world: World, platform: Platform, handle: JobHandle, *states: JobState, recorder: Recorder | None = None
 ) -> JobReport:
-    """The first report with one of these states."""
+    """The first report on a job that has one of these states."""
     what = " or ".join(states)
     return await seen_as(world, platform, handle, lambda report: report.state in states, what, recorder)
 
@@ -71,7 +74,7 @@ async def seen_as(
     world: World, platform: Platform, handle: JobHandle, is_it: Callable[[JobReport], bool], what: str,
     recorder: Recorder | None = None,
 ) -> JobReport:  # fmt: skip
-    """The first report that is `what`. A watching adapter has to wake us for it."""
+    """The first report on a job that is `what`. A watching adapter has to wake us for it."""
     recorder = recorder or world.recorder
     last: JobReport | None = None
     try:
@@ -90,7 +93,7 @@ async def seen_as(
 async def finish(
     world: World, platform: Platform, handles: Sequence[JobHandle], recorder: Recorder | None = None
 ) -> None:
-    """Each of the running jobs reports a result of its own and ends well; each is SUCCEEDED, with that result alone."""
+    """Ends the running jobs: each reports a result of its own, ends well, and is SUCCEEDED, with that result alone."""
     for number, handle in enumerate(handles):
         if Feature.RESULTS not in world.absent:
             await world.report(handle, result_line(number))
@@ -104,7 +107,7 @@ async def finish(
 async def check_results(
     world: World, handle: JobHandle, lines: Sequence[str], recorder: Recorder | None = None
 ) -> None:
-    """These are its results, and there are no others."""
+    """Asserts that these lines are the results of a job, and that there are no others."""
     async with asyncio.timeout(world.patience_s):
         found = await world.arrived(handle, len(lines), recorder or world.recorder)
     assert found == list(lines)
@@ -138,7 +141,7 @@ async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:
 async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> object:
     """Calls again until the platform is unavailable: an outage may be noticed a moment later.
 
-    One that is told for each job, as of a machine among others, will do. Answers the error or the reports.
+    Reports in which all jobs are unreachable, as of a machine among others, will do. Answers the error or the reports.
     """
     async with asyncio.timeout(world.patience_s):
         while True:

@@ -1,4 +1,4 @@
-"""Every promise of `platform_kit.contract` as a test. The number in a docstring is that of the item.
+"""Every promise of `platform_kit.contract` as a test; a test's docstring gives the number of its item.
 
 Here is what is promised of jobs; of the service they run on, in `service_contract`.
 
@@ -42,7 +42,7 @@ from nni_manager.platform_kit.testing.world import World
 from trial_runner import protocol
 
 _MANY = 100
-#: Of these, that run: a hundred real processes at a time say no more.
+#: The number of these jobs that run: a hundred real processes at a time say no more.
 _SOME = 5
 _GRACE_S = 1.0
 #: Turns of the loop after which a submission is cut off.
@@ -51,10 +51,10 @@ _CUTS = (0, 1, 2, 3, 5, 10, 100, 1000)
 
 @pytest.mark.asyncio
 class PlatformContract(ServiceContract):
-    """Inherit, and override `make_world`."""
+    """The contract's tests for one platform: inherit, and override `make_world`."""
 
     def make_world(self, directory: Path) -> World:
-        """`directory`: empty, and this test's own."""
+        """The world of one test. `directory`: empty, and this test's own."""
         raise NotImplementedError
 
     @pytest_asyncio.fixture
@@ -63,7 +63,7 @@ class PlatformContract(ServiceContract):
             yield world
 
     async def test_a_handle_survives_json_and_a_new_process(self, world: World) -> None:
-        """1"""
+        """Item 1: a handle survives JSON and a new process."""
         async with world.make() as platform:
             handle = await running(world, platform, "a")
         await world.restart()
@@ -75,7 +75,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, stored, JobState.SUCCEEDED)
 
     async def test_the_same_name_twice_is_one_job(self, world: World) -> None:
-        """2"""
+        """Item 2: the same name twice is one job."""
         async with world.make() as platform:
             first = await running(world, platform, "a")
             again = await asyncio.gather(*(platform.submit(world.job("a")) for _ in range(3)))
@@ -90,7 +90,7 @@ class PlatformContract(ServiceContract):
             await finish(world, platform, [later, other])
 
     async def test_pending_then_running_then_succeeded(self, world: World) -> None:
-        """3"""
+        """Item 3: a job is pending, then running, then succeeded."""
         async with world.make() as platform:
             handle = await accepted(world, platform, "a")
             if Feature.PENDING not in world.absent:
@@ -104,7 +104,7 @@ class PlatformContract(ServiceContract):
             assert (await platform.observe([handle]))[handle] == report  # as often as one asks
 
     async def test_a_pending_job_is_seen_as_such(self, world: World) -> None:
-        """3"""
+        """Item 3: a pending job is reported as pending."""
         needs(world, Feature.PENDING)
         async with world.make() as platform:
             handle = await accepted(world, platform, "a")
@@ -112,7 +112,7 @@ class PlatformContract(ServiceContract):
             assert report.state is JobState.PENDING
 
     async def test_another_exit_code_is_a_failure_with_code_and_reason(self, world: World) -> None:
-        """4"""
+        """Item 4: another exit code than 0 is a failure with code and reason."""
         async with world.make() as platform:
             handle = await running(world, platform, "a")
             await world.end(handle, 3)
@@ -122,7 +122,7 @@ class PlatformContract(ServiceContract):
             assert report.exit_code == (None if Feature.EXIT_CODE in world.absent else 3)
 
     async def test_many_handles_take_a_bounded_number_of_calls(self, world: World) -> None:
-        """5"""
+        """Item 5: an observation of many handles takes a bounded number of calls."""
         needs(world, Feature.CALLS)
         async with world.make() as platform:
             handles = [await accepted(world, platform, f"t{number}") for number in range(_MANY)]
@@ -134,7 +134,7 @@ class PlatformContract(ServiceContract):
             assert reports.keys() == set(handles)
 
     async def test_a_job_removed_behind_our_back_is_lost(self, world: World) -> None:
-        """6"""
+        """Item 6: a job removed behind our back is lost."""
         needs(world, Feature.VANISH)
         async with world.make() as platform:
             handle, other = await running(world, platform, "a"), await running(world, platform, "b")
@@ -143,7 +143,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, other, JobState.RUNNING)
 
     async def test_an_outage_changes_nothing(self, world: World) -> None:
-        """7"""
+        """Item 7: an outage changes nothing."""
         needs(world, Feature.OUTAGE)
         async with world.make() as platform:
             handle = await running(world, platform, "a")
@@ -157,7 +157,7 @@ class PlatformContract(ServiceContract):
             await finish(world, platform, [handle, other])
 
     async def test_a_job_that_ends_during_an_outage_is_seen_after_it(self, world: World) -> None:
-        """7"""
+        """Item 7: a job that ends during an outage is seen after it."""
         needs(world, Feature.OUTAGE)
         async with world.make() as platform:
             handle = await running(world, platform, "a")
@@ -168,7 +168,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, handle, *_ENDED)
 
     async def test_wrong_credentials_are_named_without_being_told(self, world: World) -> None:
-        """8"""
+        """Item 8: wrong credentials are named, and no text tells them."""
         needs(world, Feature.CREDENTIALS)
         with pytest.raises(BadCredentials) as refused:
             async with world.make_unauthorised() as platform:
@@ -177,7 +177,7 @@ class PlatformContract(ServiceContract):
         _check_no_secret(world, str(refused.value), repr(refused.value))
 
     async def test_a_cancelled_job_ends(self, world: World) -> None:
-        """9"""
+        """Item 9: a cancelled job ends."""
         async with world.make() as platform:
             handle, other = await running(world, platform, "a"), await running(world, platform, "b")
             await platform.cancel([handle], _GRACE_S)
@@ -186,7 +186,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, other, JobState.RUNNING)
 
     async def test_cancelling_what_has_ended_or_was_never_there_is_quiet(self, world: World) -> None:
-        """10"""
+        """Item 10: cancelling what has ended or was never there is quiet."""
         needs(world, Feature.VANISH)
         async with world.make() as platform:
             ended, gone = await running(world, platform, "a"), await running(world, platform, "b")
@@ -199,7 +199,7 @@ class PlatformContract(ServiceContract):
             assert await seen(world, platform, ended, *_ENDED) == report
 
     async def test_ended_and_unknown_jobs_are_forgotten_quietly(self, world: World) -> None:
-        """10, of `forget`"""
+        """Item 10: ended and unknown jobs are forgotten quietly."""
         needs(world, Feature.VANISH)
         async with world.make() as platform:
             ended, gone = await running(world, platform, "a"), await running(world, platform, "b")
@@ -211,7 +211,7 @@ class PlatformContract(ServiceContract):
             await platform.forget([ended, gone])
 
     async def test_leaving_lets_jobs_run(self, world: World) -> None:
-        """11"""
+        """Item 11: jobs run on when the adapter is left."""
         async with world.make() as platform:
             handle = await running(world, platform, "a")
         async with world.make() as platform:
@@ -220,7 +220,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, handle, JobState.SUCCEEDED)
 
     async def test_a_job_that_ends_while_nobody_is_there_is_seen_later(self, world: World) -> None:
-        """11"""
+        """Item 11: a job that ends while nobody is there is seen later."""
         async with world.make() as platform:
             handle = await running(world, platform, "a")
         await world.end(handle, 0)
@@ -229,7 +229,7 @@ class PlatformContract(ServiceContract):
 
     @pytest.mark.parametrize("turns", _CUTS)
     async def test_a_submission_cut_off_leaves_no_second_job(self, world: World, turns: int) -> None:
-        """12"""
+        """Item 12: a submission that is cut off leaves no second job."""
         async with world.make() as platform:
             await running(world, platform, "a")  # it is connected now
             await _submit_and_cut_off(world, platform, turns)
@@ -238,14 +238,14 @@ class PlatformContract(ServiceContract):
             await finish(world, platform, [handle])
 
     async def test_every_documented_state_is_in_the_table(self, world: World) -> None:
-        """13"""
+        """Item 13: every documented state is in the table."""
         needs(world, Feature.STATES)
         assert world.native_states
         assert [native for native in world.native_states if world.state_of(native) is JobState.UNKNOWN] == []
         assert world.state_of("no such state") is JobState.UNKNOWN
 
     async def test_a_job_sees_its_environment_its_parameters_and_its_code(self, world: World) -> None:
-        """14"""
+        """Item 14: a job sees its environment, its parameters and its code."""
         async with world.make() as platform:
             spec, handle = world.job("a"), await running(world, platform, "a")
             environment = await world.environment(handle)
@@ -257,7 +257,7 @@ class PlatformContract(ServiceContract):
                 assert await world.code_file(handle, name) == text
 
     async def test_a_log_is_read_from_any_offset(self, world: World) -> None:
-        """15"""
+        """Item 15: a log can be read from any offset."""
         needs(world, Feature.LOGS)
         async with world.make() as platform:
             if not platform.capabilities.reads_files:
@@ -275,7 +275,7 @@ class PlatformContract(ServiceContract):
 
     @pytest.mark.parametrize("lag", Lag)
     async def test_storage_that_lags_costs_no_result(self, world: World, lag: Lag) -> None:
-        """28"""
+        """Item 28: storage that lags costs no result."""
         needs(world, Feature.STORAGE)
         async with world.make() as platform:
             handle = await running(world, platform, "a")
@@ -295,7 +295,7 @@ class PlatformContract(ServiceContract):
         assert word["outboxes"] == {protocol.MAIN_OUTBOX: size}, "the end says what has to come"
 
     async def test_nothing_is_left_after_leaving(self, world: World) -> None:
-        """16"""
+        """Item 16: nothing is left after leaving."""
         world.job("a")  # what the world opens for it is the world's own
         before = leftovers()
         async with world.make() as platform:
@@ -305,7 +305,7 @@ class PlatformContract(ServiceContract):
         assert await new_leftovers(before, 2.0) == frozenset()
 
     async def test_nothing_is_left_after_leaving_during_an_outage(self, world: World) -> None:
-        """16"""
+        """Item 16: nothing is left after leaving during an outage."""
         needs(world, Feature.OUTAGE)
         world.job("a")
         before = leftovers()
@@ -316,7 +316,7 @@ class PlatformContract(ServiceContract):
         assert await new_leftovers(before, 2.0) == frozenset()
 
     async def test_no_secret_is_told(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
-        """17"""
+        """Item 17: no secret is told."""
         needs(world, Feature.OUTAGE)
         caplog.set_level(logging.DEBUG)
         platform, spec = world.make(), world.job("a")
@@ -331,7 +331,8 @@ class PlatformContract(ServiceContract):
         _check_no_secret(world, *map(repr, (platform, platform.host, spec, handle, report, error)), caplog.text)
 
     async def test_boxes_that_answer_in_http_cost_nothing(self, world: World) -> None:
-        """29: every request to the trial listener meets some of them, before and after it went through."""
+        """Item 29: boxes that answer in HTTP cost no result; every request to the trial listener meets some of them,
+        before and after it went through."""
         needs(world, Feature.PUSH)
         with fake_listener() as listener, middlebox(listener.port, Each(_FAULTS_A_ROUTE)) as box:
             listener.decides = True
@@ -368,7 +369,7 @@ _ALWAYS_SET = (
 
 
 async def _submit_and_cut_off(world: World, platform: Platform, turns: int) -> None:
-    """Cancels the call after some turns of the loop; it may have ended before."""
+    """Cancels a submission after some turns of the loop; it may have ended before."""
     submission = asyncio.create_task(platform.submit(world.job("b")))
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -28,7 +28,7 @@ class DeliveredLines:
 
 
 class Recorder:
-    """Takes results as the store does: once, in order, nothing left out."""
+    """A scheduler that takes results as the store does: once, in order, nothing left out."""
 
     def __init__(self, experiment_id: str = "contract", connections: Connections | None = None) -> None:
         self.experiment_id = experiment_id
@@ -58,7 +58,7 @@ class Recorder:
         self._offsets: dict[str, dict[str, int]] = {}
 
     def other(self, experiment_id: str) -> Recorder:
-        """Of another experiment of the same daemon, in a folder beside this one's, with the same code."""
+        """The recorder of another experiment of the same daemon, in a folder beside this one's, with the same code."""
         other = Recorder(experiment_id, self.connections)
         other.folder, other.code_archive = self.folder.with_name(experiment_id), self.code_archive
         return other
@@ -80,27 +80,27 @@ class Recorder:
         )
 
     def accept(self, handle: JobHandle) -> JobHandle:
-        """The job is followed from now on; answers its argument."""
+        """Notes that a job is followed from now on; answers its argument."""
         self._accepted.add(handle.job_name)
         return handle
 
     def lines(self, job_name: str, outbox: str) -> list[str]:
-        """Stored so far."""
+        """The lines of an outbox that are stored so far."""
         return self._lines.get(job_name, {}).get(outbox, [])
 
     async def until_lines(self, job_name: str, outbox: str, count: int) -> list[str]:
-        """As soon as at least so many are stored. Bounded by the test's own time limit."""
+        """The lines of an outbox, as soon as so many are stored. Bounded by the test's own time limit."""
         while len(self.lines(job_name, outbox)) < count:
             self._stored.clear()
             await self._stored.wait()
         return self.lines(job_name, outbox)
 
     def offset(self, job_name: str, outbox: str) -> int:
-        """Bytes stored so far."""
+        """The bytes of an outbox that are stored so far."""
         return self._offsets.get(job_name, {}).get(outbox, 0)
 
     def lose(self, job_name: str, outbox: str) -> None:
-        """Nothing of this outbox is stored after all."""
+        """Loses what is stored of an outbox."""
         self._lines.get(job_name, {}).pop(outbox, None)
         self._offsets.get(job_name, {}).pop(outbox, None)
 
@@ -118,7 +118,10 @@ class Recorder:
         self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """As the store: the newest container counts, and begins afresh where it found less than is stored."""
+        """Takes a greeting as the store does: the newest container counts.
+
+        Offsets begin at 0 again where it found less than is stored.
+        """
         known = self.containers.setdefault(job_name, [])
         if container and container in known[:-1]:
             raise AttemptDecided("a newer container has greeted")
@@ -163,4 +166,4 @@ class Recorder:
 
 
 async def _go_on(_chunk: DeliveredLines) -> None:
-    """Stores at once."""
+    """Does nothing, so that a chunk is stored at once."""

@@ -48,10 +48,10 @@ _REPORTING = 'for n in 1 2; do echo \'{"type": "intermediate", "value": \'$n\'}\
 
 @pytest.mark.asyncio
 class ServiceContract:
-    """Inherit `PlatformContract`, which has the rest."""
+    """The contract's tests of a training service as a whole; inherit `PlatformContract`, which has the rest."""
 
     async def test_entered_during_an_outage_it_is_well_after_it(self, world: World) -> None:
-        """18"""
+        """Item 18: an adapter that was entered during an outage is well after it."""
         needs(world, Feature.OUTAGE)
         async with world.make() as platform:
             handle = await running(world, platform, "a")
@@ -75,7 +75,7 @@ class ServiceContract:
             await platform.__aexit__(None, None, None)
 
     async def test_one_machine_cannot_be_reached_and_the_other_goes_on(self, world: World) -> None:
-        """19"""
+        """Item 19: one machine cannot be reached, and the other goes on."""
         needs(world, Feature.MACHINES)
         async with world.make_on_machines() as platform:
             cut_off, other = await running(world, platform, "a"), await running(world, platform, "b")
@@ -95,7 +95,7 @@ class ServiceContract:
             await finish(world, platform, [cut_off])
 
     async def test_where_there_is_no_room_nothing_is_taken_until_there_is(self, world: World) -> None:
-        """20"""
+        """Item 20: where there is no room, no job is taken until there is."""
         needs(world, Feature.ROOM)
         async with world.make() as platform:
             first, spec = await running(world, platform, "a"), world.job("b")
@@ -118,7 +118,7 @@ class ServiceContract:
             await finish(world, platform, [first, handle])
 
     async def test_why_a_job_waits_is_told_and_told_again_when_it_changes(self, world: World) -> None:
-        """21"""
+        """Item 21: the reason for which a job waits is told, and told again when it changes."""
         needs(world, Feature.WAIT_REASONS)
         told: list[Wait] = []
         async with world.make() as platform:
@@ -139,7 +139,7 @@ class ServiceContract:
             await finish(world, platform, [handle])
 
     async def test_questions_without_an_answer_cost_nothing(self, world: World) -> None:
-        """22: the scheduler gives up what takes too long, and asks again."""
+        """Item 22: questions without an answer cost nothing: the scheduler gives up in time, and asks again."""
         needs(world, Feature.HANG)
         async with world.make() as platform:
             handle, over = await running(world, platform, "a"), await running(world, platform, "b")
@@ -157,7 +157,7 @@ class ServiceContract:
             await finish(world, platform, [handle, other])
 
     async def test_it_is_left_also_while_nothing_is_answered(self, world: World) -> None:
-        """22"""
+        """Item 22: an adapter can be left also while nothing is answered."""
         needs(world, Feature.HANG)
         world.job("a")
         before, platform = leftovers(), world.make()
@@ -173,7 +173,7 @@ class ServiceContract:
             await seen(world, platform, handle, JobState.RUNNING)
 
     async def test_a_submission_whose_answer_was_lost_is_repeated_as_one_job(self, world: World) -> None:
-        """23"""
+        """Item 23: a submission whose answer was lost is repeated as one job."""
         needs(world, Feature.LOST_ANSWERS)
         async with world.make() as platform:
             await running(world, platform, "a")  # it is connected now
@@ -182,7 +182,8 @@ class ServiceContract:
             await finish(world, platform, [handle])
 
     async def test_a_job_of_somebody_else_under_the_same_name_is_left_alone(self, world: World) -> None:
-        """23: it is not taken for ours, whether the platform allows a second job of the name or not."""
+        """Item 23: a job of somebody else under the same name is left alone: it is not taken for ours, whether the
+        platform allows a second job of the name or not."""
         needs(world, Feature.LOST_ANSWERS, Feature.FOREIGN_JOBS)
         spec = dataclasses.replace(world.job("b"), nonce=_NONCE)
         async with world.make() as platform:
@@ -202,7 +203,7 @@ class ServiceContract:
         assert await world.is_planted(spec)
 
     async def test_experiments_share_a_connection_and_nothing_else(self, world: World) -> None:
-        """24"""
+        """Item 24: experiments share a connection and nothing else."""
         needs(world, Feature.SHARED_CONNECTION)
         recorder = world.recorder.other("neighbour")
         async with world.make_of(recorder) as second:
@@ -217,7 +218,7 @@ class ServiceContract:
         assert one.job_name not in recorder.told_ends and two.job_name not in world.recorder.told_ends
 
     async def test_experiments_on_one_connection_keep_one_pace(self, world: World) -> None:
-        """24"""
+        """Item 24: experiments on one connection keep one pace."""
         needs(world, Feature.SHARED_CONNECTION, Feature.PACE)
         recorder, (calls, per_s) = world.recorder.other("neighbour"), world.pace
         async with world.make() as first, world.make_of(recorder) as second:
@@ -231,7 +232,7 @@ class ServiceContract:
         assert busiest <= calls + 1, "and one that was on its way for longer"
 
     async def test_nothing_is_there_after_all_was_forgotten_and_closed(self, world: World) -> None:
-        """25"""
+        """Item 25: nothing of an experiment is there after all was forgotten and closed."""
         needs(world, Feature.TRACES)
         async with world.make() as platform:
             ended, stopped = await running(world, platform, "a"), await running(world, platform, "b")
@@ -246,7 +247,7 @@ class ServiceContract:
             await _until_gone(world, world.recorder.experiment_id)
 
     async def test_cleaning_ends_and_removes_what_is_left(self, world: World) -> None:
-        """25: by an instance that was not entered, long after."""
+        """Item 25: cleaning ends and removes what is left, by an instance that was not entered, long after."""
         needs(world, Feature.TRACES)
         async with world.make() as platform:
             ended, runs = await running(world, platform, "a"), await running(world, platform, "b")
@@ -262,7 +263,7 @@ class ServiceContract:
         await _until_gone(world, world.recorder.experiment_id)
 
     async def test_cleaning_leaves_other_experiments_alone(self, world: World) -> None:
-        """25"""
+        """Item 25: cleaning leaves other experiments alone."""
         needs(world, Feature.TRACES, Feature.SHARED_CONNECTION)
         recorder = world.recorder.other("neighbour")
         async with world.make() as platform:
@@ -275,7 +276,7 @@ class ServiceContract:
             await finish(world, neighbour, [theirs], recorder)
 
     async def test_of_two_replicas_one_reports(self, world: World) -> None:
-        """26"""
+        """Item 26: only one of two replicas reports."""
         needs(world, Feature.REPLICAS)
         async with world.make_replicated() as platform:
             if Feature.RESULTS in world.absent:
@@ -288,7 +289,7 @@ class ServiceContract:
             await check_results(world, handle, [result_line(0)])
 
     async def test_a_job_that_a_person_cancelled_is_told_as_such(self, world: World) -> None:
-        """27"""
+        """Item 27: a job that a person cancelled is reported as cancelled."""
         needs(world, Feature.PORTAL)
         async with world.make() as platform:
             assert platform.capabilities.has_portal
@@ -299,7 +300,7 @@ class ServiceContract:
 
 
 async def _enters(platform: Platform) -> bool:
-    """False: it says that it cannot, now."""
+    """Whether an adapter can be entered now; False: it raised PlatformUnavailable."""
     try:
         await platform.__aenter__()
     except PlatformUnavailable:
@@ -310,7 +311,7 @@ async def _enters(platform: Platform) -> bool:
 def _questions(
     world: World, platform: Platform, handle: JobHandle, over: JobHandle
 ) -> Sequence[Callable[[], Awaitable[object]]]:
-    """All verbs that change nothing."""
+    """Calls of all verbs that change nothing."""
     questions: list[Callable[[], Awaitable[object]]] = [
         lambda: platform.observe([handle, over]),
         lambda: platform.cancel([over], _GRACE_S),
@@ -323,7 +324,7 @@ def _questions(
 
 
 async def _give_up(ask: Callable[[], Awaitable[object]]) -> object:
-    """Its answer, if it comes soon: some answer from memory."""
+    """The answer to a question, if it comes soon, as from memory; None: given up, or refused as unavailable."""
     with suppress(TimeoutError, PlatformUnavailable):
         async with asyncio.timeout(_GIVEN_UP_S):
             return await ask()
@@ -331,7 +332,7 @@ async def _give_up(ask: Callable[[], Awaitable[object]]) -> object:
 
 
 async def _repeated(world: World, platform: Platform, spec: JobSpec) -> JobHandle:
-    """Submitted, the answer lost, and submitted again; it runs."""
+    """The handle of a job that was submitted, whose answer was lost, and that was submitted again; it runs."""
     await world.lose_answer()
     with pytest.raises(PlatformUnavailable) as lost:
         await platform.submit(spec)
@@ -340,7 +341,7 @@ async def _repeated(world: World, platform: Platform, spec: JobSpec) -> JobHandl
 
 
 async def _ask_for(seconds: float, platform: Platform, handle: JobHandle) -> None:
-    """As often as it answers."""
+    """Observes a job for so many seconds, again as soon as it is answered."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:
@@ -359,7 +360,7 @@ async def _until_gone(world: World, experiment_id: str) -> None:
 
 
 async def _check_posted_once(world: World, platform: Platform) -> None:
-    """Of replicas that post."""
+    """Asserts that the results of only one replica are taken where replicas post."""
     with fake_listener() as listener:
         handle = await taken(world, platform, world.pushing_job("a", _REPORTING, listener.variables()))
         await seen(world, platform, handle, JobState.SUCCEEDED)
@@ -367,6 +368,6 @@ async def _check_posted_once(world: World, platform: Platform) -> None:
 
 
 def _check_told(world: World, sentence: str) -> None:
-    """Something that a person may read."""
+    """Asserts that a sentence is one that a person may read: not empty, without secrets."""
     assert sentence.strip()
     assert [secret for secret in world.secrets if secret in sentence] == []

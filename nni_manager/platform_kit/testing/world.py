@@ -64,33 +64,33 @@ class World(abc.ABC):
 
     @abc.abstractmethod
     def make(self) -> Platform:
-        """A new instance, not entered, with a host of `recorder`."""
+        """A new adapter of the platform, not entered, with a host of `recorder`."""
 
     def make_unauthorised(self) -> Platform:
-        """The same with wrong credentials; they are among `secrets`. Unless Feature.CREDENTIALS is absent."""
+        """An adapter with wrong credentials; they are among `secrets`. Unless Feature.CREDENTIALS is absent."""
         raise NotImplementedError
 
     def make_pushing(self) -> Platform:
-        """As `make`, with runners that post to the trial listener. Unless Feature.PUSH is absent."""
+        """An adapter whose runners post to the trial listener. Unless Feature.PUSH is absent."""
         raise NotImplementedError
 
     def make_of(self, recorder: Recorder) -> Platform:
-        """As `make`, of another experiment on the same account: with a host of `recorder`, which is one of
+        """An adapter of another experiment on the same account: with a host of `recorder`, which is one of
         `self.recorder.other` and shares its connections. Unless Feature.SHARED_CONNECTION is absent."""
         raise NotImplementedError
 
     def make_on_machines(self) -> Platform:
-        """Of a platform with two machines: the first two jobs run on one each; a third one, on either when those have
-        ended. Unless Feature.MACHINES is absent."""
+        """An adapter of a platform with two machines: the first two jobs run on one each; a third one, on either
+        when those have ended. Unless Feature.MACHINES is absent."""
         raise NotImplementedError
 
     def make_replicated(self) -> Platform:
-        """With jobs of two processes that do the same. Unless Feature.REPLICAS is absent."""
+        """An adapter with jobs of two processes that do the same. Unless Feature.REPLICAS is absent."""
         raise NotImplementedError
 
     @abc.abstractmethod
     def state_of(self, native: str) -> JobState:
-        """The adapter's table of states."""
+        """The state that a native status stands for in the adapter's table."""
 
     async def restart(self) -> None:  # noqa: B027
         """Loses what a process of the manager keeps in memory beside the adapter. No adapter is entered now."""
@@ -102,7 +102,7 @@ class World(abc.ABC):
         """A job that runs until it is told to end. The same spec for the same trial."""
 
     def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
-        """The same of another experiment, see `make_of`. Unless Feature.SHARED_CONNECTION is absent."""
+        """A job of another experiment, see `make_of` and `job`. Unless Feature.SHARED_CONNECTION is absent."""
         raise NotImplementedError
 
     def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
@@ -110,19 +110,19 @@ class World(abc.ABC):
         raise NotImplementedError
 
     async def begin(self, handle: JobHandle) -> None:  # noqa: B027
-        """The platform starts an accepted job. Where Feature.PENDING is absent it has been started already."""
+        """Has the platform start an accepted job. Where Feature.PENDING is absent it has been started already."""
 
     @abc.abstractmethod
     async def end(self, handle: JobHandle, exit_code: int) -> None:
-        """The running job ends by itself."""
+        """Has the running job end by itself."""
 
     async def vanish(self, handle: JobHandle) -> None:
-        """Somebody removes the job, and every trace of it, behind our back. Unless Feature.VANISH is absent."""
+        """Removes the job, and every trace of it, as somebody else would. Unless Feature.VANISH is absent."""
         raise NotImplementedError
 
     @abc.abstractmethod
     async def count(self, job_name: str) -> int:
-        """How many jobs of this name the platform has started or will start; 0 for one that it has never heard of.
+        """The number of jobs of this name that the platform has started or will start; 0 for one never heard of.
 
         Those of others (`plant`) do not count.
         """
@@ -137,48 +137,49 @@ class World(abc.ABC):
 
     @abc.abstractmethod
     async def parameter_record(self, handle: JobHandle) -> str:
-        """The record of its parameters, as the running job reads it."""
+        """The record of the job's parameters, as the running job reads it."""
 
     async def write_log(self, handle: JobHandle, line: str) -> None:
-        """The running job prints a line, the only ones in `log_name`. Unless the adapter does not read files."""
+        """Has the running job print a line, the only ones in `log_name`. Unless the adapter does not read files."""
         raise NotImplementedError
 
     async def report(self, handle: JobHandle, line: str) -> None:
-        """The running job adds a line to its main outbox. Unless Feature.RESULTS is absent."""
+        """Has the running job add a line to its main outbox. Unless Feature.RESULTS is absent."""
         raise NotImplementedError
 
     async def arrived(self, handle: JobHandle, count: int, recorder: Recorder) -> list[str]:
-        """Lines of its main outbox, as soon as there are so many. Override where they are posted to a listener of the
-        world's own; `recorder`: of the job's experiment."""
+        """The lines of the job's main outbox, as soon as there are so many. Override where they are posted to a
+        listener of the world's own; `recorder`: of the job's experiment."""
         return await recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, count)
 
     async def report_from(self, handle: JobHandle, replica: int, line: str) -> None:
-        """The same, said by one of the processes of a job of `make_replicated`: 0 is the one that the platform, or the
-        runner by its role and index, takes for the reporting one, 1 is the other. Unless Feature.REPLICAS is absent."""
+        """Has one process of a job of `make_replicated` add a line to its main outbox. `replica` 0 is the one that
+        the platform, or the runner by its role and index, takes for the reporting one, 1 is the other. Unless
+        Feature.REPLICAS is absent."""
         raise NotImplementedError
 
     async def hold_back(self, handle: JobHandle, number: int) -> str:
-        """The platform says why the accepted job does not run yet: something else for each `number`, 0 and 1.
+        """Has the platform say why the accepted job does not run yet: something else for each `number`, 0 and 1.
 
-        Answers words of it that the user is to read. Unless Feature.WAIT_REASONS is absent.
+        Answers those of its words that the user is to read. Unless Feature.WAIT_REASONS is absent.
         """
         raise NotImplementedError
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
-        """A person ends the running job with the platform's own means. Unless Feature.PORTAL is absent."""
+        """Ends the running job with the platform's own means, as a person would. Unless Feature.PORTAL is absent."""
         raise NotImplementedError
 
     async def plant(self, spec: JobSpec) -> None:
-        """Somebody else's job of this name is there, and runs: of another experiment, without our nonce, which the
-        adapter has not seen. Unless Feature.FOREIGN_JOBS is absent."""
+        """Makes somebody else's job of this name, which runs: of another experiment, without our nonce, and not seen
+        by the adapter. Unless Feature.FOREIGN_JOBS is absent."""
         raise NotImplementedError
 
     async def is_planted(self, spec: JobSpec) -> bool:
-        """That job is there and runs as before. Unless Feature.FOREIGN_JOBS is absent."""
+        """Whether the job that `plant` has made is there and runs as before. Unless Feature.FOREIGN_JOBS is absent."""
         raise NotImplementedError
 
     def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
-        """The storage lags from now on, until it settles. See `lagging_storage`, which does it for mounted folders."""
+        """A context in which the storage lags until it settles; `lagging_storage` does it for mounted folders."""
         raise NotImplementedError
 
     # The platform
@@ -186,11 +187,11 @@ class World(abc.ABC):
     @property
     @abc.abstractmethod
     def remote_calls(self) -> int:
-        """Questions asked of the platform so far."""
+        """The number of questions that the platform was asked so far."""
 
     @property
     def calls_seen(self) -> Sequence[float]:
-        """When the platform got each request, in seconds of any steady clock, by its own log, so far.
+        """The moments of all requests that the platform got so far, in seconds of any steady clock, by its own log.
 
         Unless Feature.PACE is absent.
         """
@@ -198,48 +199,48 @@ class World(abc.ABC):
 
     @property
     def sessions_seen(self) -> int:
-        """Logins, or connections where there is no login, by the platform's own log.
+        """The number of logins, or of connections where there is no login, by the platform's own log.
 
         Unless Feature.SHARED_CONNECTION is absent.
         """
         raise NotImplementedError
 
     async def start_outage(self) -> None:
-        """The platform cannot be reached from now on; its jobs run on. Unless Feature.OUTAGE is absent."""
+        """Makes the platform unreachable from now on; its jobs run on. Unless Feature.OUTAGE is absent."""
         raise NotImplementedError
 
     async def end_outage(self) -> None:
-        """It can be reached again."""
+        """Ends the outage: the platform can be reached again."""
         raise NotImplementedError
 
     async def cut_off(self, handle: JobHandle) -> None:
-        """The machine of this job, of an instance of `make_on_machines`, cannot be reached from now on; its job runs
+        """Makes the machine of this job unreachable from now on, of an instance of `make_on_machines`; its job runs
         on. Unless Feature.MACHINES is absent."""
         raise NotImplementedError
 
     async def reconnect(self, handle: JobHandle) -> None:
-        """It can be reached again."""
+        """Ends what `cut_off` began: the machine can be reached again."""
         raise NotImplementedError
 
     async def start_shortage(self) -> None:
-        """The platform has no room for another job from now on (somebody else has it, a quota is used up); it runs what
-        it has. Returns when a submission would find none. Unless Feature.ROOM is absent."""
+        """Leaves the platform no room for another job from now on (somebody else has it, a quota is used up); it
+        runs what it has. Returns when a submission would find none. Unless Feature.ROOM is absent."""
         raise NotImplementedError
 
     async def end_shortage(self) -> None:
-        """It has room again."""
+        """Ends the shortage: the platform has room again."""
         raise NotImplementedError
 
     async def start_hanging(self) -> None:
-        """The platform takes connections and questions from now on, and answers none. Unless Feature.HANG is absent."""
+        """Makes the platform take connections and questions, and answer none. Unless Feature.HANG is absent."""
         raise NotImplementedError
 
     async def end_hanging(self) -> None:
-        """It answers again; what was asked meanwhile it may still do."""
+        """Ends the hanging: the platform answers again; what was asked meanwhile it may still do."""
         raise NotImplementedError
 
     async def lose_answer(self) -> None:
-        """The next submission is taken, and its answer does not arrive. Unless Feature.LOST_ANSWERS is absent."""
+        """Loses the answer to the next submission, which is taken. Unless Feature.LOST_ANSWERS is absent."""
         raise NotImplementedError
 
     async def traces(self, experiment_id: str) -> Collection[str]:
@@ -250,7 +251,7 @@ class World(abc.ABC):
 
 
 def unreachable_keeper() -> Keeper:
-    """For adapters that need none."""
+    """A keeper that cannot be reached, for adapters that need none."""
     return Keeper(_refuse, name="absent")
 
 

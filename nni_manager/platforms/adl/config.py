@@ -38,7 +38,7 @@ class Checkpoint(Part):
 
 
 class AdlConfig(KubernetesSection):
-    """``trainingService: {platform: adl, …}``."""
+    """The fields of ``trainingService: {platform: adl, …}``."""
 
     platform: Literal["adl"] = Field(default="adl", description="Always `adl`.")
     trial_code_directory: str | None = marked(

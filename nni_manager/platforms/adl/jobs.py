@@ -31,7 +31,7 @@ def kind() -> Kind:
 
 
 def role(spec: JobSpec, settings: Json) -> Role:
-    """There is one, whose rank 0 reports. Its GPUs are of one replica."""
+    """The only role of an AdaptDLJob, whose rank 0 reports. Its GPUs are those of one replica."""
     secrets: list[Mapping[str, str]] = settings.get("imagePullSecrets") or []  # type: ignore[assignment]
     return Role(
         name="main", count=1, command=spec.command, image=str(settings["dockerImage"]), container=CONTAINER,
@@ -42,12 +42,12 @@ def role(spec: JobSpec, settings: Json) -> Role:
 
 
 def claim_name(name: str) -> str:
-    """Of the checkpoints of the job of that name."""
+    """The name of the volume claim for the checkpoints of the job `name`."""
     return f"{name}-checkpoint"
 
 
 def job(spec: JobSpec, settings: Json, pods: PodSettings, labels: Mapping[str, str], secret: str, name: str) -> Object:
-    """The `spec` of the object, in an object of nothing else."""
+    """The AdaptDLJob of an attempt: an object with nothing but its `spec`."""
     is_adaptive = bool(settings.get("adaptive"))
     template = pod_template(spec, role(spec, settings), pods, labels, secret, is_alone=not is_adaptive)
     wanted: Object = {"template": merged(template, _volumes(template, settings, name), CONTAINER)}
@@ -58,7 +58,7 @@ def job(spec: JobSpec, settings: Json, pods: PodSettings, labels: Mapping[str, s
 
 
 def _volumes(template: Object, settings: Json, name: str) -> Object:
-    """Checkpoints that outlive a pod, and what else the section mounts."""
+    """What the pod template gets besides: volumes for checkpoints, which outlive a pod, and what the section mounts."""
     container = template["spec"]["containers"][0]
     volumes, mounts = list(template["spec"]["volumes"]), list(container["volumeMounts"])
     source: Object = {"emptyDir": {}}
@@ -78,7 +78,7 @@ def _volumes(template: Object, settings: Json, name: str) -> Object:
 
 
 def claim(settings: Json, name: str, labels: Mapping[str, str], owner: Object) -> Object | None:
-    """The volume of checkpoints, which goes with its job; None without."""
+    """The claim of the volume of checkpoints, which goes with its job; None without checkpoints."""
     told: Any = settings.get("checkpoint")
     if not told:
         return None

@@ -1,4 +1,4 @@
-"""Runs trials as jobs of AdaptDL, which gives adaptive ones more or fewer replicas while they run."""
+"""The adapter of AdaptDL: trials run as its jobs, and adaptive ones get more or fewer replicas while they run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from nni_manager.platforms.adl import jobs
 
 
 class AdlPlatform(KubernetesPlatform):
-    """One AdaptDLJob for every attempt. Adaptive ones are started again by their scheduler, from checkpoints."""
+    """The adapter of `adl`: one AdaptDLJob for every attempt.
+
+    Adaptive ones are started again by their scheduler, from checkpoints.
+    """
 
     name = "adl"
 

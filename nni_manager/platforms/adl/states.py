@@ -19,12 +19,12 @@ PHASES = {
 
 
 def state_of(phase: str) -> JobState:
-    """Of `status.phase`, of a job that has not run yet."""
+    """The state that a `status.phase` stands for, of a job that has not run yet."""
     return PHASES.get(phase, JobState.UNKNOWN)
 
 
 def report(job: Object) -> JobReport:
-    """Of an object as the API gives it. `group` counts the times that pods were made: the first is 0."""
+    """The report on an AdaptDLJob as the API gives it. `group` counts the times that pods were made: the first is 0."""
     status: dict[str, Any] = job.get("status") or {}
     phase = str(status.get("phase") or "Pending")
     state = state_of(phase)

@@ -15,14 +15,14 @@ from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
 from nni_manager.platforms.aml.tokens import Tokens
 
 API_VERSION = "2025-12-01"
-#: Of Azure's buckets of tokens (reads 250, 25 a second; writes 200, 10 a second), a fair share for us.
+#: Calls a second, and at once: a fair share of Azure's buckets (reads 250, 25 a second; writes 200, 10 a second).
 PACES: Mapping[str, tuple[float, int]] = {"read": (5.0, 50), "write": (3.0, 30)}
 #: Pages of a list that are read; jobs that are further down are asked for one by one.
 _MOST_PAGES = 20
 
 
 class AmlAccount(WebAccount):
-    """One workspace. `resource`: its id, ``/subscriptions/…``."""
+    """The account of one workspace. `resource`: its id, ``/subscriptions/…``."""
 
     def __init__(
         self, key: str, *, endpoint: str, resource: str, tokens: Tokens,
@@ -63,7 +63,7 @@ class AmlAccount(WebAccount):
             return "", response.text
 
     async def refreshed(self) -> None:
-        """A token lasts for an hour, and azure-identity keeps one as long as it is good."""
+        """Signs anew: a token lasts for an hour, and azure-identity keeps one as long as it is good."""
         self.sign(await self.signature_of(""))
 
     async def put(self, path: str, body: Json) -> Any:
@@ -75,7 +75,7 @@ class AmlAccount(WebAccount):
         return await self.ask("POST", path, pace="write", params=_VERSION, json=body or {})
 
     async def get(self, path: str) -> Any | None:
-        """None: there is none."""
+        """What stands at a path below the workspace; None: there is none."""
         await self.refreshed()
         try:
             return await self.ask_json("GET", path, pace="read", params=_VERSION)
@@ -85,7 +85,7 @@ class AmlAccount(WebAccount):
             raise
 
     async def jobs(self, tag: str) -> Mapping[str, Any]:
-        """Name → job, of all that have this tag, whatever its value."""
+        """The jobs by their names, of all that have this tag, whatever its value."""
         await self.refreshed()
         found: dict[str, Any] = {}
         params: Mapping[str, str] = {**_VERSION, "tag": tag, "jobType": "Command", "listViewType": "ActiveOnly"}

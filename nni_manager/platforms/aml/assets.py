@@ -20,7 +20,7 @@ _NAME = "nni-trial-code"
 
 
 class Assets:
-    """Of one experiment. `code`: `Host.code`."""
+    """The assets of one experiment. `code`: `Host.code`."""
 
     def __init__(self, config: AmlConfig, code: Callable[[], Awaitable[Path]]) -> None:
         self._config = config
@@ -64,7 +64,7 @@ _SLOT = {"pendingUploadType": "TemporaryBlobReference"}
 
 
 def _places(slot: Any) -> tuple[str, str]:
-    """(where the code will be, the same with the right to write there)"""
+    """The address where the code will be, and the same with the right to write there."""
     try:
         reference = slot["blobReferenceForConsumption"]
         return str(reference["blobUri"]), str(reference["credential"]["sasUri"])

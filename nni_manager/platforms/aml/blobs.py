@@ -18,7 +18,7 @@ _MOST_WORDS = 300
 
 
 class Blobs:
-    """`url`: of the container, without a slash at its end. `transport`: for tests."""
+    """The workspace's blob container. `url`: its address, without a slash at its end. `transport`: for tests."""
 
     def __init__(self, url: str, tokens: Tokens, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._url = url
@@ -32,12 +32,12 @@ class Blobs:
         await self._ask("PUT", f"{self._url}/{quote(name)}", headers={"x-ms-blob-type": "BlockBlob"}, content=data)
 
     async def upload(self, place: str, data: bytes) -> None:
-        """To an address that says by itself that we may."""
+        """Writes a blob at an address that says by itself that we may."""
         headers = {"x-ms-blob-type": "BlockBlob", "x-ms-version": _VERSION}
         await self._send("PUT", place, headers=headers, content=data)
 
     async def read(self, name: str, start: int) -> bytes:
-        """From a byte on; empty where there is no more."""
+        """The bytes of a blob from `start` on; empty where there is no more."""
         headers = {"Range": f"bytes={start}-"}
         response = await self._ask("GET", f"{self._url}/{quote(name)}", headers=headers, quiet=(404, 416))
         if response.status_code in (404, 416):
@@ -45,7 +45,7 @@ class Blobs:
         return response.content if response.status_code == 206 else response.content[start:]
 
     async def sizes(self, prefix: str) -> Mapping[str, int]:
-        """Name → bytes, of all blobs whose names begin so."""
+        """The bytes of all blobs whose names begin with `prefix`, by name."""
         found: dict[str, int] = {}
         marker = ""
         while True:

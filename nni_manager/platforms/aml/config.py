@@ -12,7 +12,7 @@ _PUBLIC = "https://management.azure.com"
 
 
 class AmlConfig(PlatformSection):
-    """``trainingService: {platform: aml, …}``."""
+    """The fields of ``trainingService: {platform: aml, …}``."""
 
     platform: Literal["aml"] = Field(default="aml", description="Always `aml`.")
     subscription_id: str = Field(min_length=1, description="Id of the Azure subscription.")
@@ -41,7 +41,7 @@ class AmlConfig(PlatformSection):
 
     @property
     def address(self) -> str:
-        """Of Azure Resource Manager."""
+        """The address of Azure Resource Manager."""
         return self.endpoint or _PUBLIC
 
     @property

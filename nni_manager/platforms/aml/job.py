@@ -20,7 +20,7 @@ _NONCE = "NNI_MANAGER_NONCE"
 _DATASTORE = "workspaceblobstore"
 VARIABLES_FILE = "variables.sh"
 START_FILE, RUNNER_FILE, CODE_FILE = "nni-start.sh", "nni-runner.pyz", "nni-code.tar.gz"
-#: In the code asset: the same for all trials. Its argument is the attempt's folder, on the workspace's storage.
+#: The script in the code asset, the same for all trials. Its argument: the attempt's folder on the workspace's storage.
 START = f"""\
 folder=$1
 if ! . "$folder/{VARIABLES_FILE}"; then
@@ -39,7 +39,7 @@ exec python3 {RUNNER_FILE}
 
 
 def tag_of(experiment_id: str) -> str:
-    """The service finds tags by their name."""
+    """The tag of an experiment's jobs, in its name: the service finds tags by their names."""
     return f"nni-exp-{experiment_id}"
 
 
@@ -55,7 +55,7 @@ def is_ours(job: Any, spec: JobSpec) -> bool:
 
 
 def names(spec: JobSpec) -> list[str]:
-    """The documented one, and another where somebody else's job has that."""
+    """The names that a job may get: the documented one, and another where somebody else's job has that."""
     return [spec.name, f"{spec.name}-{spec.nonce[:8]}"] if spec.nonce else [spec.name]
 
 
@@ -70,7 +70,10 @@ def variables(spec: JobSpec) -> str:
 
 
 def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, folder: str) -> Json:
-    """The body: the same every time, as a job cannot be changed. `code`: the asset; `folder`: the blobs' prefix."""
+    """The body that creates a job: the same every time, as a job cannot be changed.
+
+    `code`: the asset; `folder`: the blobs' prefix.
+    """
     token = spec.runner_environment.get(protocol.ENV_TOKEN)
     secrets: Mapping[str, str] = {protocol.ENV_TOKEN: token} if token else {}
     properties: dict[str, Any] = {

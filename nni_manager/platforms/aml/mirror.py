@@ -30,7 +30,7 @@ _WORDS = (protocol.RUNNER_FILE, protocol.EXIT_FILE)
 
 @dataclass(slots=True, kw_only=True)
 class _Attempt:
-    #: Of its blobs' names, with a slash at its end.
+    #: The prefix of its blobs' names, with a slash at its end.
     prefix: str
     folder: Path
     next_at: float
@@ -39,7 +39,7 @@ class _Attempt:
 
 
 class Mirror:
-    """`run` until it is cancelled; `sync` whenever somebody cannot wait."""
+    """The mirror of one experiment's runners. `run` until it is cancelled; `sync` whenever somebody cannot wait."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -47,14 +47,14 @@ class Mirror:
         self._news = asyncio.Event()
 
     def follow(self, job_name: str, prefix: str, folder: Path) -> None:
-        """Idempotent."""
+        """Begins to copy the files of a job. Idempotent."""
         if job_name not in self._attempts:
             now = asyncio.get_running_loop().time()
             self._attempts[job_name] = _Attempt(prefix=f"{prefix}/", folder=folder, next_at=now)
             self._news.set()
 
     def hurry(self, job_name: str) -> None:
-        """It has ended: what is there is read now, and soon again."""
+        """Reads what a job that has ended left now, and soon again."""
         if (attempt := self._attempts.get(job_name)) is not None:
             attempt.next_at, attempt.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
             self._news.set()
@@ -86,7 +86,10 @@ class Mirror:
         attempt.next_at = asyncio.get_running_loop().time() + attempt.wait_s
 
     async def sync(self, job_name: str) -> bool:
-        """Whether anything was new. Quiet for one that is not followed. Raises PlatformError and OSError."""
+        """Copies what is new of a job; answers whether anything was. Quiet for a job that is not followed.
+
+        Raises PlatformError and OSError.
+        """
         attempt = self._attempts.get(job_name)
         if attempt is None:
             return False
@@ -118,7 +121,7 @@ class Mirror:
 
 
 def _is_read(name: str) -> bool:
-    """Whether it is a file that runners write, by a name that leads out of no folder."""
+    """Whether a name is that of a file that runners write, and leads out of no folder."""
     is_plain = all(part not in ("", ".", "..") for part in PurePosixPath(name).parts) and not name.startswith("/")
     return is_plain and (name in protocol.LOG_FILES or is_outbox(name))
 

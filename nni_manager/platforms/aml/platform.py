@@ -1,4 +1,4 @@
-"""Runs trials as command jobs of Azure Machine Learning, one job for each attempt.
+"""The adapter of Azure Machine Learning: trials run as its command jobs, one job for each attempt.
 
 Code is an asset named by its content. The attempt's folder is an output on the workspace's storage, which the container
 mounts: runners report to the manager where they reach it, else their files there are copied here and read.
@@ -43,9 +43,9 @@ _MOST_ASKED = 10
 
 
 class AmlPlatform(Platform):
-    """Azure ML is asked again and again."""
+    """The adapter of `aml`: the service is asked for the states of jobs again and again."""
 
-    #: For tests.
+    #: The transport of tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
@@ -106,7 +106,8 @@ class AmlPlatform(Platform):
         return self
 
     async def _connect(self) -> None:
-        """Where the workspace's storage is, is the workspace's to say. Raises PlatformUnavailable, BadCredentials."""
+        """Opens the workspace's storage, whose address the workspace tells. Raises PlatformUnavailable,
+        BadCredentials."""
         store = await self._lease.call(lambda account: account.get("datastores/workspaceblobstore"))
         told = (store or {}).get("properties") or {}
         if not told.get("containerName"):
@@ -153,7 +154,10 @@ class AmlPlatform(Platform):
         raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
-        """The job of that name, whosever it is: the same body twice is the same job, another one is refused."""
+        """The job of that name, whosever it is, put there or found: the same body twice is the same job.
+
+        Another body is refused.
+        """
         try:
             return await self._lease.call(lambda account: account.put(f"jobs/{name}", body))
         except Refused:
@@ -172,7 +176,7 @@ class AmlPlatform(Platform):
         return self._blobs
 
     def _prefix(self, job_name: str) -> str:
-        """Of the attempt's blobs."""
+        """The prefix of the names of an attempt's blobs."""
         return f"nni-experiments/{self.host.experiment_id}/{attempt_directory_of(job_name)}"
 
     # Looking
@@ -200,7 +204,7 @@ class AmlPlatform(Platform):
         return self._with_what_is_read(handle, states.job_report(job))
 
     def _with_what_is_read(self, handle: JobHandle, report: JobReport) -> JobReport:
-        """An end is told when what the job left was read."""
+        """The report on a job that may be told: an end is told when what the job left was read."""
         name, mirror = handle.job_name, self._mirror
         assert mirror is not None, "entered"
         mirror.follow(name, self._prefix(name), self._folder(name))
@@ -215,7 +219,7 @@ class AmlPlatform(Platform):
         return running if is_seen else report
 
     def _folder(self, job_name: str) -> Path:
-        """The copy of what is on the storage."""
+        """The folder of this machine to which a job's files on the storage are copied."""
         return self.host.folder / self.host.service / attempt_directory_of(job_name)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -231,7 +235,10 @@ class AmlPlatform(Platform):
         await self._cancel([_name(handle) for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """Jobs stay in the studio, and outputs on the storage: they are their user's."""
+        """Cancels jobs that still run and forgets all.
+
+        They stay in the studio, and outputs on the storage: they are their user's.
+        """
         going: list[str] = []
         for handle in handles:
             has_ended = (self._folder(handle.job_name) / protocol.EXIT_FILE).exists()
@@ -263,13 +270,13 @@ class AmlPlatform(Platform):
                 await self._blob_tokens.close()
 
     async def _cancel(self, names: Sequence[str]) -> None:
-        """All of them, whatever becomes of one. Raises what was raised first."""
+        """Cancels all of these jobs, whatever becomes of one. Raises what was raised first."""
         ended = await asyncio.gather(*map(self._cancel_one, names), return_exceptions=True)
         for error in filter(None, ended):
             raise error
 
     async def _cancel_one(self, name: str) -> None:
-        """Quiet for those that have ended or are not there."""
+        """Cancels a job. Quiet for one that has ended or is not there."""
         found = await self._lease.call(lambda account: account.get(f"jobs/{name}"))
         status = str(((found or {}).get("properties") or {}).get("status") or "")
         if found is None or states.job_state(status).is_final or status == "CancelRequested":

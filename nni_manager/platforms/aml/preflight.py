@@ -1,4 +1,4 @@
-"""Whether jobs could run: a token, the workspace, the cluster."""
+"""The preflight of `aml`: whether jobs could run, with a token, the workspace and the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Get = Callable[[str], Awaitable[Any | None]]
 
 
 async def look(config: AmlConfig, get: Get) -> list[PreflightFinding]:
-    """`get`: asks the workspace."""
+    """Findings about token, workspace and cluster. `get`: asks the workspace."""
     try:
         found = await get(f"computes/{config.compute_target}")
     except BadCredentials as error:

@@ -51,7 +51,7 @@ def job_state(status: str) -> JobState:
 
 
 def job_report(job: Mapping[str, Any]) -> JobReport:
-    """Of one job as the service has it."""
+    """The report on one job as the service has it."""
     properties = job.get("properties") or {}
     status = str(properties.get("status") or "")
     state = job_state(status)
@@ -66,6 +66,6 @@ def job_report(job: Mapping[str, Any]) -> JobReport:
 
 
 def link(job: Mapping[str, Any]) -> str:
-    """Its page in the studio."""
+    """The address of a job's page in the studio."""
     services = (job.get("properties") or {}).get("services") or {}
     return str((services.get("Studio") or {}).get("endpoint") or "")

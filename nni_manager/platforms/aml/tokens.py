@@ -12,16 +12,19 @@ _MOST_WORDS = 300
 
 class Tokens(Protocol):
     async def token(self, scope: str) -> str:
-        """Raises BadCredentials."""
+        """A token for a scope. Raises BadCredentials."""
 
     async def renew(self) -> None:
-        """The last one was refused."""
+        """Gets new tokens from now on: the last one was refused."""
 
     async def close(self) -> None: ...
 
 
 class AzureTokens:
-    """`authority`: host of a sovereign cloud's Entra; empty: the public one. Imported on first use."""
+    """Tokens by azure-identity, which is imported on first use.
+
+    `authority`: host of a sovereign cloud's Entra; empty: the public one.
+    """
 
     def __init__(self, authority: str) -> None:
         self._authority = authority

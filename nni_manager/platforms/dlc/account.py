@@ -26,7 +26,7 @@ Verb = Callable[[DlcClient], Awaitable[T]]
 
 
 class DlcAccount(Connection):
-    """`make`: a client with this secret."""
+    """An account of PAI-DLC. `make`: makes a client with this secret."""
 
     def __init__(self, key: str, make: Callable[[str], DlcClient]) -> None:
         super().__init__(key)

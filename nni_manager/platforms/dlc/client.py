@@ -31,7 +31,7 @@ Item = Mapping[str, Any]
 
 
 class DlcRefused(PlatformError):
-    """The request will never do. `status`: HTTP's."""
+    """A request that the service will never carry out. `status`: HTTP's."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"PAI-DLC refuses it: {message} ({code})")
@@ -39,7 +39,8 @@ class DlcRefused(PlatformError):
 
 
 class Throttled(PlatformUnavailable):
-    """Nothing was done; `wait_s`: for how long the service wants to be left alone, 0: it does not say."""
+    """A request that flow control refused; nothing was done. `wait_s`: seconds that the service wants to be left
+    alone, 0: it does not say."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__("PAI-DLC's flow control refuses calls for a moment; they are made again", refused=True)
@@ -49,7 +50,7 @@ class Throttled(PlatformUnavailable):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     jobs: Sequence[Item]
-    #: Of all pages.
+    #: The number of jobs on all pages.
     total: int
 
 
@@ -65,7 +66,7 @@ class DlcClient(Protocol):
 
 
 class SdkClient:
-    """`endpoint`: host, perhaps with scheme and port; empty: the region's own."""
+    """A client by the official SDK. `endpoint`: host, perhaps with scheme and port; empty: the region's own."""
 
     def __init__(
         self, *, region: str, endpoint: str, key_id: str, key_secret: str, workspace: str | None
@@ -103,7 +104,7 @@ class SdkClient:
         return Page(jobs=jobs, total=int(answer.get("TotalCount") or 0))
 
     async def get_job(self, id: str) -> Item | None:
-        """None: there is no such job."""
+        """The job of an id; None: there is no such job."""
         request = self._models.GetJobRequest(need_detail=False)
         try:
             found: Item = await self._call(
@@ -128,7 +129,7 @@ class SdkClient:
         return found[0] if found else None
 
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer's body as the service wrote it."""
+        """The body of an answer as the service wrote it."""
         try:
             answer = await call()
             return answer.body.to_map()

@@ -19,7 +19,7 @@ _NUMBERS = ("cpu", "memory", "gpu")
 
 
 class DlcConfig(PlatformSection):
-    """``trainingService: {platform: dlc, …}``."""
+    """The fields of ``trainingService: {platform: dlc, …}``."""
 
     platform: Literal["dlc"] = Field(default="dlc", description="Always `dlc`.")
     type: str = Field(default="Worker", min_length=1, description="Type of the job's role.")
@@ -53,7 +53,7 @@ class DlcConfig(PlatformSection):
 
     @property
     def host(self) -> str:
-        """Where the service is asked; empty: where its SDK knows that the region's is."""
+        """The host at which the service is asked; empty: the region's, which the SDK knows."""
         return self.endpoint or (_SHARED_ENDPOINT if self.region == "share" else "")
 
     @field_validator("workspace_id")

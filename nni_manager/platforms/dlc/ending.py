@@ -1,4 +1,4 @@
-"""Ends jobs: at once where that is asked for, and later where they end by themselves.
+"""The ending of jobs: at once where that is asked for, and later where they end by themselves.
 
 A job whose runner has said its last word ends a moment later; stopped in that moment, it would stand in the console as
 one that was stopped. So it is left alone for a while, and stopped only if something in it goes on.
@@ -23,7 +23,7 @@ Ask = Callable[[Callable[[DlcClient], Awaitable[Any]]], Awaitable[Any]]
 
 
 class Ending:
-    """`read`, `write`: ask the account. `clock`: milliseconds since the epoch."""
+    """The ends of one service's jobs. `read`, `write`: ask the account. `clock`: milliseconds since the epoch."""
 
     def __init__(self, read: Ask, write: Ask, clock: Clock) -> None:
         self._read, self._write, self._clock = read, write, clock
@@ -34,7 +34,7 @@ class Ending:
         self._ended: set[str] = set()
 
     async def look(self, listed: Mapping[str, Item]) -> None:
-        """Notes which of them have ended, and stops those whose time is up. Raises PlatformUnavailable."""
+        """Notes which of the listed jobs have ended, and stops those whose time is up. Raises PlatformUnavailable."""
         ended = {id for id, item in listed.items() if states.job_state(str(item.get("Status"))).is_final}
         self._ended |= ended
         for id in ended & self._left.keys():
@@ -42,7 +42,10 @@ class Ending:
         await self.stop(id for id, until_ms in self._left.items() if until_ms <= self._clock())
 
     async def leave(self, id: str, *, is_ending: bool) -> None:
-        """Nobody asks about it any more. Raises PlatformUnavailable."""
+        """Lets go of a job that nobody asks about any more. `is_ending`: it ends by itself; else it is stopped.
+
+        Raises PlatformUnavailable.
+        """
         if id in self._ended:
             self._ended.discard(id)
         elif is_ending:
@@ -51,12 +54,13 @@ class Ending:
             await self.stop([id])
 
     async def finish(self) -> None:
-        """Those that were left to themselves and have not ended are stopped. Raises PlatformUnavailable."""
+        """Stops jobs that were left to themselves and have not ended. Raises PlatformUnavailable."""
         await self.stop(list(self._left))
         self._left.clear()
 
     async def stop(self, ids: Iterable[str]) -> None:
-        """Quiet for those that have ended or are not there. Raises PlatformUnavailable when some could not be told."""
+        """Stops jobs. Quiet for those that have ended or are not there. Raises PlatformUnavailable when some are not
+        told."""
         now_ms = self._clock()
         due = [id for id in ids if id not in self._ended and self._told.get(id, 0) <= now_ms - _REPEAT_MS]
         results = await asyncio.gather(*(self._stop(id) for id in due), return_exceptions=True)

@@ -12,7 +12,7 @@ from nni_manager.platforms.dlc.config import DlcConfig
 
 #: What tells our jobs from others, and one experiment's from another's.
 TAG_EXPERIMENT, TAG_TRIAL, TAG_JOB, TAG_NONCE = "nni_experiment", "nni_trial", "nni_job", "nni_nonce"
-#: Of several containers one reports: the first, by what PAI-DLC tells each of its place. Says a name of all others.
+#: The program that prints a replica's name; none for the first container, by what PAI-DLC tells each of its place.
 _REPLICA = """\
 import json, os
 task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task") or {}
@@ -29,7 +29,7 @@ def start_command(config: DlcConfig, command: Callable[[str], str]) -> str:
 
 
 def creation(config: DlcConfig, spec: JobSpec, command: str, secrets: Mapping[str, str]) -> dict[str, Any]:
-    """The body. No word of the user's stands in it. `secrets`: variables for its runner alone."""
+    """The body of CreateJob. No word of the user's stands in it. `secrets`: variables for the job's runner alone."""
     body: dict[str, Any] = {
         "DisplayName": spec.name,
         "JobType": config.job_type,
@@ -53,7 +53,7 @@ def tags(spec: JobSpec) -> dict[str, str]:
 
 
 def is_ours(item: Mapping[str, Any], spec: JobSpec) -> bool:
-    """Whether a listed job is this one: of the same name are others, too, of whoever likes the name."""
+    """Whether a listed job is this one: others may have the same name, of whoever likes the name."""
     if item.get("DisplayName") != spec.name:
         return False
     found = (item.get("Settings") or {}).get("Tags") or {}
@@ -61,7 +61,7 @@ def is_ours(item: Mapping[str, Any], spec: JobSpec) -> bool:
 
 
 def resource(config: DlcConfig) -> Mapping[str, Any] | None:
-    """Of a quota; None: an instance type is named."""
+    """The resources of a quota that the section names; None: it names an instance type."""
     if not config.ecs_spec.lstrip().startswith("{"):
         return None
     found: Mapping[str, Any] = ast.literal_eval(config.ecs_spec)
@@ -95,7 +95,7 @@ def _gibibytes(amount: object) -> str:
 
 
 def _sources(config: DlcConfig) -> list[dict[str, str]]:
-    """The NAS where the config says that it is; a bucket where its data source says."""
+    """The data sources of a job: the NAS where the config says that it is; a bucket where its data source says."""
     nas = {"DataSourceId": config.nas_data_source_id, "MountPath": config.container_storage_mount_point}
     bucket = config.oss_data_source_id
     return [nas] if bucket is None else [nas, {"DataSourceId": bucket}]

@@ -19,7 +19,7 @@ Read = Callable[[Callable[[DlcClient], Awaitable[Page]]], Awaitable[Page]]
 
 
 class JobList:
-    """`read`: asks the account; `fresh_s`: see SharedList."""
+    """The list of one experiment's jobs. `read`: asks the account; `fresh_s`: see `SharedList`."""
 
     def __init__(self, read: Read, experiment_id: str, fresh_s: float) -> None:
         self._ask = read
@@ -28,8 +28,9 @@ class JobList:
         self._shared = SharedList(self._fetch, fresh_s)
 
     async def read(self, since_ms: int, not_before_s: float = float("-inf")) -> Mapping[str, Item]:
-        """Id → job, at least of those created since then (milliseconds since the epoch; the service itself looks back
-        for seven days only). `not_before_s`: see SharedList. Raises PlatformUnavailable and BadCredentials."""
+        """The jobs by their ids, at least those created since then (milliseconds since the epoch; the service itself
+        looks back for seven days only). `not_before_s`: see `SharedList`. Raises PlatformUnavailable and
+        BadCredentials."""
         since_ms = max(0, since_ms - _SKEW_MS)
         if since_ms < self._since_ms or not self._since_ms:
             self._since_ms, not_before_s = since_ms, asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Runs jobs on Alibaba's PAI-DLC; a NAS that both sides mount brings them their files, and us their results.
+"""The adapter of Alibaba's PAI-DLC; a NAS that both sides mount brings jobs their files, and us their results.
 
 What runs is told by one list for all jobs, what they say by their runners: pushed where they reach us, else read from
 the NAS.
@@ -42,7 +42,7 @@ from trial_runner.wire import removal
 
 log = logging.getLogger(__name__)
 
-#: Below the mount point, as NNI has it.
+#: Our folder below the mount point, as NNI has it.
 FOLDER = "nni-experiments"
 #: Seconds that what a job left may take to be seen after its end.
 _READ_PATIENCE_S = 5.0
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class DlcPlatform(Platform):
-    """`clock`: milliseconds since the epoch; `list_lag_s`: see `submitting`."""
+    """The adapter of `dlc`. `clock`: milliseconds since the epoch; `list_lag_s`: see `submitting`."""
 
     instead_of_shared_storage: ClassVar[str] = (
         "name a data source of PAI's, nasDataSourceId or ossDataSourceId, and where both sides have it,"
@@ -98,7 +98,7 @@ class DlcPlatform(Platform):
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
-        """Whose access key it is, only their hash says."""
+        """The key of the account's connection; whose access key it is, only a hash in it says."""
         place = settings.get("endpoint") or settings.get("region")
         owner = hashlib.sha256(str(settings.get("accessKeyId")).encode()).hexdigest()[:16]
         return f"dlc://{owner}@{place}/{settings.get('workspaceId') or ''}"
@@ -158,7 +158,7 @@ class DlcPlatform(Platform):
         return JobHandle(platform=self._config.platform, version=1, job_name=spec.name, data=data, link=link)
 
     async def _prepare(self, spec: JobSpec) -> dict[str, object]:
-        """Everything that the job needs lies on the NAS then. The body of CreateJob."""
+        """The body of CreateJob, after everything that the job needs was put on the NAS."""
         await asyncio.to_thread(self._make_folder)
         told = spec if not self._is_out_of_reach else dataclasses.replace(spec, runner_environment={})
         variables = variables_of(told, self._config.platform)
@@ -169,7 +169,7 @@ class DlcPlatform(Platform):
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
-        """Raises PlatformUnavailable where this machine's disk or the NAS cannot be used."""
+        """A context that raises PlatformUnavailable where this machine's disk or the NAS cannot be used."""
         try:
             yield
         except OSError as error:
@@ -177,7 +177,7 @@ class DlcPlatform(Platform):
             raise PlatformUnavailable(f"{place} cannot be used: {error.strerror}; is the NAS mounted there?") from error
 
     def _make_folder(self) -> None:
-        """Raises OSError: of a NAS that is not mounted, too."""
+        """Makes our folder on the NAS. Raises OSError: of a NAS that is not mounted, too."""
         (self._mount_point / FOLDER).mkdir(exist_ok=True)
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
@@ -190,7 +190,7 @@ class DlcPlatform(Platform):
         return {handle: self._report(handle, listed.get(_id(handle)), missing) for handle in handles}
 
     async def _ask_for(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Item | None]:
-        """A list is late, and has an end: what it does not have is asked for, some of it in each round."""
+        """Jobs asked for one by one, some in each round: a list is late, and has an end. None: there is no such job."""
         due = self._unlisted.due([handle for handle in handles if not self._may_be_late(handle)])
         return {handle: await self._read(_getting(_id(handle))) for handle in due}
 
@@ -216,7 +216,7 @@ class DlcPlatform(Platform):
         return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={id}&regionId={self._config.region}"
 
     def _with_what_is_read(self, handle: JobHandle, report: JobReport) -> JobReport:
-        """The end of a job is told when what it left was read."""
+        """The report on a job that may be told: an end is told when what the job left was read."""
         name = handle.job_name
         folder = self._storage.attempt(attempt_directory_of(name)).here
         self._pull.follow(name, folder, self.host.folder / "trials" / attempt_directory_of(name))
@@ -232,7 +232,8 @@ class DlcPlatform(Platform):
         return report if report.state is not JobState.FAILED else self._explained(report, folder)
 
     def _explained(self, report: JobReport, folder: Path) -> JobReport:
-        """PAI-DLC tells no exit codes; a job that left nothing at all has seen another storage, or never began."""
+        """The report on a failed job with a reason: PAI-DLC tells no exit codes, and a job that left nothing at all
+        has seen another storage, or never began."""
         if (folder / protocol.CODE_FOLDER).exists():
             return report
         sentence = (
@@ -245,7 +246,10 @@ class DlcPlatform(Platform):
         await self._ending.stop([_id(handle) for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """Their page in the console stays, and what they wrote: it is their user's."""
+        """Forgets jobs, and stops those that still run.
+
+        Their page in the console stays, and what they wrote: it is their user's.
+        """
         for handle in handles:
             self._pull.forget(handle.job_name)
             self._unlisted.forget(handle.job_name)
@@ -275,7 +279,7 @@ class DlcPlatform(Platform):
     # The account
 
     async def _read(self, verb: Callable[[DlcClient], Awaitable[T]]) -> T:
-        """A question that is refused says nothing of any job."""
+        """The answer to a question; one that is refused says nothing of any job, and is PlatformUnavailable."""
         try:
             return await self._raw_read(verb)
         except DlcRefused as error:
@@ -293,7 +297,7 @@ _ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="PAI-DLC has accepted the job
 
 
 async def _nothing(_account: DlcAccount) -> None:
-    """Only the credential is checked."""
+    """Asks nothing: only the credential is checked."""
 
 
 def _maker(config: DlcConfig) -> Callable[[str], DlcClient]:

@@ -1,4 +1,4 @@
-"""Whether jobs could run: the NAS on this machine, the access key, the workspace, the instance type."""
+"""The preflight of `dlc`: whether the NAS here, the access key, the workspace and the instance type let jobs run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STORAGE = "localStorageMountPoint"
 
 
 async def look(config: DlcConfig, mount_point: Path, read: Read) -> list[PreflightFinding]:
-    """`read`: asks the account."""
+    """Findings about the NAS and the account. `read`: asks the account."""
     return [await asyncio.to_thread(_storage, mount_point), await _service(config, read)]
 
 

@@ -59,7 +59,7 @@ def job_state(status: str) -> JobState:
 
 
 def job_report(item: Mapping[str, Any], link: str) -> JobReport:
-    """Of one job as ListJobs and GetJob have it."""
+    """The report on one job as ListJobs and GetJob have it."""
     status = str(item.get("Status") or "")
     state = job_state(status)
     return JobReport(
@@ -84,7 +84,7 @@ def _place(item: Mapping[str, Any]) -> str:
 
 
 def _ms(text: object) -> int | None:
-    """Milliseconds since the epoch of ``2021-01-12T14:35:01Z``."""
+    """Milliseconds since the epoch of a time as ``2021-01-12T14:35:01Z``; None where it is none."""
     try:
         return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
     except ValueError:

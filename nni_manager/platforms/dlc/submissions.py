@@ -22,7 +22,7 @@ class Submission:
 
 
 class Submissions:
-    """`folder`: the service's in the experiment's folder."""
+    """The submissions of one service. `folder`: the service's in the experiment's folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Sends a job once to a service that takes the same job twice and has no name for it.
+"""The submission of a job, once, to a service that takes the same job twice and has no name for it.
 
 What is sent is written down before, and again with the id that the answer brings. Where the second is missing the list
 is asked, which is late: a job that is not there yet may still come, so it is sent again only when the list was silent
@@ -28,7 +28,7 @@ _LOOK_S = 2.0
 
 
 class Submitting:
-    """One per service of an experiment. `clock`: milliseconds since the epoch."""
+    """The submitting of one service of an experiment. `clock`: milliseconds since the epoch."""
 
     def __init__(
         self, lease: WebLease[DlcAccount], jobs: JobList, submissions: Submissions, clock: Clock, list_lag_s: float
@@ -37,7 +37,10 @@ class Submitting:
         self._clock, self._lag_s = clock, list_lag_s
 
     async def known(self, spec: JobSpec) -> Submission | None:
-        """Accepted before, or found now. Raises PlatformUnavailable."""
+        """The submission of a job that was accepted before, or is found in the list now; None: it has to be sent.
+
+        Raises PlatformUnavailable.
+        """
         sent = await asyncio.to_thread(self._submissions.get, spec.name)
         if sent is None and not spec.is_repeat:
             return None
@@ -50,7 +53,7 @@ class Submitting:
         return found
 
     async def send(self, spec: JobSpec, body: Mapping[str, Any]) -> Submission:
-        """Raises SubmitRejected, BadCredentials or PlatformUnavailable."""
+        """Sends a job. Raises SubmitRejected, BadCredentials or PlatformUnavailable."""
         before = await asyncio.to_thread(self._submissions.get, spec.name)
 
         async def create(client: DlcClient) -> str:
@@ -75,7 +78,7 @@ class Submitting:
         return submission
 
     def _take_back(self, job_name: str, before: Submission | None) -> None:
-        """It was certainly not taken: what was known before holds."""
+        """Takes the note of a job back that was certainly not taken: what was known before holds."""
         if before is None:
             self._submissions.remove(job_name)
         else:

@@ -1,4 +1,4 @@
-"""One account of a DLWorkspace dashboard: a method for each remote call, shared by all who use the account.
+"""The account of a DLWorkspace dashboard: a method for each remote call, shared by all who use the account.
 
 The dashboard wants the password in every address, answers many failures with 200, and a list holds what is active and
 the newest others only.
@@ -27,12 +27,12 @@ Entry = Mapping[str, Any]
 
 
 def paces() -> dict[str, Pacing]:
-    """The dashboard has no limits of its own; it asks a database for every call."""
+    """The paces of calls: the dashboard has no limits of its own; it asks a database for every call."""
     return {"all": Pacing(calls=300, per_s=60, burst=60), "list": Pacing(calls=30, per_s=60, burst=5)}
 
 
 class DltsAccount(ListingAccount):
-    """Credentials are passwords. `limits`: other paces; `fresh_s`: see `SharedList`."""
+    """The account of a dashboard; credentials are passwords. `limits`: other paces; `fresh_s`: see `SharedList`."""
 
     credential_statuses = (401, 403)
 
@@ -63,11 +63,11 @@ class DltsAccount(ListingAccount):
         await self.ask("GET", "teams", signature=signature)
 
     async def teams(self) -> list[str]:
-        """Names of those that the account belongs to."""
+        """The names of the teams that the account belongs to."""
         return [str(one.get("id")) for one in await self.ask_json("GET", "teams")]
 
     async def gpu_type(self) -> str:
-        """The team's first one in the cluster; empty where it has none."""
+        """The team's first type of GPU in the cluster; empty where it has none."""
         if self._gpu_type is None:
             path = f"teams/{quote(self._team, safe='')}/clusters/{self._cluster}"
             self._gpu_type = _first_gpu_type(await self.ask_json("GET", path))
@@ -81,7 +81,7 @@ class DltsAccount(ListingAccount):
         return self.redacted(str(answer.get("error") if isinstance(answer, dict) else answer))
 
     async def status(self, job_id: str) -> Entry | None:
-        """None: there is no such job."""
+        """The status of a job, as its entry in the list would be; None: there is no such job."""
         try:
             answer = await self.ask_json("GET", f"clusters/{self._cluster}/jobs/{quote(job_id, safe='')}/status")
         except Refused as error:
@@ -91,7 +91,7 @@ class DltsAccount(ListingAccount):
         return {"jobId": job_id, "jobStatus": answer.get("status"), "errorMsg": answer.get("message")}
 
     async def kill(self, job_ids: Sequence[str]) -> None:
-        """Quiet for those that are not there, or have ended: the answer says so, in words."""
+        """Kills jobs. Quiet for those that are not there, or have ended: the answer says so, in words."""
         if not job_ids:
             return
         body = {"status": {job_id: "killing" for job_id in job_ids}}
@@ -102,7 +102,7 @@ class DltsAccount(ListingAccount):
                 raise self.away(f"refuses what it should not: {error}") from None
 
     async def jobs(self, not_before_s: float) -> dict[str, Entry]:
-        """Id → job, of the account in the team; see `SharedList`."""
+        """The account's jobs in the team by their ids; see `SharedList`."""
         return await self._list.get(not_before_s)
 
     async def _listed(self) -> dict[str, Entry]:

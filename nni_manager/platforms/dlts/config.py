@@ -13,7 +13,7 @@ from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSectio
 
 
 class DltsConfig(PlatformSection):
-    """``trainingService: {platform: dlts, …}``."""
+    """The fields of ``trainingService: {platform: dlts, …}``."""
 
     platform: Literal["dlts"] = Field(default="dlts", description="Always `dlts`.")
     dashboard: str = Field(description="Address of the dashboard, with a `/` at its end.")

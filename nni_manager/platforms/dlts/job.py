@@ -10,14 +10,17 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobSpec
 from trial_runner import protocol
 
-#: Of an id, which becomes a part of pods' names; the database has room for as many characters.
+#: Most characters of an id, which becomes a part of pods' names; the database has room for as many.
 _MOST = 50
 _SAFE = re.compile(r"[a-z0-9-]+")
 _NONCE = 8
 
 
 def job_id(experiment_id: str, job_name: str, nonce: str) -> str:
-    """Chosen by us, and unique: a job of this id is ours. DNS-safe, and no longer than the database has room for."""
+    """The id of a job, chosen by us and unique: a job of this id is ours.
+
+    DNS-safe, and no longer than the database has room for.
+    """
     attempt = attempt_directory_of(job_name)
     found = f"{_prefix(experiment_id)}{attempt}{_suffix(nonce)}"
     return found if len(found) <= _MOST and _SAFE.fullmatch(found) else _hashed(experiment_id, attempt, nonce)
@@ -39,18 +42,18 @@ def _hashed_prefix(experiment_id: str) -> str:
 
 
 def _hashed(experiment_id: str, attempt: str, nonce: str) -> str:
-    """Where the experiment's id is too long, or no part of a name."""
+    """The id of a job whose experiment's id is too long, or cannot be part of a name."""
     return f"{_hashed_prefix(experiment_id)}{attempt.lower()}{_suffix(nonce)}"
 
 
 def _suffix(nonce: str) -> str:
-    """An `n` tells it from the number of an attempt."""
+    """The end of an id that stands for the nonce; an `n` tells it from the number of an attempt."""
     plain = re.sub(r"[^a-z0-9]", "", nonce.lower())[:_NONCE]
     return f"-n{plain}" if plain else ""
 
 
 def job(id: str, spec: JobSpec, *, team: str, email: str, image: str, gpu_type: str, command: str) -> dict[str, Any]:
-    """All fields that the service reads without asking whether they are there, too."""
+    """The job that is sent, with all fields that the service reads without asking whether they are there."""
     token = spec.runner_environment.get(protocol.ENV_TOKEN, "")
     return {
         "userName": email, "team": team, "vcName": team, "jobId": id, "jobName": id,

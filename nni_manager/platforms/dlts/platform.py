@@ -1,4 +1,4 @@
-"""Runs trials as jobs of DLWorkspace, one job for each attempt.
+"""The adapter of DLWorkspace: trials run as its jobs, one job for each attempt.
 
 Jobs of DLWorkspace have their user's home folder, as has whoever runs the manager there: code, the trial runner and
 results lie in the experiment's folder, unless the section says where else both sides meet.
@@ -25,12 +25,12 @@ from nni_manager.platforms.dlts.job import ids_of, job, job_id
 
 #: Field → variable of the manager's environment, which the service sets in its jobs.
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
-#: Said of every failure to store a job, that its id is taken among them.
+#: DLWorkspace's words for every failure to store a job, that its id is taken among them.
 _NOT_STORED = "Cannot add job into database"
 
 
 class DltsPlatform(WebJobs[DltsAccount]):
-    """The dashboard is asked again and again; what runners leave in their folders is read."""
+    """The adapter of `dlts`: the dashboard is asked again and again; what runners leave in their folders is read."""
 
     instead_of_shared_storage: ClassVar[str] = (
         "say where both sides have the home folder that jobs share: localStorageMountPoint and"
@@ -161,12 +161,12 @@ class DltsPlatform(WebJobs[DltsAccount]):
 
 
 def _value(settings: Json, field: str) -> str:
-    """Of the section, else of the variable that the service sets in its jobs; empty: neither."""
+    """The value of a field: of the section, else of the variable that the service sets in its jobs; empty: neither."""
     return str(settings.get(field) or os.environ.get(_VARIABLES[field], ""))
 
 
 def _account_settings(settings: Mapping[str, object]) -> tuple[str, str, str, str]:
-    """Dashboard, cluster, team, account."""
+    """The settings that name an account: dashboard, cluster, team, email."""
     dashboard, cluster = str(settings.get("dashboard")), str(settings.get("cluster", ".default"))
     return dashboard, cluster, _value(settings, "team"), _value(settings, "email")
 

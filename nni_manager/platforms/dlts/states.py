@@ -44,7 +44,7 @@ def job_state(native: str) -> JobState:
 
 
 def report(entry: Mapping[str, Any]) -> JobReport:
-    """Of a job's entry in the list, or of its status."""
+    """The report on a job, by its entry in the list or by its status."""
     native = str(entry.get("jobStatus"))
     state = job_state(native)
     if state is JobState.PENDING:

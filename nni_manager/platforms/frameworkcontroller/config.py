@@ -15,7 +15,7 @@ from nni_manager.platform_kit.section_model import Part, Remark, marked
 
 
 class CompletionPolicy(Part):
-    """When the attempt of a whole framework is over."""
+    """The policy that says when the attempt of a whole framework is over."""
 
     min_failed_task_count: int = Field(description="So many failed tasks fail it; -1: none does.")
     min_succeed_task_count: int = marked(
@@ -35,12 +35,12 @@ class TaskRole(Replica):
 
 
 def legal_role_name(name: str) -> str:
-    """As the API takes it: ``[a-z0-9]``."""
+    """The name of a role as the API takes it: ``[a-z0-9]``."""
     return re.sub(r"[^a-z0-9]+", "", name.lower()) or "role"
 
 
 class FrameworkcontrollerConfig(KubernetesSection):
-    """``trainingService: {platform: frameworkcontroller, …}``."""
+    """The fields of ``trainingService: {platform: frameworkcontroller, …}``."""
 
     platform: Literal["frameworkcontroller"] = Field(
         default="frameworkcontroller", description="Always `frameworkcontroller`."

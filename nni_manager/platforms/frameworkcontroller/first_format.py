@@ -18,7 +18,7 @@ _POLICY = "frameworkAttemptCompletionPolicy"
 
 
 def _complete(section: dict[str, Any], config: dict[str, Any]) -> None:
-    """NNI wants a command at the top of its second format, and takes the first role's."""
+    """Completes storage and command: NNI's second format wants a command at its top, which is the first role's."""
     complete_storage(section, config)
     roles = section.get("taskRoles")
     first = roles[0] if isinstance(roles, list) and roles else None

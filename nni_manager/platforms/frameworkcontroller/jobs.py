@@ -25,7 +25,7 @@ _NO_RETRY: Object = {"fancyRetryPolicy": False, "maxRetryCount": 0}
 
 
 def kind(settings: Json) -> Kind:
-    """Of the section."""
+    """The kind Framework, in the version that the section asks for."""
     version = str(settings.get("apiVersion") or "")
     return Kind(
         group="frameworkcontroller.microsoft.com", plural="frameworks", kind="Framework", container=CONTAINER,
@@ -37,7 +37,7 @@ def kind(settings: Json) -> Kind:
 def roles(
     settings: Json, command: str, pull_secrets: Callable[[object], Sequence[str]]
 ) -> list[tuple[Role, Mapping[str, Any]]]:
-    """With what the config says of each. The first reports."""
+    """The roles of a job, with what the config says of each. The first reports."""
     told: Sequence[Mapping[str, Any]] = settings["taskRoles"]  # type: ignore[assignment]
     ports = _ports(told)
     return [(_role(one, command, pull_secrets, number == 0, ports), one) for number, one in enumerate(told)]
@@ -58,14 +58,14 @@ def _role(
 
 
 def _ports(told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Role → port; none where a single task has nobody to wait for."""
+    """The port of each role; none where a single task has nobody to wait for."""
     if sum(int(one["taskNumber"]) for one in told) == 1:
         return {}
     return {legal_role_name(one["name"]): _FIRST_PORT + number for number, one in enumerate(told)}
 
 
 def with_barrier(command: str, ports: Mapping[str, int]) -> str:
-    """Tells the tasks of each other, as NNI does."""
+    """A command that tells the tasks of each other before it runs, as NNI does."""
     exports = " ".join(f"FB_{name.upper()}_PORT={port}" for name, port in ports.items())
     return f"export {exports}; . {_BARRIER_MOUNT}/injector.sh && {{ {command}\n}}"
 
@@ -74,7 +74,7 @@ def framework(
     spec: JobSpec, wanted: Sequence[tuple[Role, Mapping[str, Any]]], pods: PodSettings, labels: Mapping[str, str],
     secret: str,
 ) -> Object:  # fmt: skip
-    """The `spec` of the object, in an object of nothing else."""
+    """The Framework of a job: an object with nothing but its `spec`."""
     is_alone = sum(role.count for role, _ in wanted) == 1
     task_roles = [
         {
@@ -93,7 +93,7 @@ def framework(
 
 
 def policy(told: Mapping[str, Any] | None) -> Object:
-    """0 passes the schema and means nothing: it is never."""
+    """The completion policy that the API gets, without 0, which passes its schema and means nothing."""
     found = told or {}
     succeeded = found.get("minSucceedTaskCount", found.get("minSucceededTaskCount", -1))
     return {
@@ -131,7 +131,7 @@ def _pod(
 
 
 def template_roles(template: Object) -> list[tuple[Role, Mapping[str, Any]]]:
-    """Of a Framework that a file describes: one container each, whose command is the trial's."""
+    """The roles of a Framework that a file describes: one container each, whose command is the trial's."""
     found = []
     for number, told in enumerate(template["spec"]["taskRoles"]):
         container = told["task"]["pod"]["spec"]["containers"][0]
@@ -165,7 +165,8 @@ def from_template(template: Object, spec: JobSpec, pods: PodSettings, labels: Ma
 
 
 def _in_template(pod: Object, ours: Object, role: Role) -> Object:
-    """Ours: command, environment, the runner's volume, labels; where the user mounts something at our folder, that."""
+    """The user's pod with what is ours: command, environment, labels, the runner's volume; where the user mounts
+    something at our folder, that stays."""
     container, own = pod["spec"]["containers"][0], ours["spec"]["containers"][0]
     container.pop("args", None)
     mounted = {one.get("mountPath") for one in container.get("volumeMounts") or ()}

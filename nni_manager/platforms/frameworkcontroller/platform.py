@@ -1,4 +1,4 @@
-"""Runs trials as Frameworks of FrameworkController."""
+"""The adapter of FrameworkController: trials run as its Frameworks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 
 
 class FrameworkcontrollerPlatform(KubernetesPlatform):
-    """One Framework for every attempt. A completed one has lost its pods: it says itself how it ended."""
+    """The adapter of `frameworkcontroller`: one Framework for every attempt.
+
+    A completed one has lost its pods: it says itself how it ended.
+    """
 
     name = "frameworkcontroller"
 
@@ -41,7 +44,7 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
 
     @cached_property
     def _template(self) -> Object | None:
-        """Raises SubmitRejected."""
+        """The user's template, read from `configPath`; None: the section names none. Raises SubmitRejected."""
         path = self.settings.get("configPath")
         if not path:
             return None
@@ -53,7 +56,7 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
         return template
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
-        """Tasks wait for each other by asking for their Framework."""
+        """A finding where the service account may not get Frameworks: tasks ask for theirs to wait for each other."""
         told: Sequence[Mapping[str, Any]] = self.settings.get("taskRoles") or ()  # type: ignore[assignment]
         resource = await self.job_kind().find(cluster)
         if self._template is not None or resource is None or sum(int(one["taskNumber"]) for one in told) == 1:

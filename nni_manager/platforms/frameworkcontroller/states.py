@@ -28,12 +28,12 @@ _LARGEST_EXIT_CODE = 255
 
 
 def state_of(state: str) -> JobState:
-    """Of `status.state`."""
+    """The state that a `status.state` stands for."""
     return STATES.get(state, JobState.UNKNOWN)
 
 
 def report(framework: Object) -> JobReport:
-    """Of an object as the API gives it."""
+    """The report on a Framework as the API gives it."""
     status: dict[str, Any] = framework.get("status") or {}
     state = str(status.get("state") or "AttemptCreationPending")
     attempt: dict[str, Any] = status.get("attemptStatus") or {}

@@ -23,7 +23,7 @@ class Role(Replica):
 
 
 class KubeflowConfig(KubernetesSection):
-    """``trainingService: {platform: kubeflow, …}``."""
+    """The fields of ``trainingService: {platform: kubeflow, …}``."""
 
     platform: Literal["kubeflow"] = Field(default="kubeflow", description="Always `kubeflow`.")
     operator: Literal["tf-operator", "pytorch-operator"] = Field(description="Which operator runs the jobs.")

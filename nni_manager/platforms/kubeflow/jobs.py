@@ -20,7 +20,7 @@ _OPERATOR = "Kubeflow's training operator (https://github.com/kubeflow/trainer, 
 
 
 def kind(settings: Json) -> Kind:
-    """Of the section's operator."""
+    """The kind of job that the section's operator runs."""
     is_torch = settings["operator"] == PYTORCH
     return Kind(
         group="kubeflow.org", plural="pytorchjobs" if is_torch else "tfjobs",
@@ -32,7 +32,7 @@ def kind(settings: Json) -> Kind:
 def roles(
     settings: Json, command: str, gpus: int | None, pull_secrets: Callable[[object], Sequence[str]]
 ) -> list[Role]:
-    """Of a job; the master reports, else the first worker."""
+    """The roles of a job; the master reports, else the first worker."""
     return list(_roles(settings, command, gpus, pull_secrets))
 
 
@@ -55,7 +55,7 @@ def _roles(
 def job(
     spec: JobSpec, settings: Json, wanted: Sequence[Role], pods: PodSettings, labels: Mapping[str, str], secret: str
 ) -> Object:
-    """The `spec` of the object, in an object of nothing else."""
+    """The object of a job, with nothing but its `spec`."""
     is_alone = sum(role.count for role in wanted) == 1
     replicas = {
         _ROLES[role.name]: {

@@ -1,4 +1,4 @@
-"""Runs trials as TFJobs or PyTorchJobs of Kubeflow's training operator."""
+"""The adapter of Kubeflow's training operator: trials run as its TFJobs or PyTorchJobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nni_manager.platforms.kubeflow import jobs
 
 
 class KubeflowPlatform(KubernetesPlatform):
-    """One job of the operator for every attempt."""
+    """The adapter of `kubeflow`: one job of the operator for every attempt."""
 
     name = "kubeflow"
 

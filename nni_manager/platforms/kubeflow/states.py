@@ -21,12 +21,12 @@ STATES = {
 
 
 def state_of(condition: str) -> JobState:
-    """Of one type of condition."""
+    """The state that one type of condition stands for."""
     return STATES.get(condition, JobState.UNKNOWN)
 
 
 def report(job: Object) -> JobReport:
-    """Of an object as the API gives it."""
+    """The report on a TFJob or PyTorchJob as the API gives it."""
     status: dict[str, Any] = job.get("status") or {}
     true = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
     found = next((kind for kind in STATES if kind in true), None)

@@ -13,7 +13,7 @@ from nni_manager.platform_kit.section_model import GpuIndices, PlatformSection, 
 
 
 class LocalConfig(PlatformSection):
-    """``trainingService: {platform: local, …}``."""
+    """The fields of ``trainingService: {platform: local, …}``."""
 
     platform: Literal["local"] = Field(default="local", description="Always `local`.")
     trial_code_directory: str | None = marked(

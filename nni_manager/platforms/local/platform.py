@@ -1,4 +1,4 @@
-"""Runs trials on this machine, through the keeper that outlives the daemon.
+"""The adapter of `local`: trials run on this machine, through the keeper that outlives the daemon.
 
 They work in the user's own code directory, or, with `sharedStorage`, in a copy of it on the storage.
 """
@@ -27,12 +27,12 @@ from nni_manager.platform_kit.shared_folder import KINDS, SharedFolder
 from nni_manager.platforms.local.config import LocalConfig
 from trial_runner import protocol
 
-#: In the ledger.
+#: This machine in the ledger.
 _THIS_MACHINE = KeeperMachine(name="local:this machine", places=None)
 
 
 class LocalPlatform(Platform):
-    """The keeper tells of every change; `observe` answers from what it told."""
+    """The adapter of `local`: the keeper tells of every change; `observe` answers from what it told."""
 
     capabilities = Capabilities(watches=True, reads_files=True)
     mounts: ClassVar[frozenset[str]] = KINDS
@@ -159,7 +159,7 @@ class LocalPlatform(Platform):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a trial works."""
+    """The place where a trial works."""
 
     command: str
     directory: str
@@ -167,7 +167,7 @@ class _Place:
 
 
 class _Jobs(KeeperJobs):
-    """Those that work on shared storage."""
+    """The jobs of a service whose trials work on shared storage."""
 
     def __init__(self, host: Host, shared: SharedFolder) -> None:
         super().__init__(host)
@@ -178,7 +178,7 @@ class _Jobs(KeeperJobs):
 
 
 def _environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
-    """The caller's environment, then the trial protocol, then its GPUs."""
+    """The environment of a trial: the caller's, then the trial protocol, then its GPUs."""
     return {
         **with_stand_in(spec.caller_environment),
         **spec.protocol_environment,

@@ -1,4 +1,4 @@
-"""One account of an OpenPAI cluster: a method for each remote call, shared by all experiments that use the account."""
+"""An account of an OpenPAI cluster: a method for each remote call, shared by all experiments that use the account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nni_manager.platform_kit.shared_list import SharedList
 from nni_manager.platform_kit.web_account import Refused, Signature
 from nni_manager.platform_kit.web_jobs import ListingAccount
 
-#: Of every job's name; the list is asked for jobs with it.
+#: The beginning of every job's name; the list is asked for jobs with it.
 PREFIX = "nni_exp_"
 #: Seconds for which a list may be given to others who ask.
 _FRESH_S = 1.0
@@ -26,15 +26,15 @@ _FRESH_S = 1.0
 _LEAST, _MOST, _PER_JOB = 200, 50_000, 2
 _YAML = {"Content-Type": "text/yaml"}
 
-#: In C, where there is one: jobs are many.
+#: The dumper of YAML, in C where there is one: jobs are many.
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 Entry = Mapping[str, Any]
 
 
 def paces() -> dict[str, Pacing]:
-    """Below what the shipped service configuration allows a user: 600 calls a minute, 120 of them lists, and 3600 jobs
-    an hour. Where an administrator allows less, 429 says so."""
+    """The paces of calls, below what the shipped service configuration allows a user: 600 calls a minute, 120 of
+    them lists, and 3600 jobs an hour. Where an administrator allows less, 429 says so."""
     return {
         "all": Pacing(calls=500, per_s=60, burst=60),
         "list": Pacing(calls=50, per_s=60, burst=8),
@@ -43,7 +43,10 @@ def paces() -> dict[str, Pacing]:
 
 
 class OpenpaiAccount(ListingAccount):
-    """Credentials are JSON with either `token` or `password`. `limits`: other paces; `fresh_s`: see `SharedList`."""
+    """The account of a user on a cluster; credentials are JSON with either `token` or `password`.
+
+    `limits`: other paces; `fresh_s`: see `SharedList`.
+    """
 
     def __init__(
         self, host: str, user: str, *, limits: Mapping[str, Pacing] | None = None, fresh_s: float = _FRESH_S,
@@ -82,7 +85,7 @@ class OpenpaiAccount(ListingAccount):
         self._password = json.loads(credential).get("password") or ""
 
     async def signed_anew(self) -> bool:
-        """Tokens that were got for a password end after a while."""
+        """Whether there is another token now: those that were got for a password end after a while."""
         if not self._password:
             return False
         self._tokens.pop(self._password, None)
@@ -115,21 +118,21 @@ class OpenpaiAccount(ListingAccount):
     # What there is
 
     async def info(self) -> Any:
-        """Needs no credentials."""
+        """The cluster's description of itself. Needs no credentials."""
         return await self.ask_json("GET", "api/v2/info", signature=Signature())
 
     async def user(self) -> Any:
         return await self.ask_json("GET", f"api/v2/users/{quote(self._user, safe='')}")
 
     async def storages(self) -> list[str]:
-        """Names of those that the account may use."""
+        """The names of the storages that the account may use."""
         answer = await self.ask_json("GET", "api/v2/storages")
         return [str(one.get("name")) for one in answer.get("storages", [])]
 
     # Jobs
 
     async def submit(self, job: Json) -> None:
-        """Raises Refused."""
+        """Submits a job. Raises Refused."""
         text: str = await asyncio.to_thread(_dumped, job)
         await self.ask("POST", "api/v2/jobs", pace="submit", content=text.encode(), headers=_YAML)
 
@@ -139,7 +142,7 @@ class OpenpaiAccount(ListingAccount):
         return 0.0 if pacing is None else pacing.wait_s()
 
     async def config(self, name: str) -> Any | None:
-        """As it was submitted; None where there is no such job, or nobody knows what was submitted."""
+        """The configuration of a job as it was submitted; None where there is no such job, or nobody knows it."""
         try:
             answer = await self.ask("GET", f"{self._job(name)}/config")
         except Refused as error:
@@ -151,7 +154,7 @@ class OpenpaiAccount(ListingAccount):
             raise self.away(f"answered with a configuration of {name} that cannot be read") from None
 
     async def detail(self, name: str) -> Entry | None:
-        """Its `jobStatus`, with its name; None where there is no such job."""
+        """The `jobStatus` of a job, with its name; None where there is no such job."""
         try:
             answer = await self.ask_json("GET", self._job(name))
         except Refused as error:
@@ -160,7 +163,7 @@ class OpenpaiAccount(ListingAccount):
         return {**answer.get("jobStatus", {}), "name": name}
 
     async def stop(self, name: str) -> None:
-        """Quiet for one that is not there, or has ended."""
+        """Stops a job. Quiet for one that is not there, or has ended."""
         try:
             await self.ask("PUT", f"{self._job(name)}/executionType", json={"value": "STOP"})
         except Refused as error:
@@ -172,11 +175,11 @@ class OpenpaiAccount(ListingAccount):
     # The list
 
     async def jobs(self, not_before_s: float) -> Listing:
-        """Of the account, the newest ones; see `SharedList`."""
+        """The account's newest jobs; see `SharedList`."""
         return await self._list.get(not_before_s)
 
     def note_overlooked(self) -> None:
-        """A job that is there was not on the list, which was cut off."""
+        """Notes that a job that is there was not on the list, which was cut off: the next lists are longer."""
         self._longer = min(2 * self._longer, _MOST)
 
     async def _listed(self) -> Listing:
@@ -196,7 +199,7 @@ class OpenpaiAccount(ListingAccount):
 
 
 class Listing:
-    """`is_cut_off`: there may be more."""
+    """The entries of a list of jobs by name. `is_cut_off`: there may be more."""
 
     def __init__(self, entries: Mapping[str, Entry], *, is_cut_off: bool) -> None:
         self.entries = entries
@@ -208,7 +211,7 @@ def key_of(host: str, user: str) -> str:
 
 
 def credential_of(settings: Json) -> str:
-    """Secret."""
+    """The credential in a section, as JSON. Secret."""
     return json.dumps({name: settings[name] for name in ("token", "password") if settings.get(name)})
 
 

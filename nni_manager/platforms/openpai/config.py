@@ -20,7 +20,7 @@ _IN_JOB = {
 
 
 class OpenpaiConfig(PlatformSection):
-    """``trainingService: {platform: openpai, …}``."""
+    """The fields of ``trainingService: {platform: openpai, …}``."""
 
     platform: Literal["openpai"] = Field(default="openpai", description="Always `openpai`.")
     host: str = marked("Address of the PAI cluster; `https://` unless it says `http://`.", format="url")

@@ -12,7 +12,7 @@ _NO_GPU_SHARING = "PAI gives whole GPUs to trials"
 
 
 def _host(raw: Any) -> object:
-    """The first format's addresses are of HTTP."""
+    """The cluster's address: those of the first format are of HTTP."""
     return f"http://{raw}" if isinstance(raw, str) and "://" not in raw and "{" not in raw else raw
 
 

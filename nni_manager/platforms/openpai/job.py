@@ -17,7 +17,7 @@ from nni_manager.domain.job import JobSpec
 from nni_manager.platforms.openpai.states import USER_CODE
 from trial_runner import protocol
 
-#: In `extras`: whose job it is.
+#: The key in `extras` whose value says whose job it is.
 OURS = "nniManager"
 _ROLE = "taskrole"
 _IMAGE = "docker_image_0"
@@ -44,7 +44,7 @@ def is_of(config: Any, spec: JobSpec) -> bool:
 
 
 def own_job(settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str, Any]:
-    """Of the section's own fields."""
+    """A job of our own, made of the section's fields."""
     storage = str(settings["storageConfigName"])
     mount = {"name": storage, **_mount_path(storage, str(settings["containerStorageMountPoint"]))}
     job: dict[str, Any] = {
@@ -69,7 +69,7 @@ def own_job(settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str,
 
 
 def users_job(user_job: Mapping[str, Any], settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str, Any]:
-    """Of a job of protocol 2 that the user wrote; only names, commands and what is missing are ours."""
+    """A job made of one of protocol 2 that the user wrote; only names, commands and what is missing are ours."""
     job = {**copy.deepcopy(dict(user_job)), "name": name}
     reporter = reporting_role(job, settings)
     for role, its in job["taskRoles"].items():
@@ -93,7 +93,7 @@ def users_job(user_job: Mapping[str, Any], settings: Json, spec: JobSpec, name: 
 
 
 def reporting_role(job: Mapping[str, Any], settings: Json) -> str:
-    """Whose first task reports. Raises InvalidInput."""
+    """The role whose first task reports. Raises InvalidInput."""
     roles = list(job["taskRoles"])
     chosen = settings.get("reporter")
     if chosen is None:
@@ -104,7 +104,7 @@ def reporting_role(job: Mapping[str, Any], settings: Json) -> str:
 
 
 def mount_point(settings: Json, user_job: Mapping[str, Any] | None) -> str:
-    """Where containers see the storage. Raises InvalidInput where neither section nor job says that."""
+    """The place where containers see the storage. Raises InvalidInput where neither section nor job says that."""
     told = settings.get("containerStorageMountPoint")
     if told:
         return str(told)
@@ -132,13 +132,14 @@ def _with_common(job: dict[str, Any], settings: Json, spec: JobSpec) -> dict[str
 
 
 def _mount_path(storage: str, path: str) -> dict[str, str]:
-    """Nothing where it is mounted there, or above it, anyway."""
+    """The field of a mount that says where; empty where the storage is mounted there, or above it, anyway."""
     usual = f"/mnt/{storage}"
     return {} if f"{path}/".startswith(f"{usual}/") else {"mountPath": path}
 
 
 def _command(spec: JobSpec, start: str) -> str:
-    """Shell text. Codes from 128 on have meanings of their own there, and most make the job start again."""
+    """The command of a role's containers, shell text. It ends with no code from 128 on: those have meanings of their
+    own there, and most make the job start again."""
     has_token = protocol.ENV_TOKEN in spec.runner_environment
     token = f"export {protocol.ENV_TOKEN}=<% $secrets.{_TOKEN} %>; " if has_token else ""
     wait = "wait $p; c=$?; while kill -0 $p 2>/dev/null; do wait $p; c=$?; done"

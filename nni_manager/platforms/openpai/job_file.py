@@ -13,7 +13,10 @@ from nni_manager.domain.experiment import Json
 
 
 class UserJob:
-    """`copy`: of the file, made when it is first used, so that all trials run the same; None: only for reading."""
+    """The user's own job.
+
+    `copy`: of the file, made when it is first used, so that all trials run the same; None: only for reading.
+    """
 
     def __init__(self, settings: Json, copy: Path | None) -> None:
         self._inline = settings.get("openpaiConfig")
@@ -23,7 +26,7 @@ class UserJob:
         self.kept: Mapping[str, Any] | None = None
 
     def keep(self) -> Mapping[str, Any] | None:
-        """None: there is none. Blocks. Raises InvalidInput or OSError."""
+        """The user's job, after the file was copied; None: there is none. Blocks. Raises InvalidInput or OSError."""
         if self._file is not None and self._copy is not None and not self._copy.exists():
             text = self._text(Path(str(self._file)))
             self._copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -35,7 +38,7 @@ class UserJob:
         return self.kept
 
     def read(self) -> Mapping[str, Any] | None:
-        """The same, leaving nothing."""
+        """The user's job, read without leaving anything; None: there is none. Blocks. Raises InvalidInput."""
         if self._file is None:
             return self._inline if isinstance(self._inline, dict) else None
         path = Path(str(self._file))

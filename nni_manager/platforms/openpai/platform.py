@@ -1,4 +1,4 @@
-"""Runs trials as jobs of an OpenPAI cluster, one job for each attempt.
+"""The adapter of OpenPAI: trials run as jobs of a cluster, one job for each attempt.
 
 Runners report over the network and, where that does not work, through the team's storage, which this machine and the
 containers mount. What OpenPAI says of jobs is asked for all experiments of an account at once.
@@ -42,7 +42,7 @@ _FAULTS = {
 
 
 class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
-    """The cluster is asked again and again; what runners leave on the storage is read."""
+    """The adapter of `openpai`: the cluster is asked again and again; what runners leave on the storage is read."""
 
     instead_of_shared_storage: ClassVar[str] = (
         "name the cluster's own: storageConfigName, and where both sides have it, localStorageMountPoint and"
@@ -120,7 +120,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(_names(spec))}; remove those")
 
     async def _send(self, job: Json, spec: JobSpec) -> bool | NoRoom:
-        """False: there is somebody else's job of that name. Raises SubmitRejected."""
+        """Whether a job was taken; False: there is somebody else's job of that name. Raises SubmitRejected."""
         name = str(job["name"])
         try:
             await self._lease.call(lambda account: account.submit(job))
@@ -167,7 +167,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         return await self._judged(handle, detail)
 
     async def _judged(self, handle: JobHandle, entry: Any) -> JobReport:
-        """An end is worked out once."""
+        """The report on a job, by its entry in the list or its detail. An end is worked out once."""
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
         detail = entry
@@ -192,18 +192,18 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
                 await self._made_storage().remove_shared()
 
     def _made_storage(self) -> MountedStorage:
-        """Of the section as it is, or, where the job says where it is mounted, as that was kept."""
+        """The storage on which jobs and we meet. The section, else the job as kept, says where containers have it."""
         there = jobs.mount_point(self.settings, self._user_job.kept or _read(self._user_job))
         return MountedStorage(Path(str(self.settings["localStorageMountPoint"])), there, self.host.experiment_id)
 
     async def _called(self, job_name: str) -> list[str]:
-        """Jobs that were submitted for this one. Where one has the other name, the first was somebody else's."""
+        """The names of the jobs submitted for this one. Where one has the other name, the first was somebody else's."""
         listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
         others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
         return [name for name in others or [job_name] if self._is_ours(await self._config(name))]
 
     def _is_ours(self, config: Any) -> bool:
-        """Of this experiment, as far as can be said once it is gone."""
+        """Whether a configuration is of this experiment, as far as can be said once the experiment is gone."""
         extras = config.get("extras") if isinstance(config, dict) else None
         mark = extras.get(jobs.OURS) if isinstance(extras, dict) else None
         return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id
@@ -212,7 +212,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         await self._stop_all([_name(handle) for handle in handles])
 
     async def _stop_all(self, names: Sequence[str]) -> None:
-        """All of them, whatever becomes of one. Raises what was raised first."""
+        """Stops all of these jobs, whatever becomes of one. Raises what was raised first."""
         ended = await asyncio.gather(*map(self._stop_one, names), return_exceptions=True)
         for error in filter(None, ended):
             raise error
@@ -222,7 +222,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
 
 
 def _names(spec: JobSpec) -> list[str]:
-    """The documented one, and another where somebody else's job has that."""
+    """The names that a job may get: the documented one, and another where somebody else's job has that."""
     return [spec.name, f"{spec.name}_{spec.nonce[:8]}"] if spec.nonce else [spec.name]
 
 
@@ -235,7 +235,7 @@ def _too_often(wait_s: float) -> Wait:
 
 
 def _read(user_job: UserJob) -> Mapping[str, Any] | None:
-    """None also where the file is gone: what is known then is the section's."""
+    """The user's job; None also where the file is gone: what is known then is the section's."""
     try:
         return user_job.read()
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Looks whether jobs could run on a cluster of OpenPAI, without leaving anything there."""
+"""The preflight of `openpai`: whether jobs could run on a cluster, without leaving anything there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Findings = list[PreflightFinding]
 
 
 async def look(settings: Json, lease: WebLease[OpenpaiAccount], storages: Sequence[str]) -> Findings:
-    """`storages`: names of those that jobs mount. Raises nothing on purpose."""
+    """Findings about login, virtual cluster and storages. `storages`: names of those that jobs mount.
+
+    Raises nothing on purpose.
+    """
     host, user = str(settings["host"]), str(settings["username"])
     try:
         async with lease.entered():

@@ -35,7 +35,7 @@ _WAITS = {
     "AttemptCreationRequested": "it is being created",
     "AttemptPreparing": "it waits for machines that have room, or for its image",
 }
-#: In place of codes from 128 on, which OpenPAI takes for troubles of its own: it starts the job again after some.
+#: The exit code in place of those from 128 on, which OpenPAI takes for troubles of its own: after some it starts again.
 USER_CODE = 220
 _OUT_OF_MEMORY = ("UserContainerDockerOOMKilled", "ContainerTensorflowOOMKilled")
 _TABLE = StateTable("OpenPAI", STATES)
@@ -46,13 +46,13 @@ def job_state(native: str) -> JobState:
 
 
 def needs_detail(entry: Mapping[str, Any]) -> bool:
-    """Whether the list does not say why it failed: codes below 0 are the cluster's own."""
+    """Whether the list does not say why a job failed: codes below 0 are the cluster's own."""
     code = entry.get("appExitCode")
     return entry.get("state") == "FAILED" and (not isinstance(code, int) or code < 0)
 
 
 def report(entry: Mapping[str, Any], detail: Mapping[str, Any] | None = None) -> JobReport:
-    """Of a job's entry in the list; `detail`: its `jobStatus`, where `needs_detail`."""
+    """The report on a job, by its entry in the list; `detail`: its `jobStatus`, where `needs_detail`."""
     state = job_state(str(entry.get("state")))
     started_ms, ended_ms = _moment(entry, "launchedTime"), _moment(entry, "completedTime")
     if not state.is_final:
@@ -73,7 +73,7 @@ def _end(state: JobState, entry: Mapping[str, Any]) -> JobReport:
 
 
 def _failure(detail: Mapping[str, Any]) -> JobReport:
-    """By the cluster's own exit codes, which it explains itself."""
+    """The report on a failed job by the cluster's own exit codes, which it explains itself."""
     spec = detail.get("appExitSpec") or {}
     phrase = str(spec.get("phrase") or f"exit code {detail.get('appExitCode')}")
     is_theirs = spec.get("type") == "PLATFORM_FAILURE"

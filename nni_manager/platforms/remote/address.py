@@ -1,5 +1,4 @@
-"""The address of a machine and the login to it, from its entry in `machineList`. The first is no secret, the second
-is."""
+"""The address of a machine, which is no secret, and the login to it, which is, from its entry in `machineList`."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ ACCEPT_NEW = "accept-new"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """`jumps`: as the config has them, ``user@host:port``, the first one first."""
+    """The address of a machine. `jumps`: as the config has them, ``user@host:port``, the first one first."""
 
     host: str
     port: int
@@ -34,13 +33,13 @@ class Address:
 
     @property
     def key(self) -> str:
-        """Of its connection."""
+        """The key of the machine's connection."""
         via = "".join(f"/{hop}" for hop in self.jumps)
         return f"ssh:{self.user}@{self.host}:{self.port}{via}"
 
     @property
     def folder(self) -> str:
-        """A legal, unique name of a folder."""
+        """The name of the machine's folder, legal and unique."""
         digest = hashlib.sha256(self.key.encode()).hexdigest()[:8]
         return f"{re.sub('[^A-Za-z0-9.-]', '_', self.host)[:40]}-{digest}"
 
@@ -63,7 +62,7 @@ class Credential:
         )  # fmt: skip
 
     def as_text(self) -> str:
-        """As a lease carries it."""
+        """The credential as text, as a lease carries it."""
         return json.dumps([self.password, self.key_file, self.passphrase, self.host_key])
 
     @classmethod

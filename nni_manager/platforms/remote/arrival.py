@@ -1,4 +1,4 @@
-"""From a login to the keeper: what is run on a machine, whatever its login shell, and what it says of itself.
+"""The way from a login to the keeper: what is run on a machine, whatever its login shell, and what it says of itself.
 
 The command is one word list that sh, bash, zsh, fish and csh read alike, without anything that one of them expands. It
 finds a Python and prints a mark; all before it, of banners and start-up files, is dropped. Then comes
@@ -43,13 +43,13 @@ class Greeting:
 
     python: str
     host: str
-    #: Ours on it: of this manager and machine.
+    #: Our folder on it: of this manager and machine.
     folder: str
     home: str
-    #: Where `trial_runner` is, and what runs it.
+    #: The folder of `trial_runner`, and the Python that runs it.
     program: str
     interpreter: str
-    #: Of whoever logs in.
+    #: The environment of the user who logs in.
     environment: dict[str, str]
     now_ms: int
     disk_free_bytes: int
@@ -72,8 +72,8 @@ async def arrive(
     connection: asyncssh.SSHClientConnection, *, folder: str, python_path: str = "", look: bool = False,
     gpus: bool = False,
 ) -> tuple[Channel, Greeting]:  # fmt: skip
-    """The channel is a keeper's then, or about to end when it was only to `look`, perhaps at its GPUs, too. Raises
-    MachineFault."""
+    """The channel to a machine's keeper, and what the machine says of itself. `look`: the channel is about to end,
+    and the machine was only looked at, with its GPUs where `gpus` is set. Raises MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     digest, data = await asyncio.to_thread(archive)
     channel = await _open(connection, _command(python_path, mark))
@@ -105,7 +105,7 @@ async def arrive(
 
 
 async def first_line(connection: asyncssh.SSHClientConnection, text: str, *, python_path: str, limit_s: float) -> bytes:
-    """Runs the text of a program there; answers the line that it prints first. Raises MachineFault."""
+    """The line that the text of a program prints first when it is run on a machine. Raises MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     channel = await _open(connection, _command(python_path, mark))
     try:
@@ -133,7 +133,10 @@ async def _open(connection: asyncssh.SSHClientConnection, command: str) -> Chann
 
 
 def _command(python_path: str, mark: str) -> str:
-    """`python_path`: of characters that mean nothing to any shell, which the config sees to."""
+    """The command that finds a Python and starts it.
+
+    `python_path`: of characters that mean nothing to any shell, which the config sees to.
+    """
     own = python_path.replace("~/", "$HOME/", 1) if python_path.startswith("~/") else python_path
     places = f'"{own}/python3" "{own}/python" "{own}" ' if own else ""
     script = (

@@ -1,4 +1,4 @@
-"""Ends and removes what an experiment left on its machines, without its being at work."""
+"""The cleaning of machines: ends and removes what an experiment left on them, without its being at work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _FORMER_S = 10.0
 
 
 async def clean(machines: Mapping[str, Known], host: Host) -> None:
-    """Raises PlatformUnavailable when not all of it is gone, after all that could be done."""
+    """Ends and removes what the experiment left on its machines.
+
+    Raises PlatformUnavailable when not all of it is gone, after all that could be done.
+    """
     tasks = (_clean(one.entry, host) if one.has_jobs else _clean_former(one.entry, host) for one in machines.values())
     troubles = await asyncio.gather(*tasks)
     if any(troubles):
@@ -29,7 +32,7 @@ async def clean(machines: Mapping[str, Known], host: Host) -> None:
 
 
 async def _clean_former(entry: Entry, host: Host) -> str:
-    """Nobody waits for files on a machine that was taken out."""
+    """Cleans a machine that was taken out of the list, for a short time: nobody waits for files there."""
     try:
         async with asyncio.timeout(_FORMER_S):
             trouble = await _clean(entry, host)
@@ -46,7 +49,7 @@ async def _clean_former(entry: Entry, host: Host) -> str:
 
 
 async def _clean(entry: Entry, host: Host) -> str:
-    """Answers why it could not be done."""
+    """Cleans one machine; answers why that could not be done, empty: it was."""
 
     def make() -> Machine:
         folder = f"{host.connections.identity}/{entry.address.folder}"

@@ -58,7 +58,7 @@ class Machine(Part):
 
 
 class RemoteConfig(PlatformSection):
-    """``trainingService: {platform: remote, …}``."""
+    """The fields of ``trainingService: {platform: remote, …}``."""
 
     platform: Literal["remote"] = Field(default="remote", description="Always `remote`.")
     machine_list: list[Machine] = Field(min_length=1, description="The machines.")

@@ -1,4 +1,4 @@
-"""One entry of `machineList`: where the machine is, how one gets in, and what its trials get there."""
+"""An entry of `machineList`: the machine's address, the login to it, and what its trials get there."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nni_manager.platforms.remote.address import Address, Credential
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """As `Address` and `Credential` read theirs."""
+    """An entry of `machineList`, with its address and credential as `Address` and `Credential` read them."""
 
     address: Address
     credential: Credential = field(repr=False)
     python_path: str
     pre_command: str
-    #: It takes nothing new.
+    #: The machine takes no new jobs.
     is_drained: bool
     use_active_gpu: bool = False
     max_trial_number_per_gpu: int | None = None

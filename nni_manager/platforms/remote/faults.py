@@ -9,7 +9,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUna
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`subject`: address, port, host key, login, jump host, python, …"""
+    """A fault of a machine. `subject`: address, port, host key, login, jump host, python, …"""
 
     subject: str
     sentence: str
@@ -28,7 +28,7 @@ class Fault:
 
 
 class MachineFault(Exception):
-    """Carries the fault."""
+    """An error that carries the fault of a machine."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(str(fault))

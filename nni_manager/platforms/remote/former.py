@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 _FILE = "machines.json"
 
-#: Of `machineList`, canonical.
+#: An entry of `machineList`, canonical.
 Section = Mapping[str, Any]
 
 
 def load(folder: Path) -> dict[str, Section]:
-    """By the keys of their connections; none when the file is not there, or nobody can read it."""
+    """The machines by the keys of their connections; none when the file is not there, or nobody can read it."""
     try:
         sections = json.loads((folder / _FILE).read_text(encoding="utf-8"))
         return by_key(sections)
@@ -37,7 +37,7 @@ def load(folder: Path) -> dict[str, Section]:
 
 
 def save(folder: Path, sections: Iterable[Section]) -> None:
-    """Raises OSError."""
+    """Writes down the machines. Raises OSError."""
     text, path = json.dumps(list(sections)), folder / _FILE
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return

@@ -17,7 +17,7 @@ from nni_manager.platforms.remote.arrival import Greeting
 from nni_manager.platforms.remote.entry import Entry
 from trial_runner import protocol
 
-#: Of the session that logged in.
+#: Variables of the session that logged in, which trials do not get.
 _OF_THE_SESSION = frozenset(
     {"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "PWD", "SHLVL"}
 )
@@ -26,7 +26,7 @@ _OF_THE_SESSION = frozenset(
 def request(
     spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, archive: str
 ) -> dict[str, Any]:
-    """`folder`: of the experiment on the machine; `archive`: its code."""
+    """The request of a job. `folder`: of the experiment on the machine; `archive`: its code."""
     code = f"{attempt_folder(folder, spec.name)}/{protocol.CODE_FOLDER}"
     told = _request(spec, entry, greeting, reservation, folder=folder, code=code)
     return {**told, "code": {"archive": archive, "folder": code}}
@@ -36,7 +36,7 @@ def request_on_storage(
     spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str,
     shared: SharedFolder, there: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """The same of a trial that works on shared storage; `there`: the experiment's folder on it."""
+    """The request of a job that works on shared storage; `there`: the experiment's folder on it."""
     own = shared.environment(spec.name, there)
     told = _request(spec, entry, greeting, reservation, folder=folder, code=own[protocol.ENV_CODE_DIR])
     spec = dataclasses.replace(spec, command=told["command"])
@@ -70,26 +70,26 @@ def attempt_folder(folder: str, job_name: str) -> str:
 
 
 def handle_of(job_name: str, machine: str, folder: str) -> JobHandle:
-    """`folder`: of the attempt; empty: not known, as the machine was away."""
+    """The handle of a job. `folder`: of the attempt; empty: not known, as the machine was away."""
     data = json.dumps({"machine": machine, "folder": folder})
     return JobHandle(platform="remote", version=1, job_name=job_name, data=data)
 
 
 def place_of(handle: JobHandle) -> tuple[str, str]:
-    """The machine's key, and the attempt's folder there."""
+    """The machine's key and the attempt's folder there, as a job's handle has them."""
     data = json.loads(handle.data)
     return data["machine"], data["folder"]
 
 
 def _command(command: str, before: str) -> str:
-    """The trial's command after the one before it, whose failure fails the trial."""
+    """The trial's command after `preCommand`, whose failure fails the trial."""
     if not before:
         return command
     return f"{before.rstrip()}\n_nni_status=$?; [ $_nni_status = 0 ] || exit $_nni_status\n{command}"
 
 
 def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, code: str) -> dict[str, str]:
-    """That of the machine's own user, then the trial protocol."""
+    """The environment of a trial: that of the machine's own user, then the trial protocol."""
     own = {name: value for name, value in greeting.environment.items() if name not in _OF_THE_SESSION}
     if entry.python_path:
         own["PATH"] = f"{_folder(entry.python_path, greeting.home)}:{own.get('PATH', '/usr/bin:/bin')}"
@@ -106,7 +106,7 @@ def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, 
 
 
 def _folder(python_path: str, home: str) -> str:
-    """Who names the interpreter itself means where it is."""
+    """The folder that is put in front of PATH: where `pythonPath` names an interpreter, the folder it is in."""
     path = f"{home}/{python_path[2:]}" if python_path.startswith("~/") else python_path
     name = PurePosixPath(path).name
     return str(PurePosixPath(path).parent) if name.startswith("python") and "/bin/" in path else path

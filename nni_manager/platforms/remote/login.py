@@ -29,7 +29,7 @@ _KEEPALIVES = 3
 
 
 async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClientConnection:
-    """Its jump hosts end with it. Raises MachineFault."""
+    """A connection to a machine, logged in to; its jump hosts' connections end with it. Raises MachineFault."""
     tunnel: asyncssh.SSHClientConnection | None = None
     try:
         for hop in address.jumps:
@@ -55,7 +55,8 @@ async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClient
 async def _jump(
     hop: str, tunnel: asyncssh.SSHClientConnection | None, credential: Credential
 ) -> asyncssh.SSHClientConnection:
-    """Jump hosts are the user's own: their keys and `known_hosts`, and the key of the machine, never its password."""
+    """A connection to a jump host, by the user's own keys and `known_hosts`, and the machine's key, never its
+    password."""
     user, _, place = hop.rpartition("@")
     host, _, port = place.partition(":") if place.count(":") == 1 else (place, "", "")
     try:
@@ -78,7 +79,7 @@ async def _jump(
 async def _connect(
     host: str, port: int, user: str, tunnel: asyncssh.SSHClientConnection | None, credential: Credential
 ) -> asyncssh.SSHClientConnection:
-    """Raises MachineFault."""
+    """A connection to a host, logged in to. Raises MachineFault."""
     judge = _HostKeys(host, port, credential.host_key)
     try:
         async with asyncio.timeout(CONNECT_S + LOGIN_S):
@@ -113,7 +114,7 @@ def _options(port: int, user: str, credential: Credential, judge: _HostKeys) -> 
 
 
 class _HostKeys:
-    """Judges a key that `known_hosts` does not have. `wanted`: `hostKey` of the config."""
+    """The judge of a key that `known_hosts` does not have. `wanted`: `hostKey` of the config."""
 
     def __init__(self, host: str, port: int, wanted: str | None) -> None:
         self._command = f"ssh {shlex.quote(host)}" if port == DEFAULT_PORT else f"ssh -p {port} {shlex.quote(host)}"
@@ -125,12 +126,12 @@ class _HostKeys:
 
     @property
     def wanted_algorithm(self) -> str:
-        """Of a public key: a server with several keys is to show this one."""
+        """The algorithm of a wanted public key, which a server with several keys is to show; empty: any."""
         word = (self._wanted or "").split(" ")[0]
         return "" if word.startswith(("SHA256:", "MD5:")) or word in ("ssh-rsa", ACCEPT_NEW) else word
 
     def accepts(self, key: asyncssh.SSHKey, host: str, port: int) -> bool:
-        """`host`, `port`: those that ~/.ssh/config makes of ours."""
+        """Whether a host's key is accepted. `host`, `port`: those that ~/.ssh/config makes of ours."""
         self._host, self._port, self.offered = host, port, key
         if self._wanted is None:
             return False
@@ -164,7 +165,7 @@ class _HostKeys:
         return Fault(subject="host key", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)
 
     def _remember(self, key: asyncssh.SSHKey) -> bool:
-        """As `ssh` does; whoever is known is not asked about again."""
+        """Writes a key into `known_hosts`, as `ssh` does, so that nobody asks again; answers whether that worked."""
         text = key.export_public_key().decode().split()[:2]
         folder = os.path.expanduser("~/.ssh")
         try:
@@ -180,7 +181,7 @@ class _HostKeys:
 
     @property
     def _place(self) -> str:
-        """As `known_hosts` has it."""
+        """The host and port as `known_hosts` has them."""
         return self._host if self._port == DEFAULT_PORT else f"[{self._host}]:{self._port}"
 
     def _is_known(self) -> bool:
@@ -200,7 +201,7 @@ class _Client(asyncssh.SSHClient):
 
 
 def _fault(error: Exception, host: str, port: int, user: str, credential: Credential, judge: _HostKeys) -> Fault:
-    """In words, with what to do."""
+    """The fault that an error stands for, in words, with what to do."""
     match error:
         case asyncssh.HostKeyNotVerifiable():
             return judge.fault()

@@ -29,7 +29,8 @@ _WRONG_S = 20.0
 
 
 class Machine(KeeperConnection):
-    """`folder`: ours on it, below the home folder. `python_path`: where its Python is looked for first."""
+    """The connection to a machine and its keeper. `folder`: ours on it, below the home folder. `python_path`: where
+    its Python is looked for first."""
 
     def __init__(
         self, address: Address, places: Places, *, folder: str, python_path: str, clock: Clock = now_ms
@@ -45,7 +46,7 @@ class Machine(KeeperConnection):
         self.fault: Fault | None = None
         #: What it said of itself last.
         self.greeting: Greeting | None = None
-        #: Its clock minus ours.
+        #: The machine's clock minus ours, in milliseconds.
         self.clock_offset_ms = 0
         #: Names of jobs that run there, all experiments' of this daemon.
         self.running: set[str] = set()
@@ -85,7 +86,7 @@ class Machine(KeeperConnection):
     # The keeper's connection
 
     async def _reach(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        """Raises PlatformError."""
+        """A transport to the machine's keeper, made anew. Raises PlatformError."""
         try:
             return await self._attach(make_protocol)
         except MachineFault as error:
@@ -140,12 +141,12 @@ class Machine(KeeperConnection):
         super().on_end(job_name)
 
     async def put(self, path: str, size: int, offset: int, data: str) -> int:
-        """Bytes of a file that are there now. Raises PlatformError."""
+        """Sends a piece of a file; answers the bytes of the file that are there now. Raises PlatformError."""
         told = await self.keeper.request("put", file=path, size=size, offset=offset, data=data)
         return int(told["bytes"])
 
     async def remove(self, folder: str) -> None:
-        """With all that is in it. Raises PlatformError."""
+        """Removes a folder with all that is in it. Raises PlatformError."""
         await self.keeper.request("remove", folder=folder)
 
 

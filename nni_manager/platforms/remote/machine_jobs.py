@@ -1,4 +1,4 @@
-"""Jobs of one experiment on one machine: what the keeper there tells, with the machine's name and by our clock."""
+"""The jobs of one experiment on one machine: what the keeper there tells, with the machine's name and by our clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _SKEW_MS = 1000
 
 
 class MachineJobs(KeeperJobs):
-    """`on_up`, `on_down`: the keeper can be asked, and cannot any more; `explained`: a report with more to say."""
+    """The jobs of one experiment at a machine's keeper. `on_up`, `on_down`: called when the keeper can be asked, and
+    when it cannot any more; `explained`: makes a report with more to say."""
 
     def __init__(
         self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
@@ -45,7 +46,7 @@ class MachineJobs(KeeperJobs):
         self.is_up = False
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
-        """Where it is, and times by our clock."""
+        """The report on a job, with the machine it is on, and times by our clock."""
         report, host = self._explained(super().report_of(job)), self._address.host
         report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
         assert isinstance(self._connection, Machine), "what it was entered with"

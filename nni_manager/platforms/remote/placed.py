@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _FILE = "machines.tsv"
-#: In place of a machine: nobody wants the job any more; and its keeper was told so.
+#: In place of a machine: nobody wants the job any more; and, with `_GONE`, its keeper was told so.
 _UNWANTED = "-"
 _GONE = "--"
 
 
 class Placed:
-    """Blocks for moments; the file is small and on this machine."""
+    """The file of the machines that jobs were started on. Blocks for moments; it is small and on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
@@ -26,7 +26,7 @@ class Placed:
         self._gone: set[str] = set()
 
     def load(self) -> None:
-        """Raises OSError."""
+        """Reads the file. Raises OSError."""
         self._machines, self._unwanted, self._gone = {}, set(), set()
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
@@ -37,36 +37,36 @@ class Placed:
             self._take(name, machine)
 
     def machine(self, job_name: str) -> str | None:
-        """Its key; None: it was never started, as far as this file knows."""
+        """The key of the machine of a job; None: it was never started, as far as this file knows."""
         return self._machines.get(job_name)
 
     def has_jobs_on(self, machine: str) -> bool:
-        """Jobs were started there that its keeper was not told to forget."""
+        """Whether jobs were started on a machine that its keeper was not told to forget."""
         return any(at == machine and name not in self._gone for name, at in self._machines.items())
 
     def was_used(self, machine: str) -> bool:
-        """A job was started there once; what it wrote is there until the experiment is deleted."""
+        """Whether a job was ever started on a machine; what it wrote is there until the experiment is deleted."""
         return machine in self._machines.values()
 
     def is_wanted(self, job_name: str) -> bool:
         return job_name not in self._unwanted
 
     def put(self, job_name: str, machine: str) -> None:
-        """It is about to be started there. Raises OSError."""
+        """Notes that a job is about to be started on a machine. Raises OSError."""
         if self._machines.get(job_name) != machine or job_name in self._unwanted:
             self._write([job_name], machine)
 
     def know(self, job_name: str, machine: str) -> None:
-        """From its handle."""
+        """Notes a job's machine as its handle names it, unless the file has one."""
         self._machines.setdefault(job_name, machine)
 
     def give_up(self, job_name: str) -> None:
-        """Wherever it is found, it is to end. Raises OSError."""
+        """Notes that a job is to end, wherever it is found. Raises OSError."""
         if job_name not in self._unwanted:
             self._write([job_name], _UNWANTED)
 
     def note_gone(self, job_names: Iterable[str]) -> None:
-        """The keeper was told, or there is none any more. Raises OSError."""
+        """Notes that the keeper of these jobs was told to forget them, or is no more. Raises OSError."""
         if names := [name for name in job_names if name not in self._gone]:
             self._write(names, _GONE)
 

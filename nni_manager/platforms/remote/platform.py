@@ -1,4 +1,5 @@
-"""Runs trials on machines reached by SSH, each through a keeper there that outlives daemon and connection."""
+"""The adapter of `remote`: trials run on machines reached by SSH, each through a keeper there that outlives daemon
+and connection."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from trial_runner import protocol
 
 
 class RemotePlatform(Platform):
-    """Keepers tell of every change; `observe` answers from what they told."""
+    """The adapter of `remote`: keepers tell of every change; `observe` answers from what they told."""
 
     changeable = frozenset({"machineList", "machineGracePeriod"})
     mounts: ClassVar[frozenset[str]] = KINDS
@@ -100,7 +101,7 @@ class RemotePlatform(Platform):
         )  # fmt: skip
 
     def _on_change(self) -> None:
-        """Of a machine."""
+        """Notes that a machine can be used, or cannot any more."""
         if self._park is not None:
             self._park.reach({site.keeper_machine.name: site.why for site in self._sites if not site.takes_jobs})
         self.host.wake("")
@@ -143,7 +144,7 @@ class RemotePlatform(Platform):
         return {handle: told[handle.job_name] for handle in handles}
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        """On machines that are away they are told when they are back."""
+        """Asks jobs to end. Those on machines that are away are asked when these are back."""
         await self._each(handles, lambda site, names: site.cancel(names, grace_period_s))
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
@@ -192,7 +193,7 @@ class RemotePlatform(Platform):
         return base64.b64decode(told["data"])
 
     async def close(self) -> None:
-        """The code goes, and so do mounts of ours; what trials wrote stays until the experiment is deleted."""
+        """Removes the code, and mounts of ours; what trials wrote stays until the experiment is deleted."""
         await self._sites.try_to_keep(self.settings)
         up = [site for site in self._sites if site.is_up]
         if self._shared is None:
@@ -225,5 +226,5 @@ class RemotePlatform(Platform):
 
 
 def _host(key: str) -> str:
-    """As people know it."""
+    """The host of a machine's key, as people know it."""
     return key.removeprefix("ssh:").partition("/")[0].partition("@")[2].rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""Looks at every machine before an experiment begins: a line per finding, and nothing is left on any."""
+"""The preflight of `remote`: every machine is looked at, a line per finding, and nothing is left on any."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ _LEAST_FREE_BYTES = 1024**3
 async def look(
     entries: Mapping[Entry, Demand], identity: str, shared: SharedFolder | None = None
 ) -> list[PreflightFinding]:
-    """All machines at the same time. `identity`: the manager's. Where one of several fails, the others
-    do the work: that is a warning."""
+    """Findings about all machines, which are asked at the same time. `identity`: the manager's.
+
+    Where one of several machines fails, the others do the work: that is a warning.
+    """
     if shared is None:
         return _judged(await _look_at_all(entries, identity, ""))
     here = await shared.preflight()
@@ -55,7 +57,10 @@ _FATAL = (Severity.WRONG, Severity.AWAY)
 
 
 async def _look_at(entry: Entry, demand: Demand, identity: str, storage: str) -> list[PreflightFinding]:
-    """`storage`: the text of a program that looks at what is mounted there; empty: nothing is."""
+    """Findings about one machine.
+
+    `storage`: the text of a program that looks at what is mounted there; empty: no storage is shared.
+    """
     host = entry.address.host
     try:
         async with asyncio.timeout(_LOOK_S):

@@ -16,7 +16,10 @@ from nni_manager.platforms.remote.login import log_in
 
 
 async def ask(entry: Entry, text: str) -> MountAnswer:
-    """`text`: of `SharedFolder.program_elsewhere`. Raises MachineFault or PlatformUnavailable."""
+    """The answer of a machine about shared storage. `text`: of `SharedFolder.program_elsewhere`.
+
+    Raises MachineFault or PlatformUnavailable.
+    """
     connection = await log_in(entry.address, entry.credential)
     try:
         return answer_of(await first_line(connection, text, python_path=entry.python_path, limit_s=ANSWER_S))
@@ -27,15 +30,18 @@ async def ask(entry: Entry, text: str) -> MountAnswer:
 
 
 async def use(entry: Entry, shared: SharedFolder, mark: Mark) -> str:
-    """It is mounted there and shows the mark; answers where, absolute. Raises PlatformError."""
+    """Makes sure that a machine has mounted the storage and shows the mark; answers where, absolute. Raises
+    PlatformError."""
     answer = await _asked(entry, shared.program_elsewhere("use", mark))
     answer.require(REMOTE_FIELD)
     return answer.point
 
 
 async def leave(entry: Entry, shared: SharedFolder) -> str:
-    """Unmounts the storage that we have mounted there for the experiment; answers why not, if it does not. Raises
-    PlatformError."""
+    """Unmounts the storage that we have mounted on a machine for the experiment; answers why not, empty: it did.
+
+    Raises PlatformError.
+    """
     return (await _asked(entry, shared.program_elsewhere("leave"))).sentence
 
 

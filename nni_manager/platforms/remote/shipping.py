@@ -16,7 +16,10 @@ _PIECE_BYTES = 256 * 1024
 
 
 async def ship(machine: Machine, archive: Path, target: str, tell: Callable[[int, int], None]) -> None:
-    """`tell`: called with the bytes that are there, and how many there are in all. Raises PlatformError, OSError."""
+    """Sends an archive to a machine. `tell`: called with the bytes that are there, and how many there are in all.
+
+    Raises PlatformError, OSError.
+    """
     size = await asyncio.to_thread(lambda: archive.stat().st_size)
     there = await machine.put(target, size, 0, "")
     while there < size:

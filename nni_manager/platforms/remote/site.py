@@ -1,4 +1,4 @@
-"""A machine as one experiment uses it: its login, its code there, its jobs, and why it takes none."""
+"""A machine as one experiment uses it: its login, its code there, its jobs, and the reason why it takes none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 
 
 class Site:
-    """Between `start` and `stop`. `first`: set when it takes jobs, or it is known why not."""
+    """A machine as one experiment uses it, between `start` and `stop`.
+
+    `first`: set when it takes jobs, or it is known why not.
+    """
 
     def __init__(
         self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool,
@@ -45,7 +48,7 @@ class Site:
         self._shared = shared
         #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
         self.shared_folder = ""
-        #: Of this experiment there; entered while it can be logged in to.
+        #: The experiment's jobs there; entered while the machine can be logged in to.
         self.jobs = MachineJobs(host, placed, entry.address, self._on_up, self._on_down, self._explained)
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
@@ -57,7 +60,7 @@ class Site:
         self.refusal: BadCredentials | None = None
         self._trouble = ""
         self._since_s = time.time()
-        #: Where its code is there; empty: not yet.
+        #: The path of the code there; empty: it is not there yet.
         self._archive = ""
         self._progress = ""
         #: Why it is left alone for a while, though it answers; empty: it is not. And how often that was in a row.
@@ -73,7 +76,7 @@ class Site:
         self._task = asyncio.create_task(self._run(), name=f"machine {self.entry.address.host}")
 
     async def stop(self) -> None:
-        """Jobs run on."""
+        """Ends the use of the machine; jobs run on."""
         for task in (self._task, self._shipping):
             if task is not None:
                 task.cancel()
@@ -116,7 +119,7 @@ class Site:
                 failures += 1
 
     async def _work(self, lease: Lease[Machine], machine: Machine) -> None:
-        """Until other credentials come, or these are refused. Raises BadCredentials."""
+        """Follows the jobs there until other credentials come, or these are refused. Raises BadCredentials."""
         try:
             self._is_entered = True
             await self.jobs.enter_with(machine, [self.keeper_machine] if self.keeper_machine.places is None else [])
@@ -130,7 +133,7 @@ class Site:
             await self.jobs.leave()
 
     def renew(self, entry: Entry) -> None:
-        """The same machine with other fields."""
+        """Takes other fields of the same machine."""
         before, self.entry = self.entry, entry
         if entry.credential != before.credential and self._lease is not None:
             lease, text = self._lease, entry.credential.as_text()
@@ -141,7 +144,7 @@ class Site:
 
     @property
     def machine(self) -> Machine:
-        """Raises PlatformUnavailable while there is no login."""
+        """The connection to the machine. Raises PlatformUnavailable while there is no login."""
         if self._lease is None or not self._is_entered:
             raise PlatformUnavailable(self.why, refused=True)
         return self._lease.connection
@@ -152,7 +155,7 @@ class Site:
 
     @property
     def is_left_alone(self) -> bool:
-        """A keeper of another version is there, and keeps its jobs until they end."""
+        """Whether a keeper of another version is there, which keeps its jobs until they end."""
         return self._lease is not None and not self.is_up and self._lease.connection.keeper.is_other_version
 
     @property
@@ -161,12 +164,15 @@ class Site:
 
     @property
     def is_out_of_use(self) -> bool:
-        """It cannot be reached, or starts nothing; not: its code is on the way, or nobody wants it to."""
+        """Whether the machine cannot be reached, or starts nothing for a while.
+
+        False where merely its code is on the way, or nobody wants it to start anything.
+        """
         return self.first.is_set() and (not self.is_up or bool(self._aside))
 
     @property
     def why(self) -> str:
-        """Why it takes none."""
+        """The reason why the machine takes no jobs; empty: there is none."""
         host = self.entry.address.host
         if self.is_left_alone:
             return f"{host} takes no trials: {self._trouble}"
@@ -182,15 +188,17 @@ class Site:
         return f"{host}: {self._aside}" if self._aside else f"{host}: {doing}{self._progress}"
 
     def unasked(self, name: str) -> JobReport:
-        """The report on a job while there is nobody to ask: it is given up in time, unless it is known to be kept. Of
-        one that is to end nobody is told now, whatever keeps it."""
+        """The report on a job while there is nobody to ask: it is given up in time, unless it is known to be kept.
+
+        A job that is to end and was not told so counts as unreachable, whatever keeps it.
+        """
         host = self.entry.address.host
         if self.is_left_alone and name not in self._untold:
             return JobReport(state=JobState.UNKNOWN, message=self.why, place=host)
         return JobReport(state=JobState.UNKNOWN, unreachable=self.why or host, place=host)
 
     async def cancel(self, names: Sequence[str], grace_period_s: float) -> None:
-        """Raises PlatformUnavailable."""
+        """Asks jobs to end, and notes those that could not be told. Raises PlatformUnavailable."""
         try:
             await self.jobs.cancel(names, grace_period_s)
         except PlatformUnavailable:
@@ -199,7 +207,7 @@ class Site:
 
     @property
     def free_processors(self) -> int:
-        """That no job of this daemon has; below 0 where they share."""
+        """The number of processors that no job of this daemon has; below 0 where jobs share them."""
         greeting = self.machine.greeting
         return (greeting.processors if greeting is not None else 1) - len(self.machine.running)
 
@@ -247,12 +255,14 @@ class Site:
         self._changed()
 
     def note_start(self) -> None:
-        """Of a job."""
+        """Notes that the machine has started a job."""
         self._failures = 0
 
     def set_aside(self, why: str) -> None:
-        """It answers, and starts no job: the others go on. After a while it is tried again, with its code, which may be
-        what is missing."""
+        """Sets a machine aside that answers and starts no job: the others go on.
+
+        After a while it is tried again, with its code, which may be what is missing.
+        """
         if why != self._aside:
             log.warning("%s takes no trials for a while: %s", self.entry.address.host, why)
         wait_s = _ASIDE_WAITS_S[min(self._failures, len(_ASIDE_WAITS_S) - 1)]
@@ -272,7 +282,7 @@ class Site:
     # Shared storage
 
     async def _share(self, shared: SharedFolder) -> str:
-        """Once it is mounted there and is what is mounted here. Answers where the code is on it."""
+        """The path of the code on shared storage, once that is mounted on the machine and is what is mounted here."""
         from nni_manager.platforms.remote import sharing
 
         mark = await shared.ready(now=True)
@@ -280,7 +290,7 @@ class Site:
         return f"{self.shared_folder}/{shared.archive}"
 
     async def leave_storage(self, shared: SharedFolder) -> None:
-        """The experiment is stopped."""
+        """Unmounts the shared storage of a stopped experiment; a failure is only logged."""
         from nni_manager.platforms.remote import sharing
 
         try:
@@ -291,7 +301,7 @@ class Site:
             log.warning("%s: its shared storage stays mounted: %s", self.entry.address.host, failure)
 
     def _explained(self, report: JobReport) -> JobReport:
-        """A trial that does not find the storage has it looked at again before the next one."""
+        """The report on a trial; one that did not find the storage has it looked at again before the next one."""
         if self._shared is None:
             return report
         report = self._shared.explained(report, REMOTE_FIELD)
@@ -304,12 +314,12 @@ class Site:
 
     @property
     def archive(self) -> str:
-        """Its path on the machine."""
+        """The path of the code on the machine; empty: it is not there."""
         return self._archive
 
     @property
     def folder(self) -> str:
-        """Of this experiment's service, on the machine. Raises PlatformUnavailable."""
+        """The folder of this experiment's service on the machine. Raises PlatformUnavailable."""
         greeting = self.machine.greeting
         if greeting is None:
             raise PlatformUnavailable(self.why, refused=True)

@@ -1,5 +1,4 @@
-"""The machines of one service: those of its list, and others that were in it and have jobs, which they keep until
-these end."""
+"""The machines of one service: those of its list, and former ones, which keep their jobs until these end."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ class Known:
     """A machine that is in the list, or was."""
 
     entry: Entry
-    #: It may have: every one of the list.
+    #: It may have jobs, as every machine of the list may.
     has_jobs: bool
 
 
 class Sites:
-    """Between `start` and `stop`; by the keys of their connections."""
+    """The machines of one service, by the keys of their connections; used between `start` and `stop`."""
 
     def __init__(
         self, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool, shared: SharedFolder | None
@@ -46,7 +45,7 @@ class Sites:
         self._has_gpus = has_gpus
         self._shared = shared
         self._renewing: asyncio.Task[None] | None = None
-        #: Of the file of former machines.
+        #: One write at a time of the file of former machines.
         self._writing = asyncio.Lock()
         self._all: dict[str, Site] = {}
         #: Seconds for which machines are waited for when one can be used: trials go to all of them.
@@ -64,13 +63,13 @@ class Sites:
     # Their life
 
     async def load(self, settings: Json) -> None:
-        """Those of the list, and former ones that have jobs. Raises OSError."""
+        """Reads the machines of the list, and former ones that have jobs. Raises OSError."""
         known = await self.look_up(settings)
         await self.keep(settings)
         self._all = {key: self._site(one.entry) for key, one in known.items() if one.has_jobs}
 
     async def look_up(self, settings: Json) -> dict[str, Known]:
-        """All that have had a job. Raises OSError."""
+        """All machines of the list, and former ones that have had a job, by key. Raises OSError."""
         return await asyncio.to_thread(self._look_up, settings)
 
     async def keep(self, settings: Json) -> None:
@@ -80,7 +79,7 @@ class Sites:
                 await asyncio.to_thread(self._keep, settings)
 
     async def start(self) -> None:
-        """Raises BadCredentials when all of them refuse."""
+        """Starts the use of all machines. Raises BadCredentials when all of them refuse."""
         for site in self:
             site.start()
         await self._until_first()
@@ -94,14 +93,14 @@ class Sites:
         await asyncio.gather(*(site.stop() for site in sites))
 
     def renew(self, settings: Json) -> None:
-        """The same machines with other credentials."""
+        """Takes other credentials for the same machines."""
         for entry in entries_of(settings):
             if (site := self._all.get(entry.address.key)) is not None:
                 site.renew(entry)
         self._renewing = asyncio.create_task(self.try_to_keep(settings), name="machines written down")
 
     async def try_to_keep(self, settings: Json) -> None:
-        """As `keep`, where nothing depends on it now."""
+        """Writes down, as `keep` does, where nothing depends on it now: a failure is only logged."""
         try:
             await self.keep(settings)
         except OSError as error:
@@ -122,7 +121,7 @@ class Sites:
         }
 
     def _sections(self, settings: Json) -> dict[str, former.Section]:
-        """Blocks."""
+        """The sections of all machines that are in the list, or were used, by key. Blocks."""
         before = former.load(self._folder)
         used = {key: section for key, section in before.items() if self._placed.was_used(key)}
         return used | former.by_key(_sections(settings))
@@ -135,8 +134,8 @@ class Sites:
         return Site(entry, self._host, self._placed, self._changed, has_gpus=self._has_gpus, shared=self._shared)
 
     async def _until_first(self) -> None:
-        """One can be used, and the others have had a moment, too; or of all it is known that they cannot; or it takes
-        too long."""
+        """Returns when a machine can be used and the others have had a moment, too, when it is known that none can,
+        or when it takes too long."""
         waiting = {asyncio.create_task(site.first.wait()) for site in self}
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
@@ -172,19 +171,19 @@ class Sites:
         return Room(free=0, why=self.why())
 
     def choose(self) -> Site | None:
-        """The one with most processors that no job of ours has; of equal ones the first."""
+        """The machine with most processors that no job of ours has, of equal ones the first; None: none takes jobs."""
         able = [site for site in self if site.takes_jobs]
         return max(able, key=lambda site: site.free_processors, default=None)
 
     # Why they take none
 
     def why_not_all(self) -> Wait | None:
-        """Of machines that cannot be used while others can."""
+        """The reasons of machines that cannot be used while others can; None: there are none."""
         out = [site for site in self if site.is_out_of_use]
         return self.why(out) if out else None
 
     def why(self, sites: Collection[Site] = ()) -> Wait:
-        """Of these, or of all of them."""
+        """The reasons why machines take no jobs: of these, or of all of them."""
         sites = sites or tuple(self)
         answers = any(site.is_up or site.is_left_alone for site in sites)
         code = WaitCode.PLATFORM_UNAVAILABLE if answers else WaitCode.MACHINE_DOWN
@@ -193,7 +192,7 @@ class Sites:
 
 
 def entries_of(settings: Json) -> list[Entry]:
-    """Of the list."""
+    """The entries of the section's `machineList`."""
     return [Entry.of(section) for section in _sections(settings)]
 
 

@@ -1,4 +1,4 @@
-"""A job's start: at which machine, with which GPUs, and what that says of the machine."""
+"""The start of a job: at which machine, with which GPUs, and what that says of the machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nni_manager.platforms.remote.sites import Sites
 
 
 class Starting:
-    """`park`: None where trials have no GPUs of their own."""
+    """The starting of one service's jobs. `park`: None where trials have no GPUs of their own."""
 
     def __init__(
         self, sites: Sites, placed: Placed, park: MachinePark | None, shared: SharedFolder | None,
@@ -33,7 +33,7 @@ class Starting:
         self._room = room
 
     async def start(self, spec: JobSpec) -> JobHandle | NoRoom:
-        """Raises PlatformUnavailable, SubmitRejected."""
+        """Starts a job. Raises PlatformUnavailable, SubmitRejected."""
         key = self._placed.machine(spec.name) if spec.is_repeat else None
         known = self._sites.get(key) if key is not None else None
         if key is not None and (known is None or not known.is_up):
@@ -45,7 +45,7 @@ class Starting:
         return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
 
     async def _pass_over(self, spec: JobSpec, start: Callable[[], Awaitable[JobHandle | NoRoom]]) -> JobHandle | NoRoom:
-        """Machines that start nothing now, such as one whose disk is full: as long as there is another."""
+        """Starts a job, passing over machines that start nothing now, as with a full disk, while there is another."""
         for _ in range(len(self._sites)):
             try:
                 return await start()
@@ -89,7 +89,7 @@ class Starting:
 
 @contextmanager
 def _counted(machine: Machine, name: str) -> Iterator[None]:
-    """Among those that run there, unless it was certainly not started."""
+    """A context that counts a job among those that run on a machine, unless it was certainly not started."""
     machine.running.add(name)
     try:
         yield
@@ -101,7 +101,7 @@ def _counted(machine: Machine, name: str) -> Iterator[None]:
 
 @contextmanager
 def _judged(site: Site) -> Iterator[None]:
-    """By whether it starts a job."""
+    """A context that judges a machine by whether it starts a job: one that does not is set aside."""
     try:
         yield
     except PlatformUnavailable as error:

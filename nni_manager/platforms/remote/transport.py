@@ -1,4 +1,4 @@
-"""One channel of an SSH connection: first a conversation in lines, then the transport of a keeper's client."""
+"""A channel of an SSH connection: first a conversation in lines, then the transport of a keeper's client."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
     # The conversation
 
     async def until(self, mark: re.Pattern[bytes]) -> re.Match[bytes]:
-        """Drops all up to the end of the mark, which a login shell may have printed much before. Raises EOFError."""
+        """Drops all up to the end of the mark, before which a login shell may have printed much. Raises EOFError."""
         while (found := mark.search(self._received)) is None:
             await self._more()
         found = mark.search(bytes(self._received))  # what it refers to must not change
@@ -60,7 +60,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         return found
 
     async def line(self) -> bytes:
-        """Raises EOFError."""
+        """The next line, without its end. Raises EOFError."""
         while (end := self._received.find(b"\n")) < 0:
             await self._more()
         line = bytes(self._received[:end])
@@ -74,7 +74,8 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         await self._news.wait()
 
     def hand_over(self, protocol: asyncio.Protocol, connection: asyncssh.SSHClientConnection) -> ChannelTransport:
-        """From now on what comes is the protocol's. Raises EOFError where it has ended."""
+        """A transport for a protocol, which gets what comes from now on. Raises EOFError where the channel has
+        ended."""
         if self.end is not None:
             raise EOFError(self.end)
         transport = ChannelTransport(self.channel, connection, protocol)
@@ -92,7 +93,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
 
 
 class ChannelTransport(asyncio.Transport):
-    """A connection with one channel, which ends with it."""
+    """The transport of a connection with one channel, which ends with it."""
 
     def __init__(
         self, channel: asyncssh.SSHClientChannel[bytes], connection: asyncssh.SSHClientConnection,

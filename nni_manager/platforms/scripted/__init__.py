@@ -1,4 +1,7 @@
-"""A cluster that acts out a script. May import `platform_kit` and `domain`; see `README.md` for what users write."""
+"""The platform `scripted`: a cluster that acts out a script.
+
+May import `platform_kit` and `domain`; see `README.md` for what users write.
+"""
 
 from __future__ import annotations
 

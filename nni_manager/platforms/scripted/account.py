@@ -15,7 +15,7 @@ from nni_manager.platforms.scripted.config import Account
 
 
 class AccountConnection(Connection):
-    """`settings`: of whoever came first."""
+    """The connection of an account. `settings`: of whoever came first."""
 
     def __init__(self, key: str, settings: Account) -> None:
         super().__init__(key)
@@ -32,13 +32,13 @@ class AccountConnection(Connection):
         await self._write(verb)
 
     async def _write(self, what: str) -> None:
-        """A line of the cluster's log: seconds of a steady clock, and what it was asked."""
+        """Writes a line of the cluster's log: seconds of a steady clock, and what it was asked."""
         if self._log is not None:
             await asyncio.to_thread(_append, self._log, f"{time.monotonic():.4f} {what}\n")
 
 
 class AccountUse:
-    """One service's use of it. Raises OSError where the log cannot be written."""
+    """One service's use of the account. Raises OSError where the log cannot be written."""
 
     def __init__(self, settings: Account | None, host: Host) -> None:
         self._settings = settings
@@ -47,7 +47,7 @@ class AccountUse:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """It is used from now on."""
+        """A context in which the account is used."""
         if (settings := self._settings) is None:
             yield
             return

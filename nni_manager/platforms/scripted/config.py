@@ -17,7 +17,7 @@ def _seconds(description: str, default: float | None = None) -> Any:
 
 
 class Match(Part):
-    """Which trials a rule is for; everything that is set must fit."""
+    """The trials that a rule is for; everything that is set must fit."""
 
     sequence: int | None = Field(default=None, ge=0, description="Sequence number of the trial, from 0.")
     every: int | None = Field(default=None, ge=1, description="Every n-th trial: 5 fits the fifth, the tenth…")
@@ -84,19 +84,19 @@ class Span(Part):
 
 
 class NoRoom(Span):
-    """When it takes no jobs, although it can be asked."""
+    """The time in which it takes no jobs, although it can be asked."""
 
     sentence: str = Field(default="the quota is used up", min_length=1, description="Why.")
 
 
 class RetryAfter(Span):
-    """When it wants to be left alone after every question that it has answered."""
+    """The time in which it wants to be left alone after every question that it has answered."""
 
     wait: float = _seconds("For how long.", 1.0)
 
 
 class Hang(Span):
-    """When a question is never answered."""
+    """The time in which a question is never answered."""
 
     verb: Literal["submit", "observe", "cancel", "forget", "read_file"] = Field(
         description="Which: submit, observe, cancel, forget or read_file."
@@ -104,13 +104,13 @@ class Hang(Span):
 
 
 class Unreachable(Span):
-    """When one of the machines cannot be asked, although the others can."""
+    """The time in which one of the machines cannot be asked, although the others can."""
 
     machine: str = Field(min_length=1, description="Its name.")
 
 
 class Machine(Part):
-    """One on which jobs run."""
+    """A machine on which jobs run."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same machine share its places."
@@ -119,7 +119,7 @@ class Machine(Part):
 
 
 class Account(Part):
-    """Whose questions the cluster counts."""
+    """The account whose questions the cluster counts."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same account share its login and its pace."
@@ -135,7 +135,7 @@ class Account(Part):
 
 
 class ScriptedConfig(PlatformSection):
-    """``trainingService: {platform: scripted, …}``."""
+    """The fields of ``trainingService: {platform: scripted, …}``."""
 
     platform: Literal["scripted"] = Field(default="scripted", description="Always `scripted`.")
     trial_gpu_number: int | None = Field(
@@ -208,10 +208,10 @@ class ScriptedConfig(PlatformSection):
 
     @property
     def places_of_trial(self) -> int:
-        """Of one machine."""
+        """The number of places, all of one machine, that a trial needs."""
         return 1 if self.trial_gpu_number is None else self.trial_gpu_number
 
     def usable(self, machine: Machine) -> int:
-        """How many of its places trials may have."""
+        """The number of places of a machine that trials may have."""
         indices = range(machine.places)
         return len([i for i in indices if self.gpu_indices is None or i in self.gpu_indices])

@@ -9,7 +9,7 @@ from nni_manager.platform_kit.contract import Host
 
 
 class Events:
-    """`is_doubled`: every event comes twice, and after a change the state before it is told once more."""
+    """The events of jobs. `is_doubled`: each comes twice, and after a change the state before it is told once more."""
 
     def __init__(self, host: Host, *, is_doubled: bool) -> None:
         self._host = host
@@ -23,7 +23,7 @@ class Events:
             self._host.wake(job_name)
 
     def wake_in(self, job_name: str, milliseconds: int) -> None:
-        """Instead of what was planned for this job before."""
+        """Wakes a job after so many milliseconds, instead of what was planned for it before."""
         self._cancel(job_name)
         loop = asyncio.get_running_loop()
         self._timers[job_name] = loop.call_later(milliseconds / 1000, self.wake, job_name)

@@ -22,16 +22,19 @@ class Faults:
         self._jobs = jobs
         self._clock = clock
         self._begun_ms = 0
-        #: It wants to be left alone until then, milliseconds.
+        #: The time until which the cluster wants to be left alone, in milliseconds.
         self._alone_until_ms = 0
 
     async def enter(self) -> None:
-        """Raises PlatformUnavailable, OSError."""
+        """Refuses to be connected to while the script says so. Raises PlatformUnavailable, OSError."""
         if (until := _until(self.config.enter_outage, await self._since_s())) is not None:
             raise PlatformUnavailable(f"the scripted cluster cannot be connected to {until} (enterOutage)")
 
     async def check(self, verb: str) -> None:
-        """Comes before everything that a cluster is asked. Raises PlatformUnavailable or BadCredentials."""
+        """Refuses what a cluster is asked while the script says so; called before everything else.
+
+        Raises PlatformUnavailable or BadCredentials.
+        """
         config = self.config
         if config.wrong_credentials is None and not self._is_accepted():
             raise BadCredentials("the scripted cluster refuses our token (acceptedToken); give another one")
@@ -49,14 +52,14 @@ class Faults:
         self._leave_alone(since_s)
 
     def no_room(self) -> Wait | None:
-        """Why it takes no jobs now."""
+        """The reason why the cluster takes no jobs now; None: it does."""
         span = self.config.no_room
         if span is None or _until(span, (self._clock() - self._begun_ms) / 1000) is None:
             return None
         return Wait(code=WaitCode.QUOTA, sentence=span.sentence)
 
     def unreachable(self) -> Mapping[str, str]:
-        """Machine → why it cannot be asked now."""
+        """The machines that cannot be asked now, each with the reason."""
         since_s = (self._clock() - self._begun_ms) / 1000
         found = [(span.machine, _until(span, since_s)) for span in self.config.unreachable]
         return {name: f"{name} cannot be reached {until} (unreachable)" for name, until in found if until}
@@ -79,7 +82,10 @@ class Faults:
             await asyncio.sleep(_FOR_EVER_S if span.for_ is None else span.after + span.for_ - since_s)
 
     def _leave_alone(self, since_s: float) -> None:
-        """One question is answered, and then none for a while."""
+        """Refuses questions for a while after each that was answered, where the script says so.
+
+        Raises PlatformUnavailable.
+        """
         span, now_ms = self.config.retry_after, self._clock()
         if span is None or _until(span, since_s) is None:
             return
@@ -89,13 +95,13 @@ class Faults:
         self._alone_until_ms = now_ms + round(span.wait * 1000)
 
     def _is_accepted(self) -> bool:
-        """Also where every token is."""
+        """Whether our token is accepted; True also where every token is."""
         accepted, token = self.config.accepted_token, self.config.token or ""
         return accepted is None or hashlib.sha256(token.encode()).hexdigest() == accepted
 
 
 def _until(span: Span | None, since_s: float) -> str | None:
-    """In words that stay true; None: not now."""
+    """The end of a span that holds now, in words that stay true; None: it does not hold now."""
     if span is None or since_s < span.after:
         return None
     if span.for_ is None:

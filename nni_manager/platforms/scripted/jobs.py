@@ -1,4 +1,4 @@
-"""The cluster's memory: one file per job in the experiment's folder, so that it outlives the daemon."""
+"""The cluster's memory of its jobs: one file per job in the experiment's folder, so that it outlives the daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trial_runner.wire import foreign_files, removal
 log = logging.getLogger(__name__)
 
 _JOB_FILE = "job.json"
-#: Of it, that are read.
+#: Bytes of a job's file that are read at most.
 _MOST_BYTES = 4 * 1024 * 1024
 _CLUSTER_FILE = "cluster.json"
 
@@ -32,7 +32,7 @@ class Job:
     attempt_directory: str
     system_directory: str
     grace_s: float
-    #: Where it runs, of a service with machines.
+    #: The machine that it runs on, of a service with machines.
     machine: str = ""
     places: tuple[int, ...] = ()
     #: When somebody asked it to end.
@@ -46,7 +46,7 @@ class Job:
 
 
 class Jobs:
-    """`folder`: the service's in the experiment's folder. Files are there whole or not at all.
+    """The files of jobs, there whole or not at all. `folder`: the service's in the experiment's folder.
 
     Methods raise OSError.
     """
@@ -59,7 +59,7 @@ class Jobs:
         return self.folder / name
 
     async def begin(self, now_ms: int) -> None:
-        """The cluster's time starts with its first use."""
+        """Starts the cluster's time, with its first use."""
         if not (self.folder / _CLUSTER_FILE).exists():
             await asyncio.to_thread(_write, self.folder / _CLUSTER_FILE, {"begunMs": now_ms})
 
@@ -68,7 +68,7 @@ class Jobs:
         return int(json.loads(text)["begunMs"])
 
     async def add(self, job: Job) -> Job:
-        """The job of this name: what was added first counts."""
+        """Adds a job, and answers the one of its name: what was added first counts."""
         async with self._writing:
             known = await asyncio.to_thread(self._read, job.name)
             if known is None:
@@ -80,12 +80,13 @@ class Jobs:
             await asyncio.to_thread(self._put, job)
 
     async def find(self, names: Iterable[str]) -> dict[str, Job]:
-        """Those that there are."""
+        """The jobs of these names that there are."""
         found = await asyncio.to_thread(lambda: [self._read(name) for name in names])
         return {job.name: job for job in found if job is not None}
 
     async def remove(self, name: str) -> None:
-        """Its file at once, so that it is never found again, then all the rest. Quiet for one that is gone."""
+        """Removes a job: its file first, so that it is never found again, then all the rest. Quiet for one that is
+        gone."""
         await asyncio.to_thread(self._remove, name)
 
     def _remove(self, name: str) -> None:
@@ -108,7 +109,7 @@ class Jobs:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Whole, for nobody else's eyes. Raises OSError."""
+    """Writes a file whole, for nobody else's eyes. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     foreign_files.write_whole(str(path.parent), path.name, text.encode(errors="surrogateescape"))
 

@@ -1,4 +1,4 @@
-"""A job's start: what is on file of it, what its runner finds, and its process or the files for its container."""
+"""The start of a job: what is on file of it, what its runner finds, and its process or the files for its container."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Launch:
-    """`processes`: None where jobs are none."""
+    """The starting of jobs. `processes`: None where jobs are no processes."""
 
     def __init__(self, config: ScriptedConfig, host: Host, jobs: Jobs, processes: Processes | None) -> None:
         self._config = config
@@ -29,7 +29,7 @@ class Launch:
         self._processes = processes
 
     def job(self, spec: JobSpec, rule: Rule, now_ms: int) -> Job:
-        """As it is submitted now."""
+        """The job as it is submitted now."""
         own_storage = self._jobs.folder / "storage"
         directory = runner.system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
         return Job(
@@ -38,7 +38,7 @@ class Launch:
         )  # fmt: skip
 
     async def start(self, job: Job, spec: JobSpec, reservation: Reservation | None) -> None:
-        """Repeatable. Raises SubmitRejected, PlatformUnavailable and OSError."""
+        """Starts a job; repeatable. Raises SubmitRejected, PlatformUnavailable and OSError."""
         if self._config.launch == NONE:
             return
         archive, directory = self._jobs.folder / runner.ARCHIVE, Path(job.system_directory)

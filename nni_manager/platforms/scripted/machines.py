@@ -14,13 +14,13 @@ from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.machines.placement import Placement
 from nni_manager.platforms.scripted.config import ScriptedConfig
 
-#: Of a job on a machine: its name.
+#: The variable that tells a job its machine's name.
 ENV_MACHINE = "NNI_MACHINE"
 _PREFIX = "scripted:"
 
 
 def of_keeper(config: ScriptedConfig) -> Sequence[KeeperMachine]:
-    """All of them are kept by the keeper of this machine."""
+    """The machines of the section, all of which are kept by the keeper of this machine."""
     return [
         KeeperMachine(name=_PREFIX + machine.name, title=machine.name, places=machine.places)
         for machine in config.machines
@@ -28,7 +28,7 @@ def of_keeper(config: ScriptedConfig) -> Sequence[KeeperMachine]:
 
 
 def placement(config: ScriptedConfig, host: Host, wake: Callable[[], None]) -> Placement | None:
-    """None: it has no machines, and jobs run anywhere."""
+    """The placement of jobs on the section's machines; None: it has none, and jobs run anywhere."""
     if not config.machines:
         return None
     only = None if config.gpu_indices is None else frozenset(config.gpu_indices)
@@ -42,7 +42,7 @@ def placement(config: ScriptedConfig, host: Host, wake: Callable[[], None]) -> P
 
 
 def machine_name(reservation: Reservation) -> str:
-    """As the config has it."""
+    """The name of a reservation's machine as the config has it."""
     return reservation.machine.removeprefix(_PREFIX)
 
 
@@ -51,7 +51,7 @@ def ledger_name(machine: str) -> str:
 
 
 def in_words(machine: str, places: tuple[int, ...]) -> str:
-    """``m1, place 0``."""
+    """A machine and places in words, as ``m1, place 0``."""
     if not machine or not places:
         return machine
     return f"{machine}, place{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}"

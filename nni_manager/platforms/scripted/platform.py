@@ -1,4 +1,4 @@
-"""Plays a cluster: what happens to its jobs is written in the config, and done by the clock.
+"""The adapter of `scripted`: what happens to its jobs is written in the config, and done by the clock.
 
 Level-based: a job is a file, and `observe` works out from it, the clock and the keeper what the cluster would say now,
 so it plays on while the daemon is away. With a runner jobs are real: see `runner` and `processes`.
@@ -44,7 +44,7 @@ _SLOW_POLL_S = 5.0
 
 
 class ScriptedPlatform(Platform):
-    """`clock`: what the script goes by."""
+    """The adapter of `scripted`. `clock`: what the script goes by."""
 
     #: Its machines, and everything that befalls it. A job keeps the rule and the machine that it was given.
     changeable = frozenset(
@@ -142,7 +142,7 @@ class ScriptedPlatform(Platform):
         return None if self._placement is None else self._placement.plan(jobs)
 
     def _follow_faults(self) -> None:
-        """Machines come and go, and room with them, when the script says so."""
+        """Notes which machines are away, and looks again when the script changes that, and room with it."""
         if self._placement is not None:
             away = self._faults.unreachable()
             self._placement.reach({machines.ledger_name(name): why for name, why in away.items()})
@@ -156,7 +156,10 @@ class ScriptedPlatform(Platform):
     # Verbs
 
     async def _ask(self, verb: str) -> None:
-        """Comes before everything that the cluster is asked. Raises PlatformUnavailable or BadCredentials."""
+        """Waits for the account's turn and meets the script's faults; called before all that the cluster is asked.
+
+        Raises PlatformUnavailable or BadCredentials.
+        """
         async with self._disk():
             await self._account.turn(verb)
             await self._faults.check(verb)
@@ -278,7 +281,8 @@ class ScriptedPlatform(Platform):
         return dataclasses.replace(report, place=place, link=job.rule.link) if place or job.rule.link else report
 
     def _with_what_is_read(self, job: Job, process: JobReport | None, report: JobReport) -> JobReport:
-        """The end of a process is told when what it left was read; that a container runs, nobody else can tell."""
+        """The report on a job that may be told: the end of a process when what it left was read; and a job runs once
+        its runner was heard of, as nobody else can tell that its container does."""
         if self._pull is None:
             return report
         self._pull.follow(job.name, Path(job.system_directory), Path(job.attempt_directory))
@@ -291,7 +295,7 @@ class ScriptedPlatform(Platform):
 
     @asynccontextmanager
     async def _disk(self) -> AsyncIterator[None]:
-        """Raises PlatformUnavailable when the cluster's own files cannot be used."""
+        """A context that raises PlatformUnavailable when the cluster's own files cannot be used."""
         try:
             yield
         except OSError as error:

@@ -17,7 +17,7 @@ from nni_manager.platforms.scripted.jobs import Jobs
 
 
 class Processes(KeeperJobs):
-    """`jobs`: those that the cluster knows. Methods raise PlatformUnavailable."""
+    """The jobs of one service as processes. `jobs`: those that the cluster knows. Methods raise PlatformUnavailable."""
 
     def __init__(self, host: Host, jobs: Jobs) -> None:
         async def known(names: Collection[str]) -> Collection[str]:
@@ -29,7 +29,7 @@ class Processes(KeeperJobs):
         self, job_name: str, folder: Path, command: str, environment: Mapping[str, str], grace_s: float,
         reservation: Reservation | None,
     ) -> None:  # fmt: skip
-        """In `folder`, which is made. Raises SubmitRejected, too."""
+        """Starts a process in `folder`, which is made. Raises SubmitRejected, too."""
         await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         job = {
             "command": command, "environment": dict(environment), "directory": str(folder),
@@ -38,5 +38,5 @@ class Processes(KeeperJobs):
         await self.submit(job_name, job, reservation)
 
     async def find(self, names: Sequence[str]) -> dict[str, JobReport]:
-        """Those of which the keeper has word."""
+        """The reports on those of these jobs of which the keeper has word."""
         return {name: report for name, report in (await self.reports(names)).items() if report is not self.unheard_of}

@@ -32,12 +32,15 @@ _INHERITED = ("PATH", "HOME", "LANG")
 
 
 def is_read(config: ScriptedConfig) -> bool:
-    """Results may come through the shared folder."""
+    """Whether results may come through the shared folder."""
     return config.channel != protocol.PUSH
 
 
 def system_directory(config: ScriptedConfig, spec: JobSpec, folder: Path, own_storage: Path) -> Path:
-    """Where the runner works, as it sees it itself. `folder`: the job's; `own_storage`: where the config names none."""
+    """The folder that the runner works in, as it sees it itself.
+
+    `folder`: the job's; `own_storage`: where the config names none.
+    """
     attempt = Path(spec.attempt_directory).name
     if is_read(config):
         return Path(config.storage or own_storage) / spec.experiment_id / attempt
@@ -45,14 +48,14 @@ def system_directory(config: ScriptedConfig, spec: JobSpec, folder: Path, own_st
 
 
 def container_folder(folder: Path) -> Path:
-    """The fresh one that a process starts in."""
+    """The fresh folder that a process starts in."""
     return folder / "container"
 
 
 def environment(
     config: ScriptedConfig, spec: JobSpec, directory: Path, reservation: Reservation | None
 ) -> dict[str, str]:
-    """Everything that the runner sees, its token included: never log it."""
+    """The environment of the runner, its token included: never log it."""
     return {
         protocol.ENV_COMMAND: spec.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
@@ -74,13 +77,13 @@ def _place(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
 
 
 def inherited(spec: JobSpec) -> dict[str, str]:
-    """Of whoever submitted the experiment, else of this process."""
+    """The variables that a process gets from whoever submitted the experiment, else from this process."""
     found = {name: spec.caller_environment.get(name) or os.environ.get(name, "") for name in _INHERITED}
     return {name: value for name, value in found.items() if value}
 
 
 def process_command(archive: Path, rule: Rule, directory: Path) -> str:
-    """Shell text; it waits by itself, so that a job starts in time whether or not we are there.
+    """The command of a job's process, shell text; it waits by itself, so that a job starts in time while we are away.
 
     The first of several replicas reports, and its end is the job's, after all others have ended.
     """
@@ -94,12 +97,12 @@ def process_command(archive: Path, rule: Rule, directory: Path) -> str:
 
 
 def replica_folders(directory: Path, rule: Rule) -> list[Path]:
-    """Where the replicas beside the first one work. `directory`: its own."""
+    """The folders of the replicas beside the first one. `directory`: the first one's."""
     return [directory / "replicas" / str(number) for number in range(1, rule.replicas)]
 
 
 def write_archive(path: Path) -> None:
-    """Whole or not at all; quiet when it is there. Blocks. Raises OSError."""
+    """Writes the trial runner whole or not at all; quiet when it is there. Blocks. Raises OSError."""
     archive = runner_archive()
     if path.exists() and path.read_bytes() == archive:
         return
@@ -109,7 +112,10 @@ def write_archive(path: Path) -> None:
 
 
 def fill_storage(directory: Path, record: str, code: Path) -> None:
-    """Parameters and code, for a runner that fetches neither. Blocks; repeatable. Raises OSError or SubmitRejected."""
+    """Puts parameters and code into a folder, for a runner that fetches neither. Blocks; repeatable.
+
+    Raises OSError or SubmitRejected.
+    """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_private(directory / protocol.PARAMETER_FILE, record)
     target, draft = directory / protocol.CODE_FOLDER, directory / ".code"
@@ -128,7 +134,8 @@ def fill_storage(directory: Path, record: str, code: Path) -> None:
 
 
 def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str]) -> bool:
-    """For whoever starts the container; False: they were written before. Blocks. Raises OSError and SubmitRejected.
+    """Writes the files for whoever starts the container; answers False where they were written before. Blocks. Raises
+    OSError and SubmitRejected.
 
     The environment holds the token, so it is for nobody else's eyes.
     """
@@ -147,7 +154,7 @@ def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str])
 
 
 def take_back(folder: Path) -> bool:
-    """Whether nobody had started the container, and nobody will. Blocks. Raises OSError."""
+    """Takes a container's files back; answers whether nobody had started it, nor will. Blocks. Raises OSError."""
     try:
         (folder / START_FILE).rename(folder / STOPPED_FILE)
     except FileNotFoundError:

@@ -15,7 +15,7 @@ NONE, PROCESS, EXTERNAL = "none", "process", "external"
 
 
 def rule_for(rules: Sequence[Rule], spec: JobSpec) -> Rule:
-    """The first that fits; where none does, the one that says nothing."""
+    """The first rule that fits a job; where none does, the rule that says nothing."""
     return next((rule for rule in rules if rule.match is None or _fits(rule.match, spec)), Rule())
 
 
@@ -28,7 +28,7 @@ def _fits(match: Match, spec: JobSpec) -> bool:
 
 
 def is_platform_end(rule: Rule) -> bool:
-    """The platform itself ends the job."""
+    """Whether the platform itself ends the job."""
     return rule.lost or rule.preempted or rule.cancelled_by_person
 
 
@@ -37,7 +37,7 @@ def says_exit(rule: Rule) -> bool:
 
 
 def end_after_s(rule: Rule, launch: str) -> float | None:
-    """When after its start the script ends the job; None: it does not, its process does."""
+    """Seconds after its start at which the script ends a job; None: it does not, its process does."""
     if launch == NONE:
         return DEFAULT_DURATION_S if rule.duration is None else rule.duration
     if is_platform_end(rule):
@@ -54,7 +54,7 @@ class Line:
 
 
 def lines(rule: Rule) -> tuple[Line, ...]:
-    """Intermediate results evenly over the duration, the final one at its end."""
+    """The lines that a job reports: intermediate results evenly over the duration, the final one at its end."""
     duration_ms = round((end_after_s(rule, NONE) or 0.0) * 1000)
     step = duration_ms / (len(rule.results) + 1)
     found = [

@@ -10,7 +10,7 @@ from trial_runner import protocol
 
 
 class SimulatedReports:
-    """`times`: how often everything is told."""
+    """The reports of pretended jobs. `times`: how often everything is told."""
 
     def __init__(self, host: Host, *, times: int) -> None:
         self._host = host
@@ -20,8 +20,10 @@ class SimulatedReports:
         self._stored: dict[str, int] = {}
 
     async def tell(self, job: Job, now_ms: int) -> None:
-        """Delivers the reports that are due; returns when they are stored. Raises PlatformUnavailable and what the
-        store raises."""
+        """Delivers the reports of a job that are due; returns when they are stored.
+
+        Raises PlatformUnavailable and what the store raises.
+        """
         if now_ms >= job.starts_ms:
             await self._greet(job)
         await self._deliver(job, now_ms)

@@ -1,4 +1,4 @@
-"""The scripted cluster's words for a job's state → ours, and what it says of a job at a moment. Pure.
+"""The scripted cluster's words for the states of jobs as job states, and what it says of a job at a moment. Pure.
 
 =========  ==========  =====================================================
 word       JobState    when
@@ -54,14 +54,14 @@ def job_report(job: Job, launch: str, process: JobReport | None, now_ms: int) ->
 
 
 def next_change_ms(job: Job, launch: str, process: JobReport | None, now_ms: int) -> int | None:
-    """When the next thing happens by itself, if it is known."""
+    """The time when the next thing happens to a job by itself, if it is known; None: it is not."""
     ends = [end.ended_ms or 0 for end in _ends(job, launch, process)]
     reasons = [job.submitted_ms + round(pending.after * 1000) for pending in job.rule.pending_reason]
     return min((moment for moment in (job.starts_ms, *reasons, *ends) if moment > now_ms), default=None)
 
 
 def _pending_reason(job: Job, now_ms: int) -> Wait | None:
-    """The last one that is due."""
+    """The last reason for waiting that is due."""
     waited_s = (now_ms - job.submitted_ms) / 1000
     due = [pending for pending in job.rule.pending_reason if pending.after <= waited_s]
     return Wait(code=WaitCode(due[-1].code), sentence=due[-1].sentence) if due else None
