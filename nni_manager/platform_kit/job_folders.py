@@ -6,12 +6,13 @@ import asyncio
 import dataclasses
 from pathlib import Path
 
+from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.mounted_storage import MountedStorage
 from nni_manager.platform_kit.pull import Pull
+from trial_runner.wire import foreign_files
 
 #: Seconds that what a container left may take to be seen after its end.
 _PATIENCE_S = 2.0
@@ -77,3 +78,12 @@ def _running(report: JobReport) -> JobReport:
     return dataclasses.replace(
         report, state=JobState.RUNNING, exit_code=None, reason="", message="", ended_ms=None, wait=None
     )
+
+
+def read_stretch(directory: Path, name: str, offset: int, limit: int) -> bytes:
+    """At most `limit` bytes of a file in `directory`, from `offset` (negative: from the end). Blocks. Raises
+    NotFound."""
+    try:
+        return foreign_files.read(str(directory), name, offset, limit)
+    except OSError:
+        raise NotFound(f"there is no file {name!r} that can be read in {directory.name}") from None

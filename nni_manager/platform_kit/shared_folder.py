@@ -28,8 +28,8 @@ from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, P
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobReport, JobSpec, JobState
-from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Host, PreflightFinding
+from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE, write_once
 from nni_manager.platform_kit.shared_mount import LOCAL_FIELD, Mark, MountAnswer, ask_here, program
 from trial_runner import protocol

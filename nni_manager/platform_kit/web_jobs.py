@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -19,8 +20,28 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
 from nni_manager.platform_kit.job_folders import JobFolders
 from nni_manager.platform_kit.mounted_storage import MountedStorage
-from nni_manager.platform_kit.unlisted_jobs import UnlistedJobs
 from nni_manager.platform_kit.web_account import WebAccount, WebLease
+
+
+class UnlistedJobs:
+    """The order in which unlisted jobs are asked about: `most` in a round, and those first that waited longest."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        #: Job name → in which order it was asked about.
+        self._asked: dict[str, int] = {}
+        self._numbers = itertools.count(1)
+
+    def due(self, unlisted: Collection[JobHandle]) -> list[JobHandle]:
+        """The jobs to ask about now; the others' turn comes in one of the next rounds."""
+        longest = sorted(unlisted, key=lambda handle: self._asked.get(handle.job_name, 0))
+        for handle in longest[: self._most]:
+            self._asked[handle.job_name] = next(self._numbers)
+        return longest[: self._most]
+
+    def forget(self, job_name: str) -> None:
+        self._asked.pop(job_name, None)
+
 
 #: Jobs that are asked about one by one in a round, because a list does not have them.
 _MOST_ASKED = 10

@@ -14,7 +14,7 @@ from azure.core.exceptions import (
 )
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.azure import account_key
+from nni_manager.platform_kit.kubernetes.shared_objects import account_key
 
 pytestmark = pytest.mark.unit
 

@@ -1,12 +1,15 @@
-"""Fields that sections of several Kubernetes platforms share: storage, and what one replica gets."""
+"""Fields that sections of several Kubernetes platforms share, in both of NNI's formats: storage, and what one replica
+gets; and which names the API of a cluster takes."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from nni_manager.platform_kit.kubernetes.legal_names import Label, ResourceName, Subdomain
+from nni_manager.platform_kit.first_format import Remark
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, marked, secret
 
 #: `storage` is the key that NNI's own Python classes write.
@@ -104,3 +107,96 @@ class KubernetesSection(PlatformSection):
         default=None, description="What the cluster calls a GPU. Default: `nvidia.com/gpu`."
     )
     priority_class_name: Subdomain | None = Field(default=None, description="Priority class of all pods.")
+
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+def _label(text: str) -> str:
+    if not _LABEL.fullmatch(text):
+        raise ValueError("must be of lower case letters, digits and hyphens, at most 63, with no hyphen at either end")
+    return text
+
+
+def _subdomain(text: str) -> str:
+    if not _SUBDOMAIN.fullmatch(text):
+        raise ValueError(
+            "must be of lower case letters, digits, hyphens and dots, at most 253, with a letter or digit at either end"
+        )
+    return text
+
+
+def _resource(text: str) -> str:
+    if not _RESOURCE.fullmatch(text):
+        raise ValueError("must be the name of a resource of nodes, such as nvidia.com/gpu")
+    return text
+
+
+#: The name of a namespace.
+Label = Annotated[str, AfterValidator(_label)]
+#: The name of a secret, claim, class or account.
+Subdomain = Annotated[str, AfterValidator(_subdomain)]
+#: The name of a resource that nodes have: ``nvidia.com/gpu``.
+ResourceName = Annotated[str, AfterValidator(_resource)]
+
+
+def storage_fields(section: str) -> dict[str, str]:
+    """The storage's paths in the file and in the section. `section`: ``kubeflowConfig`` and the like."""
+    return {
+        f"{section}.{old}": f"storage.{new}"
+        for old, new in {
+            "storage": "storageType",
+            "nfs.server": "server",
+            "nfs.path": "path",
+            "azureStorage.accountName": "azureAccount",
+            "azureStorage.azureShare": "azureShare",
+            "keyVault.vaultName": "keyVaultName",
+            "keyVault.name": "keyVaultKey",
+            "uploadRetryCount": "uploadRetryCount",
+        }.items()
+    }
+
+
+def replica_fields(old: str, new: str) -> dict[str, str]:
+    """One role's paths in the file and in the section. `old`, `new`: the paths of the role in them."""
+    return {
+        f"{old}.{name}": f"{new}.{other}"
+        for name, other in {
+            "command": "command",
+            "gpuNum": "gpuNumber",
+            "cpuNum": "cpuNumber",
+            "memoryMB": "memorySize",
+            "image": "dockerImage",
+            "privateRegistryAuthPath": "privateRegistryAuthPath",
+        }.items()
+    }
+
+
+def complete_storage(section: dict[str, Any], _config: dict[str, Any]) -> None:
+    """Sets the kind of storage where none is given: NFS, unless there is only a path, as a claim has."""
+    storage = section.get("storage")
+    if isinstance(storage, dict):
+        section["storage"] = {"storageType": "pvc" if set(storage) == {"path"} else "nfs"} | storage
+
+
+def storage_faults(name: str) -> Callable[[Mapping[str, Any]], Iterator[Remark]]:
+    """A function for the faults of a file's storage. `name`: ``kubeflowConfig`` and the like."""
+
+    def faults(file: Mapping[str, Any]) -> Iterator[Remark]:
+        section = file.get(name)
+        if not isinstance(section, dict):
+            return
+        kind = section.get("storage")
+        if kind is None and "azureStorage" in section:
+            yield f"{name}.storage", "is required with azureStorage and not set; add storage: azureStorage"
+        elif kind == "azureStorage" and not ("azureStorage" in section and "keyVault" in section):
+            missing = "keyVault" if "azureStorage" in section else "azureStorage"
+            yield f"{name}.{missing}", "is required with storage: azureStorage and not set; add it"
+        elif kind in ("nfs", "pvc") and kind not in section:
+            yield f"{name}.{kind}", f"is required with storage: {kind} and not set; add it"
+        elif kind is None and not {"nfs", "pvc"} & section.keys():
+            yield f"{name}.nfs", "is required and not set; say where manager and containers share files"
+
+    return faults

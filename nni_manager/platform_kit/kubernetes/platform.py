@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
-from nni_manager.platform_kit import attempt_file
+from nni_manager.platform_kit import job_folders
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Severity
 from nni_manager.platform_kit.kubernetes import (
@@ -243,7 +243,7 @@ class KubernetesPlatform(Platform):
         jobs, service, _ = self._entered
         folder = service.folder(handle_data.read(handle).folder)
         if folder is not None:
-            return await asyncio.to_thread(attempt_file.read_stretch, folder.here, name, offset, limit)
+            return await asyncio.to_thread(job_folders.read_stretch, folder.here, name, offset, limit)
         return await logs.read_stretch(await self._cluster(), jobs.memory(handle), name, offset, limit)
 
     # Ending

@@ -12,7 +12,7 @@ from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitR
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes import azure, names, storage
+from nni_manager.platform_kit.kubernetes import names, storage
 from nni_manager.platform_kit.kubernetes import shared_objects as shared
 from nni_manager.platform_kit.kubernetes.client import MERGE_PATCH, Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
@@ -88,7 +88,7 @@ class Service:
     async def _prepare_storage(self) -> None:
         account = storage.storage_of(self._settings)
         if account.get("storageType") == storage.AZURE:
-            key, name = await azure.account_key(account), str(account["azureAccount"])
+            key, name = await shared.account_key(account), str(account["azureAccount"])
             secret = shared.azure_secret(self._host.experiment_id, self._host.service, name, key)
             self._azure = await self.put(SECRETS, secret)
         if self.storage is not None and self._here is not None:

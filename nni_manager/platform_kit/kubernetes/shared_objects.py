@@ -1,5 +1,6 @@
-"""Objects in the cluster that the jobs of one service share: the runner in a ConfigMap, logins of registries and keys
-of storage in Secrets. Made before the first job, found again by name, removed with the experiment."""
+"""Objects in the cluster that the jobs of one service share: the runner in a ConfigMap; logins of registries, and keys
+of storage, which are given or come out of a key vault, in Secrets. Made before the first job, found again by name,
+removed with the experiment."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import json
 import re
 from pathlib import Path
 
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
+from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.names import service_labels
 from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE
@@ -71,3 +73,31 @@ def _name(experiment_id: str, service: str, what: str, content: bytes) -> str:
     digest = hashlib.sha256(f"{experiment_id} {service} ".encode() + content).hexdigest()[:10]
     readable = re.sub(r"[^a-z0-9]+", "-", f"nni-{experiment_id}-{service}".lower())[:40].strip("-")
     return f"{readable}-{what}-{digest}"
+
+
+async def account_key(storage: Json) -> str:
+    """The key of a storage account, which is secret. Raises BadCredentials and PlatformUnavailable."""
+    given = storage.get("azureAccountKey")
+    return str(given) if given else await _from_vault(str(storage["keyVaultName"]), str(storage["keyVaultKey"]))
+
+
+async def _from_vault(vault: str, name: str) -> str:
+    try:
+        from azure.core.exceptions import AzureError, HttpResponseError
+        from azure.identity.aio import DefaultAzureCredential
+        from azure.keyvault.secrets.aio import SecretClient
+    except ImportError:
+        raise BadCredentials("reading a key vault needs `pip install 'nni-manager[azure]'`") from None
+    address = f"https://{vault}.vault.azure.net"
+    try:
+        async with DefaultAzureCredential() as credential, SecretClient(address, credential) as client:
+            return str((await client.get_secret(name)).value)
+    except HttpResponseError as error:  # logins that are not there are among them
+        if error.status_code is not None and (error.status_code == 429 or error.status_code >= 500):
+            raise PlatformUnavailable(f"{address} cannot be asked now ({error.status_code})", refused=True) from None
+        raise BadCredentials(
+            f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); "
+            "log in with `az login` as somebody who may get secrets there, or give storage.azureAccountKey"
+        ) from None
+    except AzureError as error:
+        raise PlatformUnavailable(f"{address} cannot be reached: {error}", refused=True) from None

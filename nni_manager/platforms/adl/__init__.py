@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platforms.adl.config import AdlConfig
-from nni_manager.platforms.adl.first_format import FIRST_FORMAT
+from nni_manager.platforms.adl.config import FIRST_FORMAT, AdlConfig
 
 PLATFORM = PlatformDescription(
     name="adl",

@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes.fields import KubernetesSection
-from nni_manager.platform_kit.kubernetes.legal_names import Subdomain
+from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
+from nni_manager.platform_kit.kubernetes.fields import KubernetesSection, Subdomain
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, Remark, marked
 
 
@@ -58,3 +58,24 @@ class AdlConfig(KubernetesSection):
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         if self.nni_manager_ip is None and self.channel == "push":
             yield "nniManagerIp", "is not set: trials report to this machine's own address, which pods must reach"
+
+
+#: The section in NNI's first format.
+FIRST_FORMAT = FirstFormat(
+    fields={
+        "trial.codeDir": "trialCodeDirectory",
+        **{old: new for old, new in TRIAL.items() if old != "trial.codeDir"},
+        "trial.image": "dockerImage",
+        "trial.namespace": "namespace",
+        "trial.adaptive": "adaptive",
+        "trial.cpuNum": "trialCpuNumber",
+        "trial.memorySize": "trialMemorySize",
+        "trial.imagePullSecrets[].name": "imagePullSecrets[].name",
+        "trial.nfs.server": "nfs.server",
+        "trial.nfs.path": "nfs.path",
+        "trial.nfs.containerMountPath": "nfs.containerMountPath",
+        "trial.checkpoint.storageClass": "checkpoint.storageClass",
+        "trial.checkpoint.storageSize": "checkpoint.storageSize",
+    },
+    required=("trial.codeDir", "trial.command", "trial.gpuNum", "trial.image"),
+)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platforms.aml.config import AmlConfig
-from nni_manager.platforms.aml.first_format import FIRST_FORMAT
+from nni_manager.platforms.aml.config import FIRST_FORMAT, AmlConfig
 
 PLATFORM = PlatformDescription(
     name="aml",

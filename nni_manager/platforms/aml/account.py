@@ -1,9 +1,10 @@
-"""The wire of Azure Machine Learning: its workspace in Azure Resource Manager, one method per call."""
+"""The wire of Azure Machine Learning: its workspace in Azure Resource Manager, one method per call; and
+the tokens of Microsoft Entra that it is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
@@ -12,7 +13,55 @@ from nni_manager.domain.errors import BadCredentials
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
-from nni_manager.platforms.aml.tokens import Tokens
+
+STORAGE_SCOPE = "https://storage.azure.com/.default"
+_MOST_WORDS = 300
+
+
+class Tokens(Protocol):
+    async def token(self, scope: str) -> str:
+        """A token for a scope. Raises BadCredentials."""
+
+    async def renew(self) -> None:
+        """Gets new tokens from now on: the last one was refused."""
+
+    async def close(self) -> None: ...
+
+
+class AzureTokens:
+    """Tokens by azure-identity, which is imported on first use.
+
+    `authority`: host of a sovereign cloud's Entra; empty: the public one.
+    """
+
+    def __init__(self, authority: str) -> None:
+        self._authority = authority
+        self._credential: Any = None
+
+    async def token(self, scope: str) -> str:
+        from azure.core.exceptions import AzureError
+        from azure.identity.aio import DefaultAzureCredential
+
+        if self._credential is None:
+            options = {"authority": self._authority} if self._authority else {}
+            self._credential = DefaultAzureCredential(**options)
+        try:
+            return str((await self._credential.get_token(scope)).token)
+        except AzureError as error:
+            first = str(error).strip().partition("\n")[0][:_MOST_WORDS]
+            raise BadCredentials(
+                f"Azure gives no token: {first}; run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and"
+                " AZURE_CLIENT_SECRET where the manager runs"
+            ) from None
+
+    async def renew(self) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        credential, self._credential = self._credential, None
+        if credential is not None:
+            await credential.close()
+
 
 API_VERSION = "2025-12-01"
 #: Calls a second, and at once: a fair share of Azure's buckets (reads 250, 25 a second; writes 200, 10 a second).

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platforms.aml.tokens import STORAGE_SCOPE, Tokens
+from nni_manager.platforms.aml.account import STORAGE_SCOPE, Tokens
 
 _TIMEOUT_S = 30.0
 _VERSION = "2021-08-06"

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked
 
 _PUBLIC = "https://management.azure.com"
@@ -51,3 +52,20 @@ class AmlConfig(PlatformSection):
             f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
             f"/providers/Microsoft.MachineLearningServices/workspaces/{self.workspace_name}"
         )
+
+
+#: The section in NNI's first format.
+FIRST_FORMAT = FirstFormat(
+    fields={
+        **TRIAL,
+        "trial.image": "dockerImage",
+        "amlConfig.subscriptionId": "subscriptionId",
+        "amlConfig.resourceGroup": "resourceGroup",
+        "amlConfig.workspaceName": "workspaceName",
+        "amlConfig.computeTarget": "computeTarget",
+        "amlConfig.maxTrialNumPerGpu": "maxTrialNumberPerGpu",
+        "amlConfig.useActiveGpu": "useActiveGpu",
+    },
+    required=("trial.codeDir", "trial.command", "trial.image", "amlConfig"),
+    ours=("useActiveGpu",),
+)

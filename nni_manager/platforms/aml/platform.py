@@ -20,19 +20,18 @@ from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
-from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
+from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.pull import Pull
-from nni_manager.platform_kit.unlisted_jobs import UnlistedJobs
 from nni_manager.platform_kit.web_account import Refused, WebLease
+from nni_manager.platform_kit.web_jobs import UnlistedJobs
 from nni_manager.platforms.aml import job as jobs
 from nni_manager.platforms.aml import preflight, states
-from nni_manager.platforms.aml.account import AmlAccount
+from nni_manager.platforms.aml.account import AmlAccount, AzureTokens, Tokens
 from nni_manager.platforms.aml.assets import Assets
 from nni_manager.platforms.aml.blobs import Blobs
 from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.platforms.aml.mirror import Mirror
-from nni_manager.platforms.aml.tokens import AzureTokens, Tokens
 from trial_runner import protocol
 
 #: Seconds that what a job left may take to be copied after its end.

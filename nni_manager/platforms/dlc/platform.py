@@ -23,20 +23,18 @@ from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
 from nni_manager.platform_kit.pull import Pull
-from nni_manager.platform_kit.unlisted_jobs import UnlistedJobs
 from nni_manager.platform_kit.web_account import WebLease
+from nni_manager.platform_kit.web_jobs import UnlistedJobs
 from nni_manager.platforms.dlc import job, preflight, states
-from nni_manager.platforms.dlc.account import DlcAccount
+from nni_manager.platforms.dlc.account import DlcAccount, JobList
 from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item, SdkClient
 from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.ending import Ending
-from nni_manager.platforms.dlc.job_list import JobList
-from nni_manager.platforms.dlc.submissions import Submissions
-from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submitting
+from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
 from trial_runner import protocol
 from trial_runner.wire import removal
 

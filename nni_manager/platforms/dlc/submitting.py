@@ -8,18 +8,54 @@ for longer than it ever lags.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.web_account import WebLease
-from nni_manager.platforms.dlc.account import DlcAccount
+from nni_manager.platforms.dlc.account import DlcAccount, JobList
 from nni_manager.platforms.dlc.client import DlcClient, DlcRefused
 from nni_manager.platforms.dlc.job import is_ours
-from nni_manager.platforms.dlc.job_list import JobList
-from nni_manager.platforms.dlc.submissions import Submission, Submissions
+from trial_runner.wire import foreign_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    #: Milliseconds since the epoch of the last time it was sent.
+    sent_ms: int
+    #: Empty: its answer never came.
+    job_id: str = ""
+
+
+class Submissions:
+    """The submissions of one service. `folder`: the service's in the experiment's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, job_name: str) -> Submission | None:
+        try:
+            return Submission(**json.loads(self._path(job_name).read_text()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError):  # half a file after a loss of power: sent, nobody knows when
+            return Submission(sent_ms=round(self._path(job_name).stat().st_mtime * 1000))
+
+    def put(self, job_name: str, submission: Submission) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        foreign_files.write_whole(str(self._folder), self._path(job_name).name, json.dumps(asdict(submission)).encode())
+
+    def remove(self, job_name: str) -> None:
+        self._path(job_name).unlink(missing_ok=True)
+
+    def _path(self, job_name: str) -> Path:
+        return self._folder / f"{job_name}.json"
+
 
 #: Seconds after which a list that does not have a job never will; the vendor promises nothing.
 LIST_LAG_S = 20.0

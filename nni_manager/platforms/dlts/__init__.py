@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platforms.dlts.config import DltsConfig
-from nni_manager.platforms.dlts.first_format import FIRST_FORMAT
+from nni_manager.platforms.dlts.config import FIRST_FORMAT, DltsConfig
 
 PLATFORM = PlatformDescription(
     name="dlts",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked, secret
 
 
@@ -41,3 +42,18 @@ class DltsConfig(PlatformSection):
         if not address.startswith(("http://", "https://")) or not address.endswith("/"):
             raise ValueError("must be an address such as https://dlts.example.com/ that ends in /")
         return address
+
+
+#: The section in NNI's first format.
+FIRST_FORMAT = FirstFormat(
+    fields={
+        **TRIAL,
+        "trial.image": "dockerImage",
+        "dltsConfig.dashboard": "dashboard",
+        "dltsConfig.cluster": "cluster",
+        "dltsConfig.team": "team",
+        "dltsConfig.email": "email",
+        "dltsConfig.password": "password",
+    },
+    required=("trial.command", "trial.codeDir", "trial.gpuNum", "trial.image", "dltsConfig"),
+)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig
-from nni_manager.platforms.frameworkcontroller.first_format import FIRST_FORMAT
+from nni_manager.platforms.frameworkcontroller.config import FIRST_FORMAT, FrameworkcontrollerConfig
 
 PLATFORM = PlatformDescription(
     name="frameworkcontroller",

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes.fields import AnyStorage, KubernetesSection, PvcStorage, Replica
-from nni_manager.platform_kit.kubernetes.legal_names import Subdomain
+from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
+from nni_manager.platform_kit.kubernetes.fields import (
+    AnyStorage,
+    KubernetesSection,
+    PvcStorage,
+    Replica,
+    Subdomain,
+    complete_storage,
+    replica_fields,
+    storage_faults,
+    storage_fields,
+)
 from nni_manager.platform_kit.section_model import Part, Remark, marked
 
 
@@ -82,3 +92,41 @@ class FrameworkcontrollerConfig(KubernetesSection):
             if name in names[:number]:
                 sentence = f"is {name} to Frameworks, as another role is, too; letters and digits of names must differ"
                 yield f"taskRoles[{number}].name", sentence
+
+
+_SECTION = "frameworkcontrollerConfig"
+_ROLE = "trial.taskRoles[]"
+_POLICY = "frameworkAttemptCompletionPolicy"
+
+
+def _complete(section: dict[str, Any], config: dict[str, Any]) -> None:
+    """Completes storage and command: NNI's second format wants a command at its top, which is the first role's."""
+    complete_storage(section, config)
+    roles = section.get("taskRoles")
+    first = roles[0] if isinstance(roles, list) and roles else None
+    if isinstance(first, dict) and first.get("command") is not None:
+        config.setdefault("trialCommand", first["command"])
+
+
+#: The section in NNI's first format.
+FIRST_FORMAT = FirstFormat(
+    fields={
+        "trial.codeDir": "/trialCodeDirectory",
+        f"{_SECTION}.serviceAccountName": "serviceAccountName",
+        f"{_SECTION}.namespace": "namespace",
+        f"{_SECTION}.configPath": "configPath",
+        f"{_SECTION}.reuse": "reuseMode",
+        **storage_fields(_SECTION),
+        f"{_SECTION}.pvc.path": "storage.path",
+        **replica_fields(_ROLE, "taskRoles[]"),
+        f"{_ROLE}.name": "taskRoles[].name",
+        f"{_ROLE}.taskNum": "taskRoles[].taskNumber",
+        f"{_ROLE}.{_POLICY}.minFailedTaskCount": f"taskRoles[].{_POLICY}.minFailedTaskCount",
+        f"{_ROLE}.{_POLICY}.minSucceededTaskCount": f"taskRoles[].{_POLICY}.minSucceedTaskCount",
+    },
+    required=("trial.codeDir", _SECTION, f"{_ROLE}.gpuNum", f"{_ROLE}.image"),
+    dropped=NAS_MODE,
+    complete=_complete,
+    faults=storage_faults(_SECTION),
+    ours=("storage.uploadRetryCount", "configPath", "taskRoles[].privateRegistryAuthPath"),
+)

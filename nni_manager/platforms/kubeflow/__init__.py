@@ -6,8 +6,7 @@ May import `platform_kit` and `domain`.
 from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platforms.kubeflow.config import KubeflowConfig
-from nni_manager.platforms.kubeflow.first_format import FIRST_FORMAT
+from nni_manager.platforms.kubeflow.config import FIRST_FORMAT, KubeflowConfig
 
 PLATFORM = PlatformDescription(
     name="kubeflow",

@@ -8,7 +8,16 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes.fields import AnyStorage, KubernetesSection, Replica
+from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
+from nni_manager.platform_kit.kubernetes.fields import (
+    AnyStorage,
+    KubernetesSection,
+    Replica,
+    complete_storage,
+    replica_fields,
+    storage_faults,
+    storage_fields,
+)
 from nni_manager.platform_kit.section_model import Remark
 
 TF = "tf-operator"
@@ -51,3 +60,29 @@ class KubeflowConfig(KubernetesSection):
             yield needed, f"is required with {self.operator} and not set; add it"
         if getattr(self, foreign) is not None:
             yield foreign, f"has no place with {self.operator}; remove it"
+
+
+_SECTION = "kubeflowConfig"
+
+#: The section in NNI's first format.
+FIRST_FORMAT = FirstFormat(
+    fields={
+        "trial.codeDir": "/trialCodeDirectory",
+        f"{_SECTION}.operator": "operator",
+        f"{_SECTION}.apiVersion": "apiVersion",
+        f"{_SECTION}.namespace": "namespace",
+        f"{_SECTION}.reuse": "reuseMode",
+        **storage_fields(_SECTION),
+        **{old: new for role in ROLES for old, new in replica_fields(f"trial.{role}", role).items()},
+        **{f"trial.{role}.replicas": f"{role}.replicas" for role in ROLES},
+    },
+    required=(
+        "trial.codeDir",
+        _SECTION,
+        *(f"trial.{role}.{name}" for role in ROLES for name in ("gpuNum", "image")),
+    ),
+    dropped=NAS_MODE,
+    complete=complete_storage,
+    faults=storage_faults(_SECTION),
+    ours=("storage.uploadRetryCount", *(f"{role}.privateRegistryAuthPath" for role in ROLES)),
+)

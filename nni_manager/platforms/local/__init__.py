@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platforms.local.config import LocalConfig
-from nni_manager.platforms.local.first_format import FIRST_FORMAT
+from nni_manager.platforms.local.config import FIRST_FORMAT, LocalConfig
 
 PLATFORM = PlatformDescription(
     name="local",

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit import gpu_fields
+from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
 from nni_manager.platform_kit.section_model import GpuIndices, PlatformSection, Remark, marked
 
 
@@ -70,3 +71,16 @@ class LocalConfig(PlatformSection):
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=self.use_active_gpu)
+
+
+#: The section in NNI's first format.
+FIRST_FORMAT = FirstFormat(
+    fields={
+        **TRIAL,
+        "localConfig.gpuIndices": "gpuIndices",
+        "localConfig.maxTrialNumPerGpu": "maxTrialNumberPerGpu",
+        "localConfig.useActiveGpu": "useActiveGpu",
+    },
+    required=("trial.command", "trial.codeDir"),
+    dropped=NAS_MODE,
+)

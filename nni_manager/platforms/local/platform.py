@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
-from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of, gpu_environment
+from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.machines.line import KeeperMachine

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platforms.openpai.config import OpenpaiConfig
-from nni_manager.platforms.openpai.first_format import FIRST_FORMAT
+from nni_manager.platforms.openpai.config import FIRST_FORMAT, OpenpaiConfig
 
 PLATFORM = PlatformDescription(
     name="openpai",

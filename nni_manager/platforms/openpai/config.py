@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, Remark, marked, secret
 
 _JOB = ("openpaiConfig", "openpaiConfigFile")
@@ -89,3 +90,58 @@ class OpenpaiConfig(PlatformSection):
         for attribute, name in _IN_JOB.items():
             if getattr(self, attribute) is None:
                 yield name, "is required and not set; add it, or a job configuration that has it"
+
+
+_YARN = "belongs to PAI on YARN, which is no more"
+_NO_GPU_SHARING = "PAI gives whole GPUs to trials"
+
+
+def _host(raw: Any) -> object:
+    """The cluster's address: those of the first format are of HTTP."""
+    return f"http://{raw}" if isinstance(raw, str) and "://" not in raw and "{" not in raw else raw
+
+
+def _faults(file: Mapping[str, Any]) -> Iterator[Remark]:
+    trial = file.get("trial")
+    if isinstance(trial, dict) and isinstance(shm := trial.get("shmMB"), int):
+        memory = trial.get("memoryMB")
+        if isinstance(memory, int) and shm > memory:
+            yield "trial.shmMB", f"must be at most trial.memoryMB, {memory}"
+
+
+#: The section in NNI's first format.
+FIRST_FORMAT = FirstFormat(
+    fields={
+        **TRIAL,
+        "trial.cpuNum": "trialCpuNumber",
+        "trial.memoryMB": "trialMemorySize",
+        "trial.image": "dockerImage",
+        "trial.virtualCluster": "virtualCluster",
+        "trial.paiStorageConfigName": "storageConfigName",
+        "trial.paiConfigPath": "openpaiConfigFile",
+        "trial.nniManagerNFSMountPath": "localStorageMountPoint",
+        "trial.containerNFSMountPath": "containerStorageMountPoint",
+        "paiConfig.userName": "username",
+        "paiConfig.token": "token",
+        "paiConfig.passWord": "password",
+        "paiConfig.host": "host",
+        "paiConfig.reuse": "reuseMode",
+        "paiConfig.gpuNum": "/trialGpuNumber",
+        "paiConfig.cpuNum": "trialCpuNumber",
+        "paiConfig.memoryMB": "trialMemorySize",
+    },
+    required=("trial.codeDir", "trial.nniManagerNFSMountPath", "trial.containerNFSMountPath", "paiConfig"),
+    values={"paiConfig.host": _host},
+    dropped={
+        **NAS_MODE,
+        "paiConfig.maxTrialNumPerGpu": _NO_GPU_SHARING,
+        "paiConfig.useActiveGpu": _NO_GPU_SHARING,
+        "trial.authFile": _YARN,
+        "trial.shmMB": _YARN,
+        "trial.dataDir": _YARN,
+        "trial.outputDir": _YARN,
+        "trial.portList": _YARN,
+    },
+    faults=_faults,
+    ours=("password",),
+)

@@ -26,7 +26,7 @@ from nni_manager.platform_kit.web_jobs import WebJobs
 from nni_manager.platforms.openpai import job as jobs
 from nni_manager.platforms.openpai import preflight, states
 from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
-from nni_manager.platforms.openpai.job_file import UserJob
+from nni_manager.platforms.openpai.job import UserJob
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platforms.remote.config import RemoteConfig
-from nni_manager.platforms.remote.first_format import FIRST_FORMAT
+from nni_manager.platforms.remote.config import FIRST_FORMAT, RemoteConfig
 
 PLATFORM = PlatformDescription(
     name="remote",

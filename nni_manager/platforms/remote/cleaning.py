@@ -10,7 +10,7 @@ from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.jobs import owner_of
-from nni_manager.platforms.remote.entry import Entry
+from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.sites import Known
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit import gpu_fields
+from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
 from nni_manager.platform_kit.section_model import GpuIndices, Part, PlatformSection, Remark, marked, secret
 
 
@@ -100,3 +101,26 @@ class RemoteConfig(PlatformSection):
             if machine.gpu_indices and not self.trial_gpu_number:  # NNI's own examples have it
                 yield f"{above}gpuIndices", "changes nothing while trialGpuNumber is 0 or not set"
             yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=machine.use_active_gpu, above=above)
+
+
+#: The section in NNI's first format.
+FIRST_FORMAT = FirstFormat(
+    fields={
+        **TRIAL,
+        "remoteConfig.reuse": "reuseMode",
+        "machineList[].ip": "machineList[].host",
+        "machineList[].port": "machineList[].port",
+        "machineList[].username": "machineList[].user",
+        "machineList[].passwd": "machineList[].password",
+        "machineList[].sshKeyPath": "machineList[].sshKeyFile",
+        "machineList[].passphrase": "machineList[].sshPassphrase",
+        "machineList[].gpuIndices": "machineList[].gpuIndices",
+        "machineList[].maxTrialNumPerGpu": "machineList[].maxTrialNumberPerGpu",
+        "machineList[].useActiveGpu": "machineList[].useActiveGpu",
+        "machineList[].pythonPath": "machineList[].pythonPath",
+        "machineList[].preCommand": "machineList[].preCommand",
+    },
+    required=("trial.command", "trial.codeDir", "machineList"),
+    dropped=NAS_MODE,
+    ours=("machineList[].preCommand",),
+)

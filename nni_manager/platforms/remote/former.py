@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nni_manager.platforms.remote.entry import Entry
+from nni_manager.platforms.remote.address import Entry
 
 log = logging.getLogger(__name__)
 

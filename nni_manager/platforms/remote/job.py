@@ -13,8 +13,8 @@ from nni_manager.platform_kit.gpu_machines import gpu_environment
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.payload import directory_environment
 from nni_manager.platform_kit.shared_folder import SharedFolder
+from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.arrival import Greeting
-from nni_manager.platforms.remote.entry import Entry
 from trial_runner import protocol
 
 #: Variables of the session that logged in, which trials do not get.

@@ -19,8 +19,8 @@ from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, de
 from nni_manager.platform_kit.machines.ledger import Demand
 from nni_manager.platform_kit.shared_folder import KINDS, SharedFolder
 from nni_manager.platforms.remote import cleaning, job
+from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.config import RemoteConfig
-from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.placed import Placed
 from nni_manager.platforms.remote.site import Site
 from nni_manager.platforms.remote.sites import Sites, entries_of

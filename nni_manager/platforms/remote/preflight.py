@@ -13,8 +13,8 @@ from nni_manager.platform_kit.gpu_reading import Reading
 from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger
 from nni_manager.platform_kit.shared_folder import SharedFolder
 from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
+from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.arrival import Greeting, arrive
-from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.faults import Fault, MachineFault
 from nni_manager.platforms.remote.login import log_in
 from nni_manager.platforms.remote.sharing import ask

@@ -9,8 +9,8 @@ from __future__ import annotations
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.shared_folder import SharedFolder
 from nni_manager.platform_kit.shared_mount import ANSWER_S, REMOTE_FIELD, Mark, MountAnswer, answer_of
+from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.arrival import first_line
-from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.faults import MachineFault
 from nni_manager.platforms.remote.login import log_in
 

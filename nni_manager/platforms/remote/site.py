@@ -15,7 +15,7 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.shared_folder import STORAGE, SharedFolder
 from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
-from nni_manager.platforms.remote.entry import Entry
+from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.machine_jobs import MachineJobs
 from nni_manager.platforms.remote.placed import Placed

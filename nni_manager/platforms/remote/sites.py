@@ -14,7 +14,7 @@ from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host, JobPlan, Room
 from nni_manager.platform_kit.shared_folder import SharedFolder
 from nni_manager.platforms.remote import former
-from nni_manager.platforms.remote.entry import Entry
+from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.placed import Placed
 from nni_manager.platforms.remote.site import Site
 

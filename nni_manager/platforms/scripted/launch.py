@@ -4,17 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
-from nni_manager.domain.job import JobSpec
+from nni_manager.domain.job import JobReport, JobSpec
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platforms.scripted import runner
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import Job, Jobs
-from nni_manager.platforms.scripted.processes import Processes
 from nni_manager.platforms.scripted.script import NONE
+
+
+class Processes(KeeperJobs):
+    """The jobs of one service as processes. `jobs`: those that the cluster knows. Methods raise PlatformUnavailable."""
+
+    def __init__(self, host: Host, jobs: Jobs) -> None:
+        async def known(names: Collection[str]) -> Collection[str]:
+            return await jobs.find(names)
+
+        super().__init__(host, has_results=False, known=known)
+
+    async def start(
+        self, job_name: str, folder: Path, command: str, environment: Mapping[str, str], grace_s: float,
+        reservation: Reservation | None,
+    ) -> None:  # fmt: skip
+        """Starts a process in `folder`, which is made. Raises SubmitRejected, too."""
+        await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+        job = {
+            "command": command, "environment": dict(environment), "directory": str(folder),
+            "attempt_directory": str(folder), "files": {}, "grace_s": grace_s,
+        }  # fmt: skip
+        await self.submit(job_name, job, reservation)
+
+    async def find(self, names: Sequence[str]) -> dict[str, JobReport]:
+        """The reports on those of these jobs of which the keeper has word."""
+        return {name: report for name, report in (await self.reports(names)).items() if report is not self.unheard_of}
+
 
 log = logging.getLogger(__name__)
 

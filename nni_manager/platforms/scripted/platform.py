@@ -19,8 +19,8 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
-from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
+from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.pull import Pull
 from nni_manager.platforms.scripted import machines, runner
@@ -29,8 +29,7 @@ from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.events import Events
 from nni_manager.platforms.scripted.faults import Faults
 from nni_manager.platforms.scripted.jobs import Job, Jobs
-from nni_manager.platforms.scripted.launch import Launch
-from nni_manager.platforms.scripted.processes import Processes
+from nni_manager.platforms.scripted.launch import Launch, Processes
 from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, is_platform_end, rule_for
 from nni_manager.platforms.scripted.simulated_reports import SimulatedReports
 from nni_manager.platforms.scripted.states import UNHEARD_OF, job_report, next_change_ms

@@ -14,8 +14,8 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, unreachable_keeper
 from nni_manager.platforms.aml import states
+from nni_manager.platforms.aml.account import Tokens
 from nni_manager.platforms.aml.platform import AmlPlatform
-from nni_manager.platforms.aml.tokens import Tokens
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import ENDED, Workspace
 from tests.fakes.process import FakeProcess

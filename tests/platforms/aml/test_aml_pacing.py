@@ -11,10 +11,9 @@ import pytest
 
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
-from nni_manager.platforms.aml.account import PACES
+from nni_manager.platforms.aml.account import PACES, Tokens
 from nni_manager.platforms.aml.mirror import Mirror
 from nni_manager.platforms.aml.platform import AmlPlatform
-from nni_manager.platforms.aml.tokens import Tokens
 from tests.fakes.aml.answers import Answer, Refused
 from tests.fakes.aml.server import answer
 from tests.fakes.aml.workspace import Lost, Workspace

@@ -16,7 +16,7 @@ from virtual_dlc import VirtualDlc, until_ended
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
-from nni_manager.platforms.dlc.submissions import Submission, Submissions
+from nni_manager.platforms.dlc.submitting import Submission, Submissions
 from tests.platforms import web_world
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]

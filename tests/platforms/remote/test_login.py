@@ -16,8 +16,7 @@ import pytest_asyncio
 
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.machines.ledger import Demand
-from nni_manager.platforms.remote.address import Credential
-from nni_manager.platforms.remote.entry import Entry
+from nni_manager.platforms.remote.address import Credential, Entry
 from nni_manager.platforms.remote.preflight import look
 from tests.fake_driver import FakeDriver, OnCard
 from tests.platforms.remote.ssh_machines import InProcessMachine, free_port, home_of_manager
