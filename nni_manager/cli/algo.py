@@ -34,7 +34,7 @@ def algo() -> None:
 @click.option("--meta_path", "--meta-path", "-m", "meta_path", required=True, metavar="FILE", help="The meta file.")
 @data_directory_option
 def register(meta_path: str, data_dir: str | None) -> None:
-    """Register what a meta file (YAML) describes, in place of what has that name.
+    """Register the algorithms that a meta file (YAML) describes, in place of those that have their names.
 
     Its keys: algoType (tuner, assessor or advisor), builtinName (the name), className (module.Class), and if wanted
     classArgs and classArgsValidator. The module is installed, or stands beside the meta file. The classes are imported
@@ -53,7 +53,7 @@ def register(meta_path: str, data_dir: str | None) -> None:
 @click.argument("name")
 @data_directory_option
 def unregister(name: str, data_dir: str | None) -> None:
-    """Forget a name; experiments that were made with it go on."""
+    """Remove a registered name; experiments that were made with it go on."""
     from nni_manager.config import registered_algorithms
 
     registered_algorithms.unregister(_directory(data_dir), name)
@@ -98,7 +98,7 @@ def list_algorithms(as_json: bool, data_dir: str | None) -> None:
 
 
 def _alias(command: click.Command, name: str) -> None:
-    """NNI's short name of it."""
+    """Adds a hidden command under NNI's short name of `command`."""
     short = copy.copy(command)
     short.hidden = True
     algo.add_command(short, name)

@@ -1,4 +1,4 @@
-"""NNI's meta file of an algorithm → what is registered, once the class was seen to be there."""
+"""Reads NNI's meta file of algorithms into what is registered, once the classes were seen to be there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _KINDS = {"tuner": "tuner", "advisor": "tuner", "assessor": "assessor"}
 
 
 def read(file: str) -> list[Registered]:
-    """One algorithm, or all below `algorithms`. Raises ConfigInvalid, InvalidInput."""
+    """The algorithms that a meta file describes: one, or all below its key `algorithms`. Raises ConfigInvalid,
+    InvalidInput."""
     path = Path(os.path.abspath(os.path.expanduser(file)))
     meta = _load(str(path), file)
     entries = meta.get("algorithms") or [meta]
@@ -57,7 +58,10 @@ def _registered(entry: dict[str, Any], folder: Path, file: str) -> Registered:
 
 
 def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
-    """The meta file's own folder when the module stands beside it, empty when it is installed. Raises ConfigInvalid."""
+    """The folder of an algorithm's module: the meta file's own if it stands beside that, empty if it is installed.
+
+    Raises ConfigInvalid.
+    """
     for name in classes:
         if "." not in name.strip("."):
             raise _invalid(
@@ -73,7 +77,8 @@ def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
 
 
 def _complaint(kind: str, classes: list[str], directory: str) -> str:
-    """Of the Python that would run them: the first on the caller's PATH."""
+    """Why the classes cannot be used by the Python that would run them, the caller's default one; empty: they can
+    be."""
     import asyncio
 
     from nni_manager.config import user_classes
@@ -91,7 +96,7 @@ def _invalid(file: str, field: str, message: str) -> ConfigInvalid:
 
 
 def as_json(registered: Registered) -> str:
-    """In the words of NNI's meta file."""
+    """A registered algorithm as JSON, with the keys of NNI's meta file; a key without a value is left out."""
     meta = {
         "algoType": registered.kind, "builtinName": registered.name, "className": registered.class_name,
         "codeDirectory": registered.code_directory, "classArgs": dict(registered.class_args),

@@ -21,13 +21,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def data_directory_option(function: Function) -> Function:
-    """Adds ``--data-dir``; its value is None where it is not given."""
+    """Adds ``--data-dir`` to a command; its value is None where it is not given."""
     text = f"Data directory of the daemon.  [default: {DATA_VARIABLE}, else {DEFAULT_DATA_DIRECTORY}]"
     return click.option("--data-dir", type=click.Path(file_okay=False), help=text)(function)
 
 
 def resolve_data_directory(given: str | None) -> Path:
-    """The absolute path, as the daemon calls it."""
+    """The absolute path of the data directory, as the daemon calls it: the given one, else the environment's or
+    default."""
     return Path(os.path.realpath(os.path.expanduser(given or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)))
 
 
@@ -35,7 +36,7 @@ TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105
 
 
 def read_token(file: Path | None) -> str | None:
-    """None: not given here. Raises InvalidInput; no text repeats what is in the file."""
+    """The token in a file; None where no file is given. Raises InvalidInput; no text repeats what is in the file."""
     if file is None:
         return None
     try:
@@ -47,7 +48,7 @@ def read_token(file: Path | None) -> str | None:
 
 
 def environment_token() -> str:
-    """Empty: there is none. Raises InvalidInput."""
+    """The token in ``NNI_MANAGER_TOKEN``; empty where there is none. Raises InvalidInput."""
     text = os.environ.get(TOKEN_VARIABLE, "")
     return _parsed(TOKEN_VARIABLE, text) if text else ""
 
@@ -66,13 +67,16 @@ tuner_python_option = click.option(
 
 
 def own_environment() -> dict[str, str]:
-    """Our environment as trials get it: without the daemon's settings and token, and without what is no UTF-8, for
-    which JSON has no word."""
+    """Our environment as trials get it: without the daemon's settings and token.
+
+    Variables that are not UTF-8 are left out too, as JSON cannot hold them.
+    """
     return {name: value for name, value in without_settings(os.environ).items() if is_text(name + value)}
 
 
 def program(name: str) -> str:
-    """As a command line names it: a name stays, for the PATH to find, and a path starts where the caller is."""
+    """A program as the daemon can find it: a bare name stays, for the PATH to find; a path is made absolute from
+    here."""
     return os.path.abspath(os.path.expanduser(name)) if "/" in name else name
 
 

@@ -12,7 +12,10 @@ from nni_manager.domain.errors import InvalidInput
 
 
 def read(file: str) -> tuple[object, tuple[str, ...], str]:
-    """Sections, what their secret fields refer to, and where relative paths start. Raises ConfigInvalid."""
+    """The sections of a file's training services, their secrets' references, and the folder where relative paths start.
+
+    Raises ConfigInvalid, InvalidInput.
+    """
     from nni_manager.config import yaml_reader
     from nni_manager.config.source import read_text
 
@@ -30,7 +33,10 @@ def _of_whole(values: Any, file: str) -> object:
 
 
 def _references(sections: object) -> tuple[str, ...]:
-    """Of what cannot be read nothing is known; the manager says what is wrong with it."""
+    """The references to variables and files in the secret fields of sections.
+
+    A section that names no platform has none; the manager says what is wrong with it.
+    """
     from nni_manager.config import secrets
     from nni_manager.platform_kit import registry
 
@@ -42,13 +48,14 @@ def _references(sections: object) -> tuple[str, ...]:
 
 
 def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: bool) -> dict[str, Any]:
-    """A manager elsewhere has other folders."""
+    """The body of the request. The folder is left out for a manager on another machine, which has other folders."""
     sent = {"trainingService": sections, "now": now, **({"secrets": dict(secrets)} if secrets else {})}
     return sent if current().is_remote else {**sent, "directory": directory}
 
 
 def told(services: Sequence[Mapping[str, Any]]) -> str:
-    """``its trials run on scripted, scripted-2; local takes nothing new, 3 attempts of it go on``."""
+    """The changed services as a sentence, such as ``its trials run on scripted; local takes nothing new, 3 attempts
+    there go on``."""
     kept = [str(one["name"]) for one in services if one["status"] != "removed"]
     sentence = f"its trials run on {', '.join(kept)}"
     for one in services:

@@ -1,6 +1,6 @@
 """Arguments of registered algorithms, judged by their own validators before an experiment is made of them.
 
-This is the caller's part, as with NNI.
+The command has them judged, not the daemon, as in NNI.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _FILE = "algorithms.json"
 
 
 def check_text(text: str, directory: str, file: str, data_directory: Path, python: str) -> None:
-    """An experiment file's; reads it only where something is registered. Raises ConfigInvalid."""
+    """Checks the arguments in an experiment file's text, which is read only where something is registered.
+
+    Raises ConfigInvalid.
+    """
     if not (data_directory / _FILE).exists():
         return
     from nni_manager.config import experiment_file
@@ -29,7 +32,10 @@ def check_text(text: str, directory: str, file: str, data_directory: Path, pytho
 
 
 def check(spec: ExperimentSpec, data_directory: Path, file: str, python: str) -> None:
-    """`python`: what was asked for, or empty. Raises ConfigInvalid with what the validators say."""
+    """Checks the arguments of an experiment's tuner and assessor. Raises ConfigInvalid with what the validators say.
+
+    `python`: the Python that was asked for to run them, or empty.
+    """
     given = {"tuner": spec.tuner, "assessor": spec.assessor}
     python = python or spec.tuner_python
     found = {kind: _objection(kind, one, data_directory, python) for kind, one in given.items() if one is not None}

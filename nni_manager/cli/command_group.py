@@ -22,7 +22,8 @@ _WHICH_DAEMON = ("--manager", "--data-dir", "--token-file")
 
 
 class CommandGroup(click.Group):
-    """Exit codes: 0 done, 1 failed, 2 usage or bad input, 130 interrupted."""
+    """A group of commands that ends the process with an exit code: 0 done, 1 failed, 2 usage or bad input, 130
+    interrupted."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if ctx.parent is not None else _behind_command(args))
@@ -34,7 +35,10 @@ class CommandGroup(click.Group):
 
 
 def _behind_command(words: list[str]) -> list[str]:
-    """What says which daemon is meant may also stand before the command, as in ``nnictl --manager URL top``."""
+    """The words of a command line, with options that name the daemon moved from before the command to the end.
+
+    They may stand there too, as in ``nnictl --manager URL top``.
+    """
     early: list[str] = []
     while words and words[0].partition("=")[0] in _WHICH_DAEMON:
         count = 1 if "=" in words[0] else 2
@@ -43,8 +47,11 @@ def _behind_command(words: list[str]) -> list[str]:
 
 
 def _prepare_stdout() -> None:
-    """Where it is closed, as by ``>&-``, a command is quiet. What it cannot spell, such as the name of a folder that is
-    no UTF-8, becomes an escape, and no answer is lost."""
+    """Makes standard output take every answer.
+
+    Where it is closed, as by ``>&-``, a command prints nothing. A character that it cannot spell, as in the name of a
+    folder that is not UTF-8, becomes an escape, so that no answer is lost.
+    """
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):

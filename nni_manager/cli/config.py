@@ -1,4 +1,4 @@
-"""`nnictl config`: experiment files, and what experiments were made with."""
+"""`nnictl config`: checks and converts experiment files, and shows what an experiment was made with."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def convert(file: Path) -> None:
-    """Print a file of NNI's first format (`trainingServicePlatform`) as one of its second. Values, secrets included,
-    are as written; what that format, or NNI's reader of it, does not know is named on standard error."""
+    """Print a file of NNI's first format (`trainingServicePlatform`) in NNI's second. Values, secrets included, are as
+    written; fields that the second format, or NNI's reader of it, does not know are named on standard error."""
     import yaml
 
     from nni_manager.config import experiment_file
@@ -64,7 +64,7 @@ def convert(file: Path) -> None:
 @to_read
 @selection.id_argument
 def show(connect: Connect, *, id: str | None) -> None:
-    """Print what an experiment is configured with now, as JSON. Secrets are masked."""
+    """Print an experiment's config as it is now, as JSON. Secrets are masked."""
     client = connect()
     echo_json(client.experiment(selection.choose(client, id))["config"])
 

@@ -1,4 +1,4 @@
-"""The verdict of `nnictl config check` on one file: that of `create`, without a daemon."""
+"""The verdict of `nnictl config check` on one file: the one that `create` would give, found without a daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nni_manager.domain.experiment import ExperimentSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Of one file."""
+    """The verdict on one experiment file."""
 
     file: str
     #: One line about the experiment; empty when there is none to be made of it.
@@ -35,7 +35,10 @@ class CheckResult:
 
 
 def of_file(file: Path, data_directory: Path, python: str = "") -> CheckResult:
-    """Reads the file, and whatever it names. `python`: what was asked for to run a user's tuner, or empty."""
+    """The verdict on an experiment file, found by reading it and whatever it names.
+
+    `python`: the Python that was asked for to run a user's tuner, or empty.
+    """
     try:
         spec = experiment_file.read_file(file, data_directory, os.environ).spec
     except ConfigInvalid as error:
@@ -52,7 +55,7 @@ def of_file(file: Path, data_directory: Path, python: str = "") -> CheckResult:
 
 
 def _check_classes(spec: ExperimentSpec, python: str, file: str) -> None:
-    """As a daemon on this machine does when the experiment is made. Raises ConfigInvalid."""
+    """Checks the user's classes, as a daemon on this machine does when the experiment is made. Raises ConfigInvalid."""
     if not (python or spec.tuner_python or spec.has_user_class):
         return  # nothing to ask, and what asks takes time to import
     import asyncio

@@ -63,7 +63,7 @@ def create(
 def resume(
     connect: Connect, *, id: str, port: int | None, debug: bool, foreground: bool, experiment_dir: str | None
 ) -> None:
-    """Open a stopped experiment again, or let one go on that is on hold."""
+    """Open a stopped experiment again, or continue one that is on hold."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     client.resume(
@@ -89,9 +89,11 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
 
 
 def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
-    """The experiment as its daemon can use it: one elsewhere gets the code, and nothing else of this machine.
+    """A client of the daemon, and the fields that describe the experiment to it.
 
-    `python`: what is to run a user's tuner, as it is called where the daemon is; or empty.
+    A daemon on this machine also gets the environment, and the folder where relative paths start. One on another
+    machine gets the config, its secrets and the packed code. `python`: what is to run a user's tuner, as it is called
+    where the daemon is; or empty.
     """
     text, directory = _read(file)
     chosen = {"interpreter": python} if python else {}
@@ -117,7 +119,10 @@ def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> No
 
 
 def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -> None:
-    """`hints`: name → command about it."""
+    """Prints what became of an experiment, where to find it, and commands about it; its warnings go to stderr.
+
+    `hints`: label → command, without program and id.
+    """
     found = client.experiment(id)
     program = click.get_current_context().find_root().command.name
     commands = {name: f"{program} {command} {id}{same_daemon()}" for name, command in hints.items()}
@@ -137,7 +142,7 @@ def _as_nni(id: str, page: str) -> str:
 
 
 def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
-    """Where a browser and NNI's own tools find it."""
+    """The address of an experiment's page, and its endpoint's port and URL prefix, where NNI's own tools find it."""
     endpoint = experiment["endpoint"]
     if not endpoint:
         return {"page": webui.service_page(client, experiment["id"])}
@@ -145,19 +150,20 @@ def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
 
 
 def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
-    """Without a port the daemon decides: it knows whether it shows experiments anyway."""
+    """The endpoint to ask the daemon for. Without a port the daemon decides: it knows whether it shows experiments
+    anyway."""
     return {"port": port, "urlPrefix": url_prefix or ""}
 
 
 def _absolute(path: str | None) -> str | None:
-    """A manager elsewhere has other folders, and knows best which are there."""
+    """The path of a folder, made absolute; as it is for a manager on another machine, which alone knows its folders."""
     if path is None or current().is_remote:
         return path
     return os.path.abspath(os.path.expanduser(path))
 
 
 def _read(file: str) -> tuple[str, str]:
-    """Text and absolute folder. Raises InvalidInput."""
+    """The text of an experiment file, and its absolute folder. Raises InvalidInput."""
     from nni_manager.config.source import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))

@@ -31,11 +31,12 @@ _LOOK_S = 0.1
 
 
 class _KilledAtStart(NniManagerError):
-    """Somebody ended the daemon before it was ready."""
+    """A signal ended the daemon before it was ready."""
 
 
 def reach(data_dir: Path) -> Address:
-    """Where the daemon listens; starts it when none does. Raises NniManagerError when it does not start."""
+    """The address where the daemon listens; it is started when none does. Raises NniManagerError when it does not
+    start."""
     address = find(data_dir)
     if address is not None:
         return address
@@ -44,9 +45,9 @@ def reach(data_dir: Path) -> Address:
 
 
 def has_nothing(data_dir: Path) -> bool:
-    """No daemon was ever here, and no folder of an experiment lies here that one would find.
+    """Whether no daemon ever used a data directory, and no experiment's folder in it would be found by one.
 
-    False where there is no telling: who starts a daemon there is told why.
+    False where the directory cannot be read: who starts a daemon there is told why.
     """
     try:
         names = os.listdir(data_dir)
@@ -58,16 +59,17 @@ def has_nothing(data_dir: Path) -> bool:
 
 
 def has_only_closed(data_dir: Path) -> bool:
-    """No daemon runs, and the experiments that are here are closed."""
+    """Whether no daemon runs for a data directory, and all experiments in it are closed."""
     from nni_manager.app.closed_experiments import are_all_closed
 
     return find(data_dir) is None and not is_taken(data_dir) and are_all_closed(data_dir)
 
 
 def start(data_dir: Path, command: Sequence[str]) -> None:
-    """Runs `command` in the background, with ``--ready-fd N`` added, and returns once it says it is ready.
+    """Runs `command` in the background, with ``--ready-fd N`` added, and returns once the daemon is ready.
 
-    It says so by the line ``ready`` on that descriptor, or ``error: <sentence>``, which is raised.
+    The daemon says so by the line ``ready`` on that descriptor, or writes ``error: <sentence>``, which is raised as
+    NniManagerError. So is an end without such a line.
     """
     reader, writer = os.pipe()
     with open(reader, encoding="utf-8", errors="replace") as lines:
@@ -96,7 +98,10 @@ def _started(data_dir: Path) -> Address:
 
 
 def _found_again(data_dir: Path) -> Address | None:
-    """A daemon whose socket was removed, as at log-out, makes it again in a moment; None where none runs."""
+    """The address of a daemon that runs but could not be found; None where none runs, or none is found in time.
+
+    A daemon whose socket was removed, as at log-out, makes it again in a moment.
+    """
     deadline = time.monotonic() + _LOST_S
     while (address := find(data_dir)) is None and time.monotonic() < deadline and is_taken(data_dir):
         time.sleep(_LOOK_S)
@@ -140,7 +145,11 @@ def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> Nni
 
 @contextmanager
 def _starting(data_dir: Path) -> Iterator[None]:
-    """One command at a time starts the daemon; the others wait, then find it running."""
+    """Holds the lock for starting a daemon: one command at a time does it; the others wait, then find the daemon
+    running.
+
+    Raises InvalidInput for a data directory that cannot be used.
+    """
     try:
         make_data_directory(data_dir)
         lock = open_lock(data_dir / START_LOCK)
@@ -152,7 +161,7 @@ def _starting(data_dir: Path) -> Iterator[None]:
 
 
 def _wait_for(lock: BinaryIO, path: Path) -> None:
-    """Raises NniManagerError, naming who has it, when it cannot be had in time."""
+    """Takes the lock, waiting for whoever has it. Raises NniManagerError, naming the holder, when it waits too long."""
     began, told = time.monotonic(), False
     while not _has_taken(lock):
         waited_s = time.monotonic() - began

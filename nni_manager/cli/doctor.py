@@ -43,7 +43,7 @@ def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
 
 
 def _told(findings: Iterator[CheckFinding], *, quiet: bool) -> list[CheckFinding]:
-    """Each is shown when it is found: some take a second."""
+    """The findings as a list; each is printed at once unless `quiet`, since some checks take a second."""
     found = []
     for finding in findings:
         found.append(finding)

@@ -1,4 +1,4 @@
-"""`nnictl experiment`: what there is, and how it goes."""
+"""`nnictl experiment`: lists and deletes experiments, and shows how they go."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
 @selection.id_argument
 @json_option
 def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
-    """Show how an experiment goes and, if it does not, why."""
+    """Show the state of an experiment and, if it does not go on, why."""
     client = connect()
     found = client.experiment(selection.choose(client, id))
     if as_json:
@@ -161,7 +161,7 @@ def _row(experiment: dict[str, Any]) -> Row:
 
 
 def _trials(experiment: dict[str, Any]) -> str:
-    """How many have ended, of how many there may be; empty where the manager does not know."""
+    """How many trials have ended, of how many there may be; empty where the manager does not know."""
     counts, total = experiment.get("counts"), experiment.get("maxTrialNumber")
     if counts is None:
         return ""
@@ -170,7 +170,7 @@ def _trials(experiment: dict[str, Any]) -> str:
 
 
 def shown_status(experiment: dict[str, Any]) -> str:
-    """One that waits for a person does not look as if it went on."""
+    """The status to show of an experiment: ``ON HOLD`` for an active one that waits for a person."""
     is_held = experiment["hold"] and ExperimentStatus(experiment["status"]).is_active
     return _ON_HOLD if is_held else str(experiment["status"])
 
@@ -187,7 +187,10 @@ def _status(experiment: dict[str, Any]) -> dict[str, str]:
 
 
 def _service(service: dict[str, Any]) -> str:
-    """``away since 2026-11-20 18:57:03: no route to host; 3 trials there``; empty of a closed experiment."""
+    """The state of a training service; empty of a closed experiment.
+
+    Such as ``away since 2026-11-20 18:57:03 UTC: no route to host; 3 trials there``.
+    """
     if service["status"] is None:
         return ""
     since = f" since {moment(service['sinceMs'])}" if service["sinceMs"] is not None else ""

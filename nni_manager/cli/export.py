@@ -72,7 +72,7 @@ def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path
 
 
 def _form_of(filename: Path) -> str:
-    """By the ending of its name. Raises UsageError."""
+    """The form of the file, ``json`` or ``csv``, by the ending of its name. Raises UsageError."""
     ending = filename.suffix.lower().removeprefix(".")
     if ending not in _KINDS:
         raise click.UsageError(
@@ -82,9 +82,9 @@ def _form_of(filename: Path) -> str:
 
 
 def _finished(client: ManagerClient, id: str, without_result: list[Record]) -> Iterator[Record]:
-    """Trials that succeeded with a final result, each once: one that succeeds meanwhile shifts the pages.
+    """The trials that succeeded with a final result, each once: one that succeeds meanwhile shifts the pages.
 
-    `unsupported` gets those without one.
+    `without_result` gets those without a final result.
     """
     seen = set()
     for trial in client.all_trials(id, status=TrialStatus.SUCCEEDED):
@@ -98,7 +98,7 @@ def _finished(client: ManagerClient, id: str, without_result: list[Record]) -> I
 
 
 def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
-    """A line for each; answers how many."""
+    """Writes a line of JSON for each trial into `spool`; answers how many there are."""
     count = 0
     for trial in trials:
         kept = {name: trial[name] for name in ("id", "attempt", "parameters", "finalResult")}
@@ -108,7 +108,10 @@ def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
 
 
 def _intermediates(client: ManagerClient, id: str) -> Intermediates:
-    """All of the experiment; read after the trials, so that those of a trial that ended are complete."""
+    """All results that trials of the experiment reported, for the field `intermediate`.
+
+    They are read after the trials, so that those of a trial that ended are complete.
+    """
     found: Intermediates = {}
     after = 0
     while page := client.metrics(id, after=after, limit=_PAGE):
@@ -119,7 +122,7 @@ def _intermediates(client: ManagerClient, id: str) -> Intermediates:
 
 
 def _records(spool: IO[str], intermediates: Intermediates | None) -> Iterator[Record]:
-    """As NNI's export has them; `intermediate` only where asked for."""
+    """The records of an export, as NNI's has them; with `intermediate` only where it is asked for."""
     spool.seek(0)
     for line in spool:
         trial = json.loads(line)
@@ -151,7 +154,7 @@ def _write_csv(file: IO[str], spool: IO[str], intermediates: Intermediates | Non
 
 
 def _columns(records: Iterable[Record]) -> list[str]:
-    """Parameters first, then results, each in the order of their first appearance."""
+    """The names of the CSV's columns: parameters first, then results, each in the order of their first appearance."""
     parameters: dict[str, None] = {}
     results: dict[str, None] = {}
     for record in records:
@@ -172,13 +175,13 @@ def _results(record: Record) -> Record:
 
 
 def _cell(value: object) -> object:
-    """Nested parameters are JSON text."""
+    """The value of a CSV's cell: nested parameters are JSON text."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 @contextmanager
 def _written(path: Path) -> Iterator[IO[str]]:
-    """`path` to be written. Raises ClickException."""
+    """The file at `path`, opened to be written. Raises ClickException."""
     try:
         with _to_be_written(path) as file:
             yield file
@@ -196,7 +199,10 @@ def _to_be_written(path: Path) -> AbstractContextManager[IO[str]]:
 
 
 def _stream_of(path: Path) -> int | None:
-    """The standard stream that `path` leads to: what it has been told already must stay, wherever it goes."""
+    """The descriptor of the standard stream that `path` leads to, 1 or 2; None: it leads to neither.
+
+    What was written to the stream before must stay, wherever it goes.
+    """
     if str(path) == "-":
         return 1
     with suppress(OSError):
@@ -210,7 +216,7 @@ def _stream_of(path: Path) -> int | None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[IO[str]]:
-    """A file beside `path` that takes its place once it is whole, and is for the same eyes only."""
+    """A file beside `path` that takes its place once it is whole, and keeps its permissions."""
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -224,14 +230,17 @@ def _replacing(path: Path) -> Iterator[IO[str]]:
 
 
 def _opened_stream(descriptor: int) -> IO[str]:
-    """Where it stands now, behind what was written before. Raises OSError."""
+    """The standard stream, opened where it stands now, behind what was written before. Raises OSError."""
     if (sys.__stdout__, sys.__stderr__)[descriptor - 1] is None:  # it was closed, and is by now some file of ours
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     return open(os.dup(descriptor), "w", encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def _opened(path: Path, mode: int = 0o666) -> IO[str]:
-    """`mode` counts for a file that is made. Half of a character becomes an escape, as JSON spells it."""
+    """The file at `path`, opened to be written; `mode` counts for a file that is made.
+
+    Half of a surrogate pair becomes an escape, as JSON spells it.
+    """
     return open(
         path, "w", encoding="utf-8", errors="backslashreplace", newline="",
         opener=lambda name, flags: os.open(name, flags, mode),

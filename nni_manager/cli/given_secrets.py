@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def require_secrets(references: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Reference → value. Raises InvalidInput that names all that are missing."""
+    """The values of secrets, reference → value. Raises InvalidInput that names all that are missing."""
     found = {reference: _follow(reference, environment) for reference in references}
     missing = [f"{reference} {value}" for reference, value in found.items() if isinstance(value, ValueError)]
     if missing:
@@ -21,8 +21,11 @@ def require_secrets(references: Iterable[str], environment: Mapping[str, str]) -
 
 
 def secrets_of_experiment(client: ManagerClient, id: str, environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """``{"secrets": …}`` with what can be looked up of what its config refers to, the daemon keeps the others; empty
-    when that is nothing."""
+    """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``; empty when there are
+    none.
+
+    The daemon keeps its values of the others.
+    """
     found = {reference: _follow(reference, environment) for reference in client.experiment(id)["references"]}
     values = {reference: value for reference, value in found.items() if isinstance(value, str)}
     return {"secrets": values} if values else {}

@@ -34,7 +34,7 @@ def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
 
 
 def _read(file: str) -> list[Any]:
-    """Raises InvalidInput."""
+    """The entries of a JSON file of results. Raises InvalidInput."""
     try:
         with open(file, encoding="utf-8-sig") as stream:
             entries = json.load(stream)
@@ -48,7 +48,8 @@ def _read(file: str) -> list[Any]:
 
 
 def _entry(entry: Any, number: int) -> dict[str, Any]:
-    """As it is, with the value itself where an export has its JSON text. Raises InvalidInput."""
+    """An entry as the API takes it: an export's value, which is JSON text, becomes the value itself. Raises
+    InvalidInput."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
     value = entry["value"]
@@ -59,7 +60,7 @@ def _entry(entry: Any, number: int) -> dict[str, Any]:
 
 
 def _unknown_parameters(entries: Sequence[Mapping[str, Any]], search_space: object) -> Iterator[str]:
-    """A tuner can make nothing of what it does not search."""
+    """The warning, if any, that entries have parameters outside the search space: a tuner can make nothing of them."""
     known = search_space if isinstance(search_space, dict) else {}
     unknown = {name: None for entry in entries for name in entry["parameter"] if known and name not in known}
     if unknown:
