@@ -18,8 +18,7 @@ _KINDS = {"tuner": "tuner", "advisor": "tuner", "assessor": "assessor"}
 
 
 def read(file: str) -> list[Registered]:
-    """The algorithms that a meta file describes: one, or all below its key `algorithms`. Raises ConfigInvalid,
-    InvalidInput."""
+    """The algorithms of a meta file: one, or all below its key `algorithms`. Raises ConfigInvalid, InvalidInput."""
     path = Path(os.path.abspath(os.path.expanduser(file)))
     meta = _load(str(path), file)
     entries = meta.get("algorithms") or [meta]
@@ -77,8 +76,7 @@ def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
 
 
 def _complaint(kind: str, classes: list[str], directory: str) -> str:
-    """Why the classes cannot be used by the Python that would run them, the caller's default one; empty: they can
-    be."""
+    """Why the classes cannot be used by the Python that would run them, the caller's default; empty: they can be."""
     import asyncio
 
     from nni_manager.config import user_classes

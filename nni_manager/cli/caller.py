@@ -27,8 +27,7 @@ def data_directory_option(function: Function) -> Function:
 
 
 def resolve_data_directory(given: str | None) -> Path:
-    """The absolute path of the data directory, as the daemon calls it: the given one, else the environment's or
-    default."""
+    """The absolute path of the data directory, as the daemon calls it: given, or of the environment, or the default."""
     return Path(os.path.realpath(os.path.expanduser(given or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)))
 
 
@@ -75,8 +74,7 @@ def own_environment() -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """A program as the daemon can find it: a bare name stays, for the PATH to find; a path is made absolute from
-    here."""
+    """A program as the daemon can find it: a bare name stays, for the PATH to find; a path becomes absolute."""
     return os.path.abspath(os.path.expanduser(name)) if "/" in name else name
 
 

@@ -54,8 +54,10 @@ def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: b
 
 
 def told(services: Sequence[Mapping[str, Any]]) -> str:
-    """The changed services as a sentence, such as ``its trials run on scripted; local takes nothing new, 3 attempts
-    there go on``."""
+    """The changed services as a sentence.
+
+    Such as ``its trials run on scripted, scripted-2; local takes nothing new, 3 attempts there go on``.
+    """
     kept = [str(one["name"]) for one in services if one["status"] != "removed"]
     sentence = f"its trials run on {', '.join(kept)}"
     for one in services:

@@ -15,8 +15,7 @@ trial_help = "Its id, the beginning of one, or its number."
 
 
 def choose_trial(client: ManagerClient, id: str, given: str) -> dict[str, Any]:
-    """The trial that a command means, with its attempts. Raises NotFound, or InvalidInput where several could be
-    meant."""
+    """The trial that is meant, with its attempts. Raises NotFound, or InvalidInput where several could be meant."""
     if not given.strip():
         raise InvalidInput("the trial is empty, perhaps an unset variable; give the id or the number of a trial")
     if given.isascii() and given.isdecimal():  # ids begin with a letter

@@ -22,8 +22,7 @@ _WHICH_DAEMON = ("--manager", "--data-dir", "--token-file")
 
 
 class CommandGroup(click.Group):
-    """A group of commands that ends the process with an exit code: 0 done, 1 failed, 2 usage or bad input, 130
-    interrupted."""
+    """A group of commands that ends with an exit code: 0 done, 1 failed, 2 usage or bad input, 130 interrupted."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if ctx.parent is not None else _behind_command(args))

@@ -150,8 +150,7 @@ def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
 
 
 def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
-    """The endpoint to ask the daemon for. Without a port the daemon decides: it knows whether it shows experiments
-    anyway."""
+    """The endpoint to ask for. Without a port the daemon decides: it knows whether it shows experiments anyway."""
     return {"port": port, "urlPrefix": url_prefix or ""}
 
 

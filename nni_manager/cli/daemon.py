@@ -35,8 +35,7 @@ class _KilledAtStart(NniManagerError):
 
 
 def reach(data_dir: Path) -> Address:
-    """The address where the daemon listens; it is started when none does. Raises NniManagerError when it does not
-    start."""
+    """The address where the daemon listens; starts it when none does. Raises NniManagerError when it does not start."""
     address = find(data_dir)
     if address is not None:
         return address

@@ -48,8 +48,7 @@ def _read(file: str) -> list[Any]:
 
 
 def _entry(entry: Any, number: int) -> dict[str, Any]:
-    """An entry as the API takes it: an export's value, which is JSON text, becomes the value itself. Raises
-    InvalidInput."""
+    """An entry as the API takes it: JSON text, as an export has it, becomes the value itself. Raises InvalidInput."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
     value = entry["value"]

@@ -72,8 +72,10 @@ def log_trial(
 
 
 def reading(part: Callable[..., LogPart]) -> Read:
-    """By a method of the client, of which everything but `offset` and `limit` is given. An empty part while there is no
-    such file yet."""
+    """The reader of a log, made of a client's method that lacks only `offset` and `limit`.
+
+    It answers an empty part while there is no such file yet.
+    """
     from nni_manager.client.manager_client import LogPart
 
     def read(offset: int) -> LogPart:
@@ -86,14 +88,14 @@ def reading(part: Callable[..., LogPart]) -> Read:
 
 
 def follow_log(read: Read, offset: int, ended: Callable[[], bool], pause: Callable[[], object]) -> Iterator[bytes]:
-    """Text that is added from `offset` on, until `ended` was true before a look that found nothing new."""
+    """The text that is added to a log from `offset` on, until `ended` was true before a look that found nothing new."""
     return follow_logs([(read, offset)], ended, pause)
 
 
 def follow_logs(
     places: Sequence[tuple[Read, int]], ended: Callable[[], bool], pause: Callable[[], object]
 ) -> Iterator[bytes]:
-    """`follow_log` of several at once, in turns."""
+    """The text that is added to several logs, read in turns, each from its offset on; ends as `follow_log` does."""
     offsets = [offset for _, offset in places]
     while True:
         was_over, is_new = ended(), False
@@ -120,7 +122,7 @@ def last_lines(read: Read, lines: int) -> tuple[bytes, int]:
 
 
 def write_bytes(parts: Iterator[bytes]) -> None:
-    """Bytes as they are: a trial may write anything."""
+    """Writes bytes to standard output as they are: a trial may write anything."""
     sys.stdout.flush()
     for part in parts:
         sys.stdout.buffer.write(part)
@@ -128,7 +130,10 @@ def write_bytes(parts: Iterator[bytes]) -> None:
 
 
 def _write_start(read: Read, tail: int | None, heading: bytes | None) -> int:
-    """Writes the log so far, below `heading` unless it is empty; answers the offset where it ends."""
+    """Writes the log so far, or its last `tail` lines, and answers the offset where it ends.
+
+    `heading` is written above it, unless there is no text.
+    """
     offset = 0
     parts = _start(read, tail)
     for text, end in parts:
@@ -141,7 +146,7 @@ def _write_start(read: Read, tail: int | None, heading: bytes | None) -> int:
 
 
 def _start(read: Read, tail: int | None) -> Iterator[tuple[bytes, int]]:
-    """Texts, each with the offset of its end."""
+    """The parts of the log so far, or its last `tail` lines as one part, each with the offset of its end."""
     if tail:
         yield last_lines(read, tail)
         return

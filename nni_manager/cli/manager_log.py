@@ -48,7 +48,7 @@ stdout, stderr = _command("stdout"), _command("stderr")
 
 
 def _lines(read: Read) -> Iterator[bytes]:
-    """Up to what the file holds when its last stretch is read."""
+    """The lines of a log, up to what the file holds when its last part is read."""
     offset, rest = 0, b""
     while data := (part := read(offset)).data:
         offset = part.end

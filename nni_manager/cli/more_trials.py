@@ -15,7 +15,7 @@ _COMMANDS = {
 
 
 def advice(state: Mapping[str, Any]) -> str:
-    """A sentence with a command for each reason; empty while more trials are made."""
+    """Why an experiment makes no more trials, with a command that changes each reason; empty while it makes more."""
     reason, id_ = state.get("noMoreTrials") or "", state["id"]
     commands = [
         f"`nnictl update {text.format(id_)}{same_daemon()}`" for what, text in _COMMANDS.items() if what in reason

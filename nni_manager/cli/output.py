@@ -24,14 +24,17 @@ def echo_json(answer: object) -> None:
 
 
 def warn(messages: Iterable[str]) -> None:
-    """Each on a line of stderr: what refuses nothing spoils no output that a program reads."""
+    """Prints each message on a line of stderr: a warning must not spoil output that a program reads."""
     for message in messages:
         click.echo(f"warning: {flat(message)}", err=True)
 
 
 def facts(pairs: Mapping[str, str], columns: int | None = None) -> str:
-    """One line for each name that has a value; more, one below the other, where there are only so many columns. What
-    has no blanks, a path for instance, stays in one piece, to be copied."""
+    """Names and values as text, one line for each name that has a value.
+
+    With `columns`, a value takes as many lines as it needs to fit. What has no blanks, a path for instance, stays in
+    one piece, to be copied.
+    """
     shown = {name: flat(value) for name, value in pairs.items() if value}
     width = max(map(len, shown), default=0) + 2
     return "\n".join(
@@ -46,8 +49,10 @@ def _look(name: str) -> Callable[[str], str]:
 
 
 def wrapped(text: str, columns: int, *, indent: str = "", most: int | None = None) -> list[str]:
-    """Lines of so many columns, `most` of them at most. A command in backticks stays in one piece, as does what has no
-    blanks: they are there to be copied."""
+    """The text in lines of so many columns (20 at least), `most` of them at most.
+
+    A command in backticks stays in one piece, as does what has no blanks: they are there to be copied.
+    """
     wrap = textwrap.TextWrapper(
         width=max(columns, 20), initial_indent=indent, subsequent_indent=indent, max_lines=most, placeholder=" …",
         break_long_words=False, break_on_hyphens=False,
@@ -69,22 +74,22 @@ def number(value: object, digits: int = 6) -> str:
 
 
 def direction(optimize_mode: str | None) -> str:
-    """`` (highest)`` or `` (lowest)``: what "best" means; empty when nobody says."""
+    """The meaning of "best", `` (highest)`` or `` (lowest)``; empty when nobody says."""
     return {"maximize": " (highest)", "minimize": " (lowest)"}.get(optimize_mode or "", "")
 
 
 def compact(value: object) -> str:
-    """JSON on one line."""
+    """A value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
 def moment(ms: int | None) -> str:
-    """Milliseconds since the epoch in local time, with its zone; empty for None."""
+    """A moment, given in milliseconds since the epoch, in local time with its zone; empty for None."""
     return "" if ms is None else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def duration(seconds: float) -> str:
-    """``0:00:07``, ``3 d 04:10:00``."""
+    """A time in words, such as ``0:00:07`` or ``3 d 04:10:00``."""
     minutes, second = divmod(max(int(seconds), 0), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
@@ -92,5 +97,5 @@ def duration(seconds: float) -> str:
 
 
 def flat(cell: str) -> str:
-    """On one line, and otherwise as it is."""
+    """The text on one line: each line break, tab or run of other control characters becomes a blank."""
     return " ".join(filter(None, _CONTROLS.split(cell)))

@@ -58,7 +58,7 @@ def status(*, as_json: bool, **_: object) -> None:
 @click.option("--all", "-a", "everything", is_flag=True, help="Every open experiment.")
 @daemon_options
 def stop(*, ids: tuple[str, ...], port: int | None, everything: bool, **_: object) -> None:
-    """End the daemon; trials go on, and the next one takes them up.
+    """End the daemon; trials go on, and the next daemon takes them up.
 
     With IDs, a port or --all: end these experiments' trials and close them, as `nnictl stop` does.
     """
@@ -89,7 +89,7 @@ def _end(client: ManagerClient) -> None:
 
 
 def _opened(pid: int) -> int | None:
-    """None: in another container it has another id."""
+    """A descriptor of the daemon's process; None where it cannot be had: in another container it has another id."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -97,7 +97,7 @@ def _opened(pid: int) -> int | None:
 
 
 def _running() -> ManagerClient | None:
-    """None: none runs here. Raises NniManagerError for one that cannot be reached."""
+    """A client of the daemon that is meant; None: none runs here. Raises NniManagerError if one cannot be reached."""
     from nni_manager.cli.daemon import is_taken
     from nni_manager.client.manager_client import ManagerClient
 

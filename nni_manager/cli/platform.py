@@ -1,4 +1,4 @@
-"""`nnictl platform`: what experiments leave on their training services."""
+"""`nnictl platform`: cleans up what experiments leave on their training services."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clean(connect: Connect, *, names: tuple[str, ...], config: str | None) -> No
 
 
 def _platforms(file: str) -> list[str]:
-    """Of either dialect; the rest of the file does not matter. Raises ConfigInvalid."""
+    """The names of the platforms in a file of either format; the rest of it does not matter. Raises ConfigInvalid."""
     from nni_manager.config import yaml_reader
     from nni_manager.config.document import fold
     from nni_manager.config.source import read_text
@@ -51,7 +51,7 @@ def _platforms(file: str) -> list[str]:
 
 
 def _known(name: str) -> str:
-    """As it is called now, where it had another name."""
+    """The present name of a platform, where an older one is given; a name that is not known stays."""
     from nni_manager.platform_kit import registry
 
     with suppress(InvalidInput):

@@ -20,7 +20,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One moment of an experiment."""
+    """The progress of an experiment at one moment."""
 
     #: Trials that have ended, in whatever way.
     done: int
@@ -43,14 +43,14 @@ class Progress:
 
     @property
     def fraction(self) -> float | None:
-        """0 to 1, by the limit that is nearer; None without a limit."""
+        """The share that is done, 0 to 1, by the limit that is nearer; None without a limit."""
         parts = [self.done / self.total] if self.total else []
         parts += [self.elapsed_s / self.limit_s] if self.limit_s else []
         return min(max(parts), 1.0) if parts else None
 
     @property
     def left_s(self) -> float | None:
-        """An estimate; None while there is nothing to go by."""
+        """The time that is left, an estimate; None while there is nothing to go by."""
         estimates = [self.limit_s - self.elapsed_s] if self.limit_s is not None else []
         if self.total is not None and self.done:
             estimates.append(self.elapsed_s / self.done * (self.total - self.done))
@@ -58,7 +58,7 @@ class Progress:
 
 
 def read(state: State, *, since_s: float = 0.0) -> Progress:
-    """`since_s`: how long ago the state was told, in seconds."""
+    """The progress that a state shows. `since_s`: how long ago the state was told, in seconds."""
     counts: Mapping[str, int] = state["counts"]
     best = state["best"] or {}
     is_active = ExperimentStatus(state["status"]).is_active and not state["hold"]
@@ -77,12 +77,15 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
 
 
 def ended(counts: Mapping[str, int]) -> int:
-    """Trials that have ended, in whatever way."""
+    """The number of trials that have ended, in whatever way."""
     return sum(count for status, count in counts.items() if status not in OPEN_STATUSES)
 
 
 def line(progress: Progress, columns: int | None = None) -> str:
-    """One line; None: however long it gets. A narrow terminal loses the times first."""
+    """The progress in one line of at most `columns` characters; None: however long it gets.
+
+    A narrow terminal loses the times first.
+    """
     parts = [part for part in (_trials(progress), _best(progress), _times(progress)) if part]
     while columns is not None and len(parts) > 1 and len("; ".join(parts)) > columns:
         parts.pop()
@@ -91,7 +94,7 @@ def line(progress: Progress, columns: int | None = None) -> str:
 
 
 def tenth(progress: Progress) -> int:
-    """Which tenth it has reached; without a limit, how many tens of trials are done."""
+    """How many tenths of the experiment are done; without a limit, how many tens of trials."""
     return progress.done // 10 if progress.fraction is None else int(progress.fraction * 10 + 1e-9)
 
 
@@ -127,14 +130,14 @@ class Display(Protocol):
     def show(self, now: Progress) -> None: ...
 
     def note(self, text: str) -> None:
-        """A sentence on a line of its own."""
+        """Shows a sentence on a line of its own."""
 
     def close(self, now: Progress) -> None:
-        """The last word on progress, on a line of its own."""
+        """Shows the progress for the last time, on a line of its own."""
 
 
 class TerminalDisplay:
-    """Redraws its line; what comes too soon is shown by the next tick."""
+    """A display on a terminal, which redraws its line; what comes too soon is shown by the next tick."""
 
     tick_s: float | None = REDRAW_S
 
@@ -164,7 +167,7 @@ class TerminalDisplay:
 
 
 class LineDisplay:
-    """A line at the start, at every tenth, and at the end."""
+    """A display in a file or pipe: a line at the start, at every tenth, and at the end."""
 
     tick_s: float | None = None
 

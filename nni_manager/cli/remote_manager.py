@@ -1,4 +1,4 @@
-"""The client of a manager on another machine, once it is certain that one answers there and speaks our language."""
+"""The client of a manager on another machine, once it is certain that one answers there and its version fits ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from nni_manager.domain.version import fits
 
 
 def reach_remote(url: str, token_file: Path | None) -> ManagerClient:
-    """Raises InvalidInput for what is no URL, Unreachable, AccessRefused, or NniManagerError for another server."""
+    """A client of the manager at a URL, which has answered and whose version fits ours.
+
+    Raises InvalidInput for what is no URL, Unreachable, AccessRefused, or NniManagerError for another server.
+    """
     token = read_token(token_file) or environment_token()
     client = ManagerClient(parse_url(url, token))
     _check_version(_greet(client, bool(token)), client)

@@ -28,9 +28,10 @@ def choose(client: ManagerClient, given: str | None) -> str:
 
 
 def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
-    """Of the open experiments all that are meant; ``ab*`` means every one that begins with ab.
+    """The ids of the open experiments that are meant; ``ab*`` means every one that begins with ab.
 
-    A whole id may be a closed one's. Those come first: a daemon may end with the last open experiment.
+    A whole id may be that of a closed experiment. Closed ones come first: a daemon may end with the last open
+    experiment.
     """
     for text in given:
         _refuse_empty(text)
@@ -43,8 +44,10 @@ def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
 
 def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
-    """Of all experiments those that are meant: all closed ones when none is given, and by ``ab*`` every closed one that
-    begins with ab."""
+    """The ids of the experiments that are meant: all closed ones when none is given.
+
+    ``ab*`` means every closed one that begins with ab; a whole id may be that of an open one.
+    """
     for text in given:
         _refuse_empty(text)
     experiments = client.experiments()
@@ -56,17 +59,20 @@ def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
 
 def is_open(experiment: dict[str, Any]) -> bool:
-    """At work, or open for reading."""
+    """Whether an experiment is at work, or open for reading."""
     return bool(experiment["status"] != ExperimentStatus.STOPPED)
 
 
 def listing(ids: Sequence[str]) -> str:
-    """At most ten of them."""
+    """The ids in a sentence: ten of them at most, then how many more there are."""
     return ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
 
 
 def _matches(given: str, ids: Sequence[str], all_ids: Sequence[str], kind: str = "open") -> list[str]:
-    """`ids`: those of that kind."""
+    """The ids that one argument means: a whole id or the beginning of one, or with ``*`` all of `ids` that begin so.
+
+    `ids`: those of experiments of that kind.
+    """
     if not given.endswith("*"):
         is_begun = any(id.startswith(given) for id in ids)  # where none is, it may mean one that is not open any more
         return [given] if given in all_ids else [_only_match(given, ids if kind == "open" and is_begun else all_ids)]
@@ -94,7 +100,7 @@ def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _refuse_empty(given: str) -> None:
-    """Every id begins with nothing, so a script's unset variable would mean whichever experiment there is."""
+    """Refuses an empty id, perhaps a script's unset variable: every id begins so, and it would mean any experiment."""
     if not given.strip():
         raise InvalidInput("the ID is empty, perhaps an unset variable; give the ID of an experiment")
 

@@ -28,10 +28,11 @@ _DIRECTORY = "trialCodeDirectory"
 def read(
     text: str, directory: str, file: str, environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], Mapping[str, str], Path, tuple[str, ...]]:
-    """The config as the manager is to get it, its secrets by reference, the code directory on this machine, and what
-    is to be warned of.
+    """What an experiment file becomes for a manager elsewhere. Raises ConfigInvalid.
 
-    Raises ConfigInvalid."""
+    Answers the config as the manager is to get it, its secrets by reference, the code directory on this machine, and
+    warnings.
+    """
     from nni_manager.config import experiment_file
 
     reading = experiment_file.read(
@@ -83,7 +84,10 @@ def _inside(algorithm: dict[str, Any], directory: str, name: str, file: str) -> 
 
 
 def _without_directory(service: dict[str, Any], directory: str, file: str) -> dict[str, Any]:
-    """It inherits the one of the top level."""
+    """The section of a service without its code directory: it inherits the one of the top level.
+
+    Raises ConfigInvalid for a service with another code directory.
+    """
     if service.get(_DIRECTORY, directory) != directory:
         raise _invalid(f"trainingService.{_DIRECTORY}", f"must be {directory}, as one folder alone is sent", file)
     return {key: value for key, value in service.items() if key != _DIRECTORY}

@@ -106,7 +106,7 @@ def _serve(settings: dict[str, object], **listeners: Any) -> int:
 
 @contextmanager
 def _waiting(ready_fd: int | None) -> Iterator[Callable[[str], None]]:
-    """Tells a sentence to whoever waits until the daemon is ready; once it is, to nobody."""
+    """A function that tells a sentence to whoever waits until the daemon is ready; once it is, to nobody."""
     if ready_fd is None:
         yield lambda sentence: None
         return

@@ -27,7 +27,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenDaemon:
-    """Exactly one of the two counts."""
+    """The daemon that a command means: by the URL of a manager elsewhere, or else by the data directory."""
 
     #: Of the manager elsewhere; empty: the daemon of `caller` is meant.
     url: str = ""
@@ -40,7 +40,7 @@ class ChosenDaemon:
 
 
 def daemon_options(function: Function) -> Function:
-    """Adds ``--data-dir``, ``--manager`` and ``--token-file``."""
+    """Adds ``--data-dir``, ``--manager`` and ``--token-file`` to a command."""
     manager = click.option(
         "--manager",
         metavar="URL",
@@ -75,7 +75,7 @@ def same_daemon() -> str:
 
 
 def current() -> ChosenDaemon:
-    """The place that the running command means."""
+    """The daemon that the running command means. Raises UsageError."""
     given = click.get_current_context().params
     return chosen_daemon(given.get("data_dir"), given.get("manager"), given.get("token_file"))
 
@@ -85,7 +85,7 @@ Connect = Callable[[], "ManagerClient"]
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that say which daemon is meant, and passes a `Connect` as the first argument.
+    """Adds to a command the options that say which daemon is meant, and passes a `Connect` as the first argument.
 
     The context's object, when there is one, is used instead of the real connection: a function of the data directory.
     """
@@ -93,7 +93,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def to_read(command: Callable[..., None]) -> Callable[..., None]:
-    """As `connected`, for commands that make nothing: where there is no experiment they start no daemon."""
+    """Does as `connected`, for commands that make nothing: where there is no experiment they start no daemon."""
     return _with_connection(command, lambda place: connect_to_read(place))
 
 
@@ -111,7 +111,10 @@ def _with_connection(
 
 
 def connect(place: ChosenDaemon) -> ManagerClient:
-    """Raises NniManagerError when nobody, or somebody else, answers there."""
+    """A client of the daemon, which is started where none runs here.
+
+    Raises NniManagerError when nobody, or another server, answers there.
+    """
     if place.is_remote:
         from nni_manager.cli import remote_manager
 
@@ -123,7 +126,7 @@ def connect(place: ChosenDaemon) -> ManagerClient:
 
 
 def nothing_is_open() -> bool:
-    """All experiments that the running command could mean are closed, and no daemon runs: none need be started."""
+    """Whether all experiments that the command could mean are closed and no daemon runs: none need be started."""
     from nni_manager.cli import daemon
 
     place = current()
@@ -132,7 +135,7 @@ def nothing_is_open() -> bool:
 
 
 def connect_to_read(place: ChosenDaemon) -> ManagerClient:
-    """As `connect`, and starts no daemon where there is nothing to read. Raises NotFound there."""
+    """A client, as by `connect`; where there is nothing to read no daemon is started. Raises NotFound there."""
     from nni_manager.cli import daemon
 
     if not place.is_remote and daemon.has_nothing(place.data_directory):

@@ -1,4 +1,4 @@
-"""The end of a daemon that was started for one command: whoever stops its last experiment sees it out."""
+"""`nnictl stop`, and waiting for the end of a daemon that was started for one command and ends with its experiments."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ _LOOK_S = 0.5
 
 @contextmanager
 def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
-    """Around the stop of experiments. When it is left, a daemon that ends with the last of them has ended, and with it
-    its keeper, its socket and its pointer file.
+    """Waits for the daemon's end after the experiments have been stopped in its block, if it ends with the last of
+    them.
 
-    `of_all`: all are stopped, which ends the daemon even if none was open.
+    Its keeper, its socket and its pointer file are gone then. `of_all`: all are stopped, which ends the daemon even if
+    none was open.
     """
     process = _process(client, of_all)
     try:
@@ -45,7 +46,10 @@ def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> It
 
 
 def _process(client: ManagerClient, of_all: bool) -> int | None:
-    """Opened before the stop, as the process id may be somebody else's after it. None: it does not end with this."""
+    """A descriptor of the daemon's process; None: the daemon does not end with this stop, or runs elsewhere.
+
+    It is opened before the stop, as the process id may be somebody else's after it.
+    """
     if not client.is_here:
         return None
     daemon = client.daemon()
@@ -65,7 +69,7 @@ def _has_work(client: ManagerClient) -> bool:
 
 
 def _wait(process: int, client: ManagerClient) -> None:
-    """Not for a daemon that has work, which somebody else may give it at any moment."""
+    """Waits for the end of the process, but not while the daemon has work, which it may get at any moment."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     deadline = time.monotonic() + _PATIENCE_S
@@ -99,7 +103,10 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
 
 
 def _tell_what_may_run(client: ManagerClient, id: str) -> None:
-    """On training services that could not be asked. One that cannot be read says nothing."""
+    """Warns of trials that may still run, on training services that could not be asked.
+
+    An experiment that cannot be read says nothing.
+    """
     with suppress(NniManagerError):
         found = client.experiment(id)["warnings"]
         warn(one["message"] for one in found if one["code"] == "MAY_STILL_RUN")
@@ -118,7 +125,7 @@ def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
 
 
 def _over(id: str, before: Mapping[str, str]) -> str:
-    """`before`: id → status, when the command began."""
+    """The sentence about an experiment that was stopped. `before`: id → status, when the command began."""
     if before.get(id) == ExperimentStatus.STOPPED:
         return f"Experiment {id} was stopped already."
     return f"Experiment {id} is {'not viewed any more' if before.get(id) == ExperimentStatus.VIEWED else 'stopped'}."

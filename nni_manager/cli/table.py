@@ -20,7 +20,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """`is_note`: the last column, a sentence or more; where it has no room it goes below its row."""
+    """A column of a table. `is_note`: the last one, a sentence or more; where it has no room it goes below its row."""
 
     header: str
     #: How narrow it may get, in characters; None: as wide as its widest cell.
@@ -35,19 +35,19 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """`left_out`: headers of columns for which there was no room."""
+    """A table as text. `left_out`: headers of columns for which there was no room."""
 
     text: str
     left_out: tuple[str, ...] = ()
 
 
 def plain(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """As wide as it gets."""
+    """The table as text, as wide as it gets."""
     return layout([Column(header=header) for header in headers], rows, None).text
 
 
 def layout(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None) -> Table:
-    """In `width` characters, if that can be; None: as many as it takes. A cell never breaks its line."""
+    """The table in `width` characters, if that can be; None: in as many as it takes. A cell never breaks its line."""
     cells = [tuple(map(flat, row)) for row in rows]
     if width is None:
         return Table(text=_lines(columns, cells, _natural(columns, cells)))
@@ -62,7 +62,7 @@ def layout(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int 
 
 
 def natural_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
-    """The table's width without its notes."""
+    """The width of the table without its notes, nothing cut."""
     beside = [index for index, column in enumerate(columns) if not column.is_note and not _is_empty(index, rows)]
     widths = _natural(columns, rows)
     return _total([widths[index] for index in beside])
@@ -80,7 +80,7 @@ def _without(columns: Sequence[Column], cells: list[Row], gone: Sequence[int]) -
 def _notes_apart(
     columns: Sequence[Column], cells: list[Row], width: int
 ) -> tuple[Sequence[Column], list[Row], list[list[str]]]:
-    """The lines below each row, where not all notes can be read beside theirs."""
+    """Columns, rows, and the lines below each row: the notes, where not all can be read beside their rows."""
     if not columns or not columns[-1].is_note or _total(_natural(columns, cells)) <= width:
         return columns, cells, [[] for _ in cells]
     most = columns[-1].note_lines
@@ -99,7 +99,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[int] | None:
-    """The widest is made narrower first. None: something must be left out."""
+    """The widths with which the columns fit, the widest made narrower first. None: a column must be left out."""
     spare = [0 if column.least is None else found - column.least for column, found in zip(columns, widths, strict=True)]
     while _total(widths) > width:
         index = max((index for index, more in enumerate(spare) if more > 0), key=widths.__getitem__, default=None)
@@ -122,7 +122,7 @@ def _lines(
 
 
 def _line(row: Sequence[str], widths: Sequence[int], looks: Sequence[Callable[[str], str]]) -> str:
-    """Nothing stands behind the last cell that has something."""
+    """The line of a row; it ends with its last cell that is not empty."""
     last = max((index for index, cell in enumerate(row) if cell), default=0)
     cells = [
         look(cut(cell, width) if index == last else cut(cell, width).ljust(width))

@@ -16,12 +16,12 @@ _COLOURS = {
 
 
 def width() -> int | None:
-    """Columns; None: there is no terminal, so nothing is cut, wrapped or left out."""
+    """The terminal's width in columns; None: there is no terminal, so nothing is cut, wrapped or left out."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def coloured_status(text: str) -> str:
-    """`text` may have blanks around the status, and a sentence after its colon."""
+    """A status in its colour. `text` may have blanks around it, and a sentence after its colon."""
     colour = _COLOURS.get(text.partition(":")[0].strip())
     return click.style(text, fg=colour) if colour and _has_colours() else text
 
@@ -31,5 +31,5 @@ def heading(text: str) -> str:
 
 
 def _has_colours() -> bool:
-    """NO_COLOR switches them off, whatever it says: no-color.org."""
+    """Whether output has colours; the variable NO_COLOR switches them off, whatever it says: no-color.org."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

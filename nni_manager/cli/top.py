@@ -40,7 +40,7 @@ def top(connect: Connect, *, interval: int) -> None:
 
 
 def _redraw(picture: Callable[[], str], pause: Callable[[], object]) -> None:
-    """Until it is interrupted, or the daemon goes away, which is raised."""
+    """Draws the picture again and again, until interrupted, or until the daemon goes away, which is raised."""
     sys.stdout.write(_ENTER)
     try:
         while True:

@@ -105,7 +105,8 @@ def _best_or_worst(client: ManagerClient, id: str, head: int | None, tail: int |
 
 
 def _find(client: ManagerClient, id: str, status: str | None, limit: int | None) -> list[dict[str, Any]]:
-    """By their number."""
+    """The trials of an experiment with that status, or all, by their number; only the `limit` newest, where it is
+    given."""
     if limit is None or limit > _MOST:
         return list(client.all_trials(id, status=status))[-(limit or 0) :]
     newest: list[dict[str, Any]] = client.trials(id, status=status, order="-sequence", limit=limit)["trials"]
@@ -141,7 +142,7 @@ def _attempt(attempt: dict[str, Any]) -> str:
 
 
 def _out_of_reach(attempt: dict[str, Any]) -> str:
-    """The last time; how often, where it was several times."""
+    """When and why an attempt was out of reach the last time, and how often before; empty: never."""
     times = attempt["interruptions"]
     if not times:
         return ""
@@ -150,5 +151,5 @@ def _out_of_reach(attempt: dict[str, Any]) -> str:
 
 
 def _last_words(attempt: dict[str, Any]) -> str:
-    """The runner is nearer to it than the platform."""
+    """The last lines of an attempt's stderr: the runner's, which is nearer to it, else the platform's."""
     return printable((attempt["runnerExit"] or {}).get("stderrTail") or attempt["stderrTail"]).rstrip()

@@ -27,7 +27,7 @@ _LEAST_WORD, _LEAST_HEADER = 8, 5
 
 
 def text(trials: Sequence[Trial], width: int | None) -> str:
-    """`width`: of the terminal; None: there is none."""
+    """The list of trials as text. `width`: of the terminal; None: there is none."""
     columns, rows = _of(trials, _DIGITS)
     if width is not None and table.natural_width(columns, rows) > width:
         columns, rows = _of(trials, _FEW_DIGITS, with_place=len({row[-2] for row in rows}) > 1)
@@ -38,7 +38,10 @@ def text(trials: Sequence[Trial], width: int | None) -> str:
 
 
 def result(trial: Trial) -> str:
-    """Without a number, as for NaN or a list: what was reported. While it runs: its last intermediate result."""
+    """The final result of a trial; while it runs, its last intermediate result.
+
+    A final result that is no number, such as NaN or a list, is shown as it was reported.
+    """
     value = trial["finalValue"]
     if value is None and trial["lastValue"] is not None and not TrialStatus(trial["status"]).is_final:
         return f"{number(trial['lastValue'])} so far"
@@ -46,7 +49,7 @@ def result(trial: Trial) -> str:
 
 
 def time_taken(trial: Trial) -> str:
-    """Of one that runs: until now."""
+    """The time that a trial took, or has taken until now; empty before it starts."""
     started, ended = trial["startedMs"], trial["endedMs"]
     if started is None:
         return ""
@@ -60,7 +63,7 @@ def why(trial: Trial) -> str:
 
 
 def _of(trials: Sequence[Trial], digits: int, *, with_place: bool = True) -> tuple[list[Column], list[Row]]:
-    """Without a place: that says nothing where all trials have the same."""
+    """The columns and rows of the list. Without `with_place` that column is empty: all trials have the same place."""
     shown = [dict(_cells(trial["parameters"], digits)) for trial in trials]
     names = list(dict.fromkeys(name for cells in shown for name in cells))
     columns = [*_FIRST, *(_column(name, [cells.get(name, "") for cells in shown]) for name in names), *_LAST]
@@ -76,7 +79,7 @@ def _row(trial: Trial, cells: Mapping[str, str], names: Sequence[str], with_plac
 
 
 def _cells(parameters: object, digits: int, place: str = "") -> Iterator[tuple[str, str]]:
-    """Of a nested choice: its name, and beside it what belongs to that."""
+    """The parameters of a trial, each with its header; a nested choice has its name, then what belongs to that."""
     if not isinstance(parameters, Mapping):
         yield _NAMELESS, compact(parameters)
         return

@@ -100,7 +100,7 @@ def _change(connect: Connect, given: str | None, field: str, value: object) -> N
 
 
 def _read(file: str) -> dict[str, Any]:
-    """As an experiment file's `searchSpaceFile` is read. Raises ConfigInvalid."""
+    """The search space of a file, read as an experiment file's `searchSpaceFile` is. Raises ConfigInvalid."""
     from nni_manager.config.search_space import read_search_space
     from nni_manager.config.section import Section
     from nni_manager.config.source import Source

@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 
 class StreamEnded(Exception):
-    """Nothing more will come, for whatever reason."""
+    """No more states will come, for whatever reason."""
 
 
 class StateFeed:
-    """`states` is called, and read to its end, in a thread of its own."""
+    """The states of an experiment as they come: `states` is called, and read to its end, in a thread of its own."""
 
     def __init__(self, states: Callable[[], Iterable[State]]) -> None:
         self._queue: queue.SimpleQueue[State | StreamEnded] = queue.SimpleQueue()
@@ -74,7 +74,7 @@ PASSING_HOLDS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEnd:
-    """Why waiting is over."""
+    """Why waiting for an experiment is over."""
 
     #: Nothing is left to do: the experiment may be closed.
     is_done: bool
@@ -84,7 +84,7 @@ class WaitEnd:
 
 
 def judge(state: State) -> WaitEnd | None:
-    """None: go on waiting."""
+    """Why waiting is over at this state of the experiment; None: it goes on."""
     status, id_ = state["status"], state["id"]
     if status == ExperimentStatus.DONE:
         return WaitEnd(is_done=True, is_good=state["best"] is not None, text=_result(state))
@@ -99,7 +99,7 @@ def judge(state: State) -> WaitEnd | None:
 
 
 def passing_hold(state: State) -> str:
-    """Why nothing new starts at the moment; empty when something does."""
+    """Why nothing new starts at the moment, where that ends by itself; else empty."""
     hold = state["hold"]
     return hold["sentence"] if hold and hold["code"] in PASSING_HOLDS else ""
 
@@ -133,9 +133,10 @@ def _trouble(state: State, what: str) -> str:
 
 
 def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[], float] = time.monotonic) -> int:
-    """Answers the exit code. An experiment that is done is closed; Ctrl-C stops it; in trouble it is left as it is.
+    """Waits for an experiment's end, showing its progress; answers the exit code.
 
-    Raises NniManagerError when the daemon goes away, or stops working on the experiment.
+    An experiment that is done is closed; Ctrl-C stops it; in trouble it is left as it is. Raises NniManagerError when
+    the daemon goes away, or stops working on the experiment.
     """
     try:
         verdict = _Watch(StateFeed(lambda: client.events(id)), display, clock).wait()
@@ -152,7 +153,7 @@ def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[],
 
 
 class _Watch:
-    """Shows each state, and in between what the clock changes."""
+    """Shows each state of an experiment, and in between what changes with time."""
 
     def __init__(self, feed: StateFeed, display: Display, clock: Callable[[], float]) -> None:
         self._feed = feed
@@ -163,7 +164,7 @@ class _Watch:
         self._noted = ""
 
     def wait(self) -> WaitEnd:
-        """Raises StreamEnded."""
+        """Shows states until `judge` says that waiting is over. Raises StreamEnded."""
         while (verdict := self._turn()) is None:
             pass
         return verdict

@@ -20,7 +20,11 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
 
 
 def endpoint_page(experiment: Json) -> str:
-    """Its own; empty: it has none. The daemon cannot know by which name others reach its machine."""
+    """The address of an experiment's own page; empty: it has none.
+
+    For a manager elsewhere it has the host by which this command reaches that: the daemon cannot know by which name
+    others reach its machine.
+    """
     endpoint = experiment.get("endpoint")
     if not endpoint:
         return ""
@@ -34,8 +38,10 @@ def endpoint_page(experiment: Json) -> str:
 
 
 def service_page(client: ManagerClient, id: str) -> str:
-    """The one on the daemon's; empty: it listens on no port. As the command itself reaches the daemon, if by TCP; else
-    by what the daemon says of its listeners."""
+    """The address of an experiment's page on the daemon's service; empty: the daemon listens on no port.
+
+    It is how the command itself reaches the daemon, if by TCP; else what the daemon says of its listeners.
+    """
     here = session.current()
     if here.is_remote:
         return f"{here.url.rstrip('/')}/experiments/{id}"
@@ -74,7 +80,7 @@ def url(connect: Connect, *, id: str | None) -> None:
 
 
 def _no_page(experiment: dict[str, Any]) -> str:
-    """Both commands give it one at once."""
+    """The sentence that an experiment has no page, with the command that gives it one at once: `resume` or `view`."""
     verb = "resume" if selection.is_open(experiment) else "view"
     command = f"nnictl {verb} {experiment['id']} --port 8080{same_daemon()}"
     return (
