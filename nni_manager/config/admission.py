@@ -1,9 +1,8 @@
-"""Admission: whether an experiment can be made of a valid config here, by the platforms' own word and by what their
-trials can mount; and whether it says which results are better.
+"""Admission: whether an experiment can be made here of a valid config.
 
-`nnictl config check` and `create` ask the same.
-
-Nobody should find out at the end that the search went the other way.
+The platforms say whether they can run it, and whether their trials can mount its shared storage. A config that does not
+say which results are better is warned of: nobody should find out at the end that the search went the other way. `nnictl
+config check` and `create` ask the same.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from nni_manager.store import stored_config
 
 
 def check(spec: ExperimentSpec) -> None:
-    """Raises InvalidInput."""
+    """Checks that the platforms can run an experiment and mount its shared storage. Raises InvalidInput."""
     for service in spec.platforms:
         registry.adapter_of(service).check(spec, service)
         if spec.shared_storage is not None:
@@ -39,7 +38,7 @@ _NAME = "optimize_mode"
 
 
 def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
-    """A warning where a built-in tuner goes by its default."""
+    """The warning that a built-in tuner goes by its default `optimize_mode`, where the config does not write one."""
     tuner = spec.tuner
     if _NAME not in TUNERS.arguments.get(tuner.name, {}) or tuner.class_args.get(_NAME) is not None:
         return []

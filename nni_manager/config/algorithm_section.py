@@ -24,7 +24,7 @@ _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
 def read_algorithm(raw: object, path: Path, family: AlgorithmKind, source: Source) -> dict[str, object]:
-    """Answers the canonical section; what is wrong with it is noted in `source`."""
+    """The canonical section of an algorithm; what is wrong with it is noted in `source`."""
     if not isinstance(raw, dict):
         source.refuse(path, f"must be a mapping such as {{name: {family.catalogue.names[0]}}}, not {kind(raw)}")
         return {}
@@ -54,14 +54,20 @@ def _built_in(section: Section, family: AlgorithmKind, source: Source) -> dict[s
 
 
 def _registered(name: str, family: AlgorithmKind, source: Source) -> Registered | None:
-    """A built-in of the same name comes first. Raises InvalidInput."""
+    """The registered algorithm of that name; None where there is none, or a built-in one has the name.
+
+    Raises InvalidInput.
+    """
     if not source.data_directory or family.catalogue.look_up(name):
         return None
     return registered_algorithms.find(FilePath(source.data_directory), family.noun, name)
 
 
 def _of_registered(registered: Registered, arguments: Mapping[str, object], section: Section) -> dict[str, object]:
-    """Its class: the experiment goes on when the name is registered no more, or for another class."""
+    """The section of a registered algorithm, with its class in place of its name.
+
+    So the experiment goes on when the name is registered no more, or for another class.
+    """
     if arguments and not registered.accepts_class_args:
         section.refuse("classArgs", f"{registered.name} takes no arguments; remove them")
     merged = {**registered.class_args, **arguments}
@@ -100,7 +106,7 @@ def _class_name(raw: object) -> str:
 
 
 def _no_advisor(name: str) -> str:
-    """An advisor's class of one's own cannot work either."""
+    """The refusal of an advisor's name. It offers no class of one's own, as such an advisor cannot work either."""
     return (
         f"there is no advisor {name} in this version; remove advisor, and write for example tuner: {{name: TPE}}"
         " and, to end bad trials early, assessor: {name: Medianstop}"

@@ -1,4 +1,4 @@
-"""The types of the arguments that built-in tuners and assessors take. Which there are, their registries say."""
+"""The types of the arguments that built-in tuners and assessors take. The registries say which algorithms there are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arguments = Mapping[str, "Parse | Arguments"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmKind:
-    """All tuners, or all assessors."""
+    """A kind of algorithm, tuner or assessor: all that there are, and the arguments of the built-in ones."""
 
     catalogue: Catalogue
     #: Name of a built-in → its arguments. What other packages install checks its own.
@@ -24,7 +24,7 @@ class AlgorithmKind:
 
     @property
     def noun(self) -> str:
-        """``tuner`` or ``assessor``: the word of messages."""
+        """The word for the kind in messages: ``tuner`` or ``assessor``."""
         return self.catalogue.kind
 
 

@@ -1,4 +1,4 @@
-"""The folders of code that a config names, when what they lie in has another place."""
+"""Changes the folders of code that a config names, when the folder that they lie in has moved."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ _SECTIONS = ("tuner", "assessor", "trainingService")
 
 
 def move(canonical: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """The config with everything of `_FIELDS` that is `old`, or lies in it, in `new` instead. Both are absolute."""
+    """The config with `new` in place of `old` in each of `_FIELDS` that is that folder or lies in it. Both are
+    absolute."""
     sections = {name: _move_all(canonical[name], old, new) for name in _SECTIONS if name in canonical}
     return _move({**canonical, **sections}, old, new)
 
 
 def _move_all(sections: Any, old: str, new: str) -> Any:
-    """`sections`: one, or a list of them; NNI's configs have null where there is none."""
+    """The sections with their folders changed. `sections`: one, or a list of them; NNI's configs have null for none."""
     if isinstance(sections, list):
         return [_move_all(section, old, new) for section in sections]
     return _move(sections, old, new) if isinstance(sections, dict) else sections

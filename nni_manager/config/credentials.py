@@ -1,4 +1,4 @@
-"""The secrets of a whole experiment: what its spec refers to, and its sections with the values in place."""
+"""The secrets of a whole experiment: the references in its spec, and its sections with the values in place."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from nni_manager.platform_kit import registry
 
 
 def outside(spec: ExperimentSpec) -> tuple[str, ...]:
-    """References to variables and files, which can be given anew."""
+    """The references to variables and files in an experiment's spec; their values can be given anew."""
     return tuple(filter(secrets.is_reference, _references(spec)))
 
 
 def filled(platform: PlatformSpec, values: Mapping[str, str]) -> dict[str, Any]:
-    """The settings that an adapter is built with."""
+    """The settings of a platform with the secrets' values in place; its adapter is built with them."""
     return secrets.fill(registry.find(platform.name).config, platform.settings, values)
 
 
 def filled_storage(spec: ExperimentSpec, values: Mapping[str, str]) -> Json | None:
-    """The section `sharedStorage`, as adapters are lent it."""
+    """The section `sharedStorage` with the secrets' values in place, as adapters get it; None where there is none."""
     found = spec.shared_storage
     return None if found is None else secrets.fill_in(_storage_models(), found, values)
 
 
 def known(spec: ExperimentSpec, removed: Iterable[PlatformSpec] = ()) -> tuple[str, ...]:
-    """All that an experiment refers to; `removed`: services that its config has no more."""
+    """All references of an experiment to secrets; `removed`: services that its config has no more."""
     return _references(replace(spec, platforms=(*spec.platforms, *removed)))
 
 
 def require_known(spec: ExperimentSpec, values: Mapping[str, str], removed: Iterable[PlatformSpec] = ()) -> None:
-    """Raises InvalidInput for a reference that is none of the experiment's, or a value that is no secret."""
+    """Checks secrets that were given for an experiment.
+
+    Raises InvalidInput for a reference that is none of the experiment's, or a value that is no secret.
+    """
     references = known(spec, removed)
     for reference, value in values.items():
         if reference not in references:

@@ -1,4 +1,4 @@
-"""The data directory and its lock files are their owner's alone: what others can open, they can lock for ever."""
+"""The data directory and its lock files. They are their owner's alone: what others can open, they can lock for ever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 
 def make_data_directory(path: Path) -> None:
-    """Made when missing. Others may not enter it, as they may where NNI made it.
+    """Makes the data directory when it is missing, and closes it to others, who may enter one that NNI made.
 
     A folder that is there for more than our files, or another user's, stays as it is. Raises OSError.
     """

@@ -1,6 +1,6 @@
 """NNI's first config format (``trainingServicePlatform``) → the second, which is then read as if written so.
 
-What a platform's part of a file may hold, its folder says (`platform_kit.first_format`).
+The fields of a platform's part of a file are listed in the platform's folder (`platform_kit.first_format`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _WHOLE = (*KINDS, _SHARED_STORAGE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """A file in the second format."""
+    """A file of the first format, converted to the second."""
 
     #: As a file of that format has it: values as they were written.
     values: dict[str, Any]
@@ -68,7 +68,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """One of the platforms that a file names."""
+    """A platform that a file names, with its table and its section."""
 
     description: PlatformDescription
     table: FirstFormat
@@ -82,12 +82,12 @@ def is_first_format(values: Mapping[str, object]) -> bool:
 
 
 def _is_list(values: Mapping[str, object]) -> bool:
-    """Whether the file names several platforms, or could."""
+    """Whether the file has a list of platforms, of which there may be one: its platform is ``hybrid``."""
     return any(fold(key) == fold(PLATFORM) and str(value).casefold() == _HYBRID for key, value in values.items())
 
 
 def top_names() -> dict[str, str]:
-    """Fields at the top of a file → how the second format writes them."""
+    """The fields at the top of a file of the first format → how the second format writes them."""
     names = {old: new.split(".")[0].removeprefix("/") for old, new in COMMON.items()}
     return names | {
         **dict.fromkeys(first_format.LOST, "nothing: remove it"),
@@ -97,7 +97,7 @@ def top_names() -> dict[str, str]:
 
 
 def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
-    """Raises ConfigInvalid with everything that is wrong."""
+    """The experiment that the values of a file describe. Raises ConfigInvalid with everything that is wrong."""
     conversion = convert(values, source)
     source.translate = conversion.translation
     return dialect_v2.read(conversion.values, source)
@@ -130,7 +130,7 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
 
 
 def _services(values: Mapping[str, object], source: Source) -> list[_Service]:
-    """Raises ConfigInvalid."""
+    """The platforms that a file names. Raises ConfigInvalid."""
     key = next(key for key in values if fold(key) == fold(PLATFORM))
     names = _listed(values, source) if _is_list(values) else {(key,): values[key]}
     found = [_find(path, name, source) for path, name in names.items()]
@@ -166,7 +166,10 @@ def _find(path: Path, name: object, source: Source) -> PlatformDescription | Non
 
 
 def _not_listed(services: list[_Service], *, is_list: bool) -> list[FirstFormat]:
-    """Of several platforms one may be taken off the list, and its section stay."""
+    """The tables of the platforms that a file with a list of them does not name.
+
+    One may be taken off the list while its section stays in the file.
+    """
     if not is_list:
         return []
     names = [service.description.name for service in services]
@@ -182,7 +185,7 @@ def _put(
     config: dict[str, Any], section: dict[str, Any], fields: Mapping[str, str], values: Mapping[str, Any],
     found: list[Found], source: Source,
 ) -> None:  # fmt: skip
-    """Where two fields lead to one place, the one that the table names first counts."""
+    """Puts the values that were found where a table says; of two fields with one target the table's first counts."""
     for pattern, target in fields.items():
         for one in (one for one in found if one.pattern == pattern):
             value = values[pattern](one.value) if pattern in values else one.value

@@ -1,4 +1,4 @@
-"""The canonical mapping (NNI's experiment profile `params`) → `ExperimentSpec`. The one place that knows both.
+"""The canonical mapping (NNI's experiment profile `params`) → `ExperimentSpec`. Only this module knows both.
 
 The mapping is complete and valid: a dialect made it. Keys are camelCase, absent fields are left out, paths are
 absolute, durations are as the user wrote them.
@@ -34,8 +34,11 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
 
 
 def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
-    """The spec of a canonical config. A field that each platform's section may set for itself (command, code, GPUs,
-    `nniManagerIp`, `debug`) is the first platform's; each platform's settings hold its own."""
+    """The spec of a canonical config.
+
+    A field that each platform's section may set for itself (command, code, GPUs, `nniManagerIp`, `debug`) has the first
+    platform's value; each platform's settings hold its own.
+    """
     platforms = _platforms(canonical["trainingService"])
     first = {**canonical, **platforms[0].settings}
     return ExperimentSpec(
@@ -134,7 +137,10 @@ _OUT_OF_SCOPE = {
 
 
 def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
-    """Raises ConfigInvalid with everything that is wrong."""
+    """The experiment that the values of a file or a canonical config describe.
+
+    Raises ConfigInvalid with everything that is wrong.
+    """
     top = Section(values, FIELDS, (), source)
     _refuse_placeholders(top, source)
     fields = _single_values(top, _VALUES if source.stored else {**_VALUES, **_COUNTS}) | _paths(top, source)
@@ -158,7 +164,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
 
 
 def read_services(raw: object, canonical: Mapping[str, object], source: Source) -> list[dict[str, object]]:
-    """Other training services for an experiment that exists. Raises ConfigInvalid."""
+    """The canonical sections of other training services for an experiment that exists. Raises ConfigInvalid."""
     top = Section({**canonical, "trainingService": raw}, FIELDS, (), source)
     sections = _training_service(top, canonical, source)
     source.check()
@@ -168,7 +174,7 @@ def read_services(raw: object, canonical: Mapping[str, object], source: Source) 
 
 
 def check_counts(values: Mapping[str, object]) -> None:
-    """As of a new experiment's config. Raises ConfigInvalid."""
+    """Checks trialConcurrency and maxTrialNumber, as in a new experiment's config. Raises ConfigInvalid."""
     source = Source(directory="/")
     top = Section({name: values[name] for name in _COUNTS if name in values}, _COUNTS, (), source)
     for name, parse in _COUNTS.items():
@@ -194,7 +200,7 @@ def _paths(top: Section, source: Source) -> dict[str, object]:
 
 
 def _tuner(top: Section, source: Source) -> dict[str, object] | None:
-    """NNI's advisors are tuners here."""
+    """The canonical section of the tuner; an advisor of NNI is a tuner here."""
     if top.has("advisor") and top.has("tuner"):
         top.refuse("advisor", "an advisor is a tuner and an assessor in one, and tuner is given too; keep one")
     elif top.has("advisor"):

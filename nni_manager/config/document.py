@@ -1,4 +1,4 @@
-"""A parsed config text: plain values that still know their lines."""
+"""A parsed config text: plain values, each with its line."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Patience:
         self._over_s = time.monotonic() + seconds
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Notes that nobody waits any more."""
         self._over_s = 0.0
 
     def check(self, line: int) -> None:
-        """Raises Unreadable when it is over; `line`: the one that is read."""
+        """Raises Unreadable when the time is over; `line`: the one that is read."""
         if time.monotonic() > self._over_s:
             raise Unreadable(f"takes longer than {self._seconds:g} s to be read; make it smaller", line)
 
@@ -47,7 +47,7 @@ patience: ContextVar[Patience | None] = ContextVar("patience", default=None)
 
 @dataclass(slots=True)
 class Node:
-    """One value with the line its key (or itself, in a list) stands on."""
+    """A value, with the line on which its key stands, or in a list the value itself."""
 
     value: Any
     line: int
@@ -64,7 +64,7 @@ class Document:
     faults: list[tuple[Path, int, str]] = field(default_factory=list)
 
     def locate(self, path: Path) -> tuple[Path, int]:
-        """`path` as the user spelled it, and the line of the deepest part of it that exists."""
+        """The path as the user spelled it, and the line of the deepest part of it that exists."""
         node, spelled = self.root, []
         for step in path:
             found = _child(node, step)
@@ -76,7 +76,7 @@ class Document:
 
 
 def fold(name: str) -> str:
-    """Field names are the same whatever their case and underscores."""
+    """The form of a field's name in which case and underscores make no difference."""
     return name.replace("_", "").lower()
 
 

@@ -1,6 +1,6 @@
 """An experiment's config, from text, file or store → `ExperimentSpec`. Every refusal names file, line and field.
 
-This is the only place that knows that there is more than one dialect.
+Only this module knows that there is more than one format.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ def read(
     data_directory: Path | None = None, elsewhere: bool = False, environment: Mapping[str, str] | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> Reading:  # fmt: skip
-    """The experiment that YAML or JSON text describes.
+    """The experiment that YAML or JSON text describes. Raises ConfigInvalid with all problems.
 
     Relative paths start at `directory`; messages call the text `file`; `working_directory` is the default of
-    `experimentWorkingDirectory`; algorithms registered in `caller` have a name. `elsewhere`: the text is on its
+    `experimentWorkingDirectory`; algorithms registered in `data_directory` have a name. `elsewhere`: the text is on its
     way to another machine's daemon, which alone knows what is registered there. Secrets are looked up in `secrets`, by
-    reference, then in `environment` and in files; without one, references are not followed. Raises ConfigInvalid with
-    all problems.
+    reference, then in `environment` and in files; without an environment, references are not followed.
     """
     source = _source(
         text, file, directory=os.path.realpath(directory), working_directory=str(working_directory),
@@ -60,23 +59,23 @@ def read(
 
 
 def load(text: str, *, directory: Path, **others: Any) -> ExperimentSpec:
-    """The spec of `read`, which takes the same."""
+    """The experiment that YAML or JSON text describes, as its spec alone; takes what `read` takes."""
     return read(text, directory=directory, **others).spec
 
 
 def read_file(path: Path, data_directory: Path | None = None, environment: Mapping[str, str] | None = None) -> Reading:
-    """As `read`; relative paths start at the file's folder."""
+    """The experiment that a file describes, as by `read`; relative paths start at the file's folder."""
     text, directory = _text_of(path)
     return read(text, directory=directory, file=str(path), data_directory=data_directory, environment=environment)
 
 
 def load_file(path: Path, data_directory: Path | None = None) -> ExperimentSpec:
-    """The spec of `read_file`; references to secrets are not followed."""
+    """The experiment that a file describes, as its spec alone; references to secrets are not followed."""
     return read_file(path, data_directory).spec
 
 
 def convert_file(path: Path) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-    """A file of NNI's first format as one of its second, values as they were written; and what that one cannot say.
+    """A file of NNI's first format as one of its second, values as they were written; and what is lost or differs.
 
     Raises ConfigInvalid.
     """
@@ -127,12 +126,12 @@ def in_debug(spec: ExperimentSpec) -> ExperimentSpec:
 
 
 def _with(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec:
-    """The warnings of its file stay."""
+    """The experiment with fields of its canonical form changed; the warnings of its file stay."""
     return replace(from_canonical({**spec.canonical, **fields}), warnings=spec.warnings)
 
 
 def _source(text: str, file: str, **others: Any) -> Source:
-    """Raises ConfigInvalid for text that is no YAML."""
+    """The source of a text, parsed. Raises ConfigInvalid for text that is no YAML."""
     from nni_manager.config import yaml_reader  # the YAML library, only where there is text to read
 
     return Source(file=file, document=yaml_reader.read(text, file), **others)
@@ -145,7 +144,8 @@ def _read(source: Source) -> ExperimentSpec:
 
 
 def _mapping(source: Source) -> dict[str, object]:
-    """Raises ConfigInvalid for a text that is no mapping."""
+    """The values of a text, with fields of the wrong format refused. Raises ConfigInvalid for a text that is no
+    mapping."""
     assert source.document is not None
     values: object = source.document.root.value
     if isinstance(values, dict):
@@ -193,7 +193,7 @@ def _refuse_mixed(values: Mapping[str, object], document: Document, source: Sour
 
 
 def _of_platforms() -> dict[str, str]:
-    """Sections at the top of a file of the first format → whose they are."""
+    """The sections at the top of a file of the first format → the platform that each belongs to."""
     found = {}
     for one in registry.descriptions():
         for pattern in one.first_format.fields if one.first_format else ():

@@ -1,4 +1,4 @@
-"""The reference documentation of the fields at the top of a config: type, default and sentence."""
+"""The reference documentation of a config's fields, in both of NNI's formats: type, default and sentence."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ hold, below its own `trialConcurrency`, with room. Of equal ones the first of th
 
 
 def reference() -> str:
-    """The whole document."""
+    """The whole reference documentation, as Markdown."""
     parts = [_HEAD, *_top_level(), *_platforms(), *_shared_storage(), *_first_format()]
     return "\n".join(parts)
 
@@ -140,7 +140,7 @@ def _mapping(fields: Mapping[str, str], table: FirstFormat | None = None) -> str
 
 
 def _model(model: type[BaseModel], place: str) -> Iterator[str]:
-    """Its fields, then those of the mappings in it."""
+    """The table of a model's fields, then those of the mappings in it."""
     rows = [(f"`{place}{name}`", _kind(field), _default(field), _meaning(field)) for name, field in _own(model)]
     yield _table(("Field", "Kind", "Default", "Meaning"), rows)
     for name, field in _own(model):
