@@ -11,8 +11,7 @@ _SECTIONS = ("tuner", "assessor", "trainingService")
 
 
 def move(canonical: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """The config with `new` in place of `old` in each of `_FIELDS` that is that folder or lies in it. Both are
-    absolute."""
+    """The config with `new` in place of `old`, in each of `_FIELDS` that is `old` or lies in it. Both are absolute."""
     sections = {name: _move_all(canonical[name], old, new) for name in _SECTIONS if name in canonical}
     return _move({**canonical, **sections}, old, new)
 

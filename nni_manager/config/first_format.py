@@ -1,4 +1,4 @@
-"""`tuner`, `assessor` and `advisor` of NNI's first format → the second's."""
+"""The sections `tuner`, `assessor` and `advisor` of NNI's first format → those of the second."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _OTHERS = ("classArgs", "gpuIndices", "includeIntermediateResults")
 
 
 def name_field(noun: str) -> str:
-    """``builtinTunerName`` and the like."""
+    """The field that names a built-in algorithm, such as ``builtinTunerName``."""
     return f"builtin{noun.title()}Name"
 
 
 def fields(noun: str) -> dict[str, str]:
-    """Path in the file → path in the second format, of what a message may be about."""
+    """The fields of an algorithm that a message may be about: path in the file → path in the second format."""
     names = {
         name_field(noun): "name", "className": "className", "codeDir": "codeDirectory", "classArgs": "classArgs",
     }  # fmt: skip
@@ -32,7 +32,8 @@ def fields(noun: str) -> dict[str, str]:
 
 
 def convert_algorithm(raw: object, noun: str, source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The section of the second format, and what of it stands at the config's top level."""
+    """The section of an algorithm in the second format, and those of its fields that stand at the config's top
+    level."""
     path: Path = (noun,)
     if not isinstance(raw, dict):
         source.refuse(path, f"must be a mapping such as {{{name_field(noun)}: …}}, not {kind(raw)}")
@@ -99,7 +100,7 @@ _WITHOUT_SPACE = ("networkmorphism",)
 def check_first_format(
     file: Mapping[str, Any], config: dict[str, Any], found: list[Found], tables: list[FirstFormat], source: Source
 ) -> None:
-    """Refuses and warns in `source`; completes `config`."""
+    """Checks a file of the first format: refuses and warns in `source`, and completes `config`."""
     _check_algorithms(config, source)
     for one in found:
         if one.pattern == "logDir":
@@ -115,7 +116,8 @@ def check_first_format(
 
 
 def losses(found: list[Found], tables: list[FirstFormat]) -> Iterator[tuple[str, str]]:
-    """(field of the file, what becomes of it)."""
+    """The fields that conversion loses, or that NNI 3.0 does not know afterwards: (field of the file, what becomes of
+    it)."""
     dropped = {**LOST, **{name: why for table in tables for name, why in table.dropped.items()}}
     ours = {target for table in tables for target in table.ours}
     targets = {name: target for table in tables for name, target in table.fields.items()}
@@ -156,7 +158,7 @@ def _check_directory(one: Found, source: Source) -> None:
 
 
 def _missing(required: Iterable[str], file: Mapping[str, Any]) -> Iterator[Path]:
-    """The path that is missing; what stands in something that is missing itself is not asked for."""
+    """The required paths that are missing. A path inside something that is missing itself is not asked for."""
     if file.get("trial") is None:
         yield ("trial",)
     for pattern in required:

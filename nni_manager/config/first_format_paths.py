@@ -23,7 +23,7 @@ KINDS = ("tuner", "assessor", "advisor")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One value of a file."""
+    """A value that was found in a file."""
 
     #: Its path in a table, ``machineList[].ip``.
     pattern: str
@@ -49,7 +49,7 @@ class Tree:
             node.setdefault(last, None)
 
     def read(self, values: Mapping[str, object], source: Source) -> list[Found]:
-        """Everything that is set. What has no place is refused in `source`."""
+        """All values that are set. A field that has no place is refused in `source`."""
         return list(self._read_mapping(values, self.root, (), "", source))
 
     def _read_mapping(
@@ -82,18 +82,18 @@ class Tree:
 
 
 def split(pattern: str) -> list[str]:
-    """``machineList[].ip`` → ``["machineList", "[]", "ip"]``."""
+    """The steps of a dotted path: ``machineList[].ip`` → ``["machineList", "[]", "ip"]``."""
     return pattern.replace(ENTRY, f".{ENTRY}").split(".")
 
 
 def place(target: str, positions: tuple[int, ...]) -> Path:
-    """A path of the right side with positions in place of its ``[]``."""
+    """The path in the second format that `target` stands for, with positions in place of its ``[]``."""
     left = iter(positions)
     return tuple(next(left) if step == ENTRY else step for step in split(target))
 
 
 def put(config: dict[str, Any], path: Path, value: object) -> None:
-    """Sets what is not set; lists grow, mappings are made."""
+    """Sets a value unless one is set; on the way lists grow and mappings are made."""
     node: Any = config
     for step, following in itertools.pairwise(path):
         node = _enter(node, step, [] if isinstance(following, int) else {})
@@ -111,7 +111,10 @@ def _enter(node: Any, step: str | int, empty: object) -> Any:
 
 
 def own_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
-    """By the path of a section in the first format: the second format's name of a field → its own."""
+    """The second format's names of fields → the first format's, where they differ.
+
+    By the path of their section in the first format.
+    """
     names: dict[Path, dict[str, str]] = {}
     for old, new in fields.items():
         *above, last = split(old)
@@ -122,7 +125,10 @@ def own_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
 
 
 def foreign_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
-    """By the path of a section in the second format: the first format's name of a field → its own."""
+    """The first format's names of fields → the second format's, where they differ.
+
+    By the path of their section in the second format.
+    """
     names: dict[Path, dict[str, str]] = {}
     for old, new in fields.items():
         if not new.startswith("/"):
@@ -134,10 +140,10 @@ def foreign_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
 
 
 class Translation:
-    """From the second format back to what the file says."""
+    """Translates messages from the fields of the second format back to those of the file."""
 
     def __init__(self, tables: Iterable[tuple[Path, Mapping[str, str]]]) -> None:
-        """`tables`: where a section stands in the second format, and its table."""
+        """`tables`: the path of a section in the second format, and its table."""
         self._fields: dict[str, list[str]] = {}
         for above, fields in tables:
             prefix = spell(above)
@@ -170,7 +176,11 @@ class Translation:
 
 
 def _patterns(path: Path) -> Iterable[tuple[str, tuple[int, ...]]]:
-    """Positions are part of a table's place, or what ``[]`` stands for: all ways to read them, the first kept first."""
+    """All patterns that a path may stand for, each with the positions that its ``[]`` replace.
+
+    A position may also be part of a table's place: these are the path's first ones, and patterns with most of them come
+    first.
+    """
     positions = tuple(step for step in path if isinstance(step, int))
     for kept in range(len(positions), -1, -1):
         numbers = iter([*(f"[{position}]" for position in positions[:kept]), *[ENTRY] * (len(positions) - kept)])

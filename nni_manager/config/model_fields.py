@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """By alias."""
+    """The fields of a model, by alias."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def marks_of(field: FieldInfo) -> Mapping[str, Any]:
-    """See `platform_kit.section_model`."""
+    """The marks of a field, as `platform_kit.section_model` describes them."""
     return field.json_schema_extra if isinstance(field.json_schema_extra, Mapping) else {}
 
 
 def names_marked(model: type[BaseModel], mark: str) -> dict[str, str]:
-    """Other name → alias, of the names under that mark."""
+    """The names that a mark gives a model's fields besides their own: other name → alias."""
     return {other: name for name, field in fields_of(model).items() for other in marks_of(field).get(mark, ())}
 
 
@@ -41,7 +41,7 @@ def kind_field(models: list[type[BaseModel]]) -> str:
 
 
 def kinds(models: list[type[BaseModel]]) -> dict[str, type[BaseModel]]:
-    """The word of each."""
+    """The models by their kind, the word that `kind_field` takes in each."""
     name = kind_field(models)
     return {_word(model, name): model for model in models}
 
@@ -55,7 +55,7 @@ def given_kind(models: list[type[BaseModel]], raw: Mapping[str, object]) -> obje
 
 
 def written(place: Path, model: type[BaseModel]) -> Path:
-    """A place as pydantic names it → the path of aliases: attributes are named as users do, and no kinds."""
+    """A place as pydantic names it → the path as users write it: aliases in place of attributes, and no kinds."""
     path: list[str | int] = []
     models = [model]
     for step in place:

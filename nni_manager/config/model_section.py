@@ -30,9 +30,10 @@ Settings = dict[str, object]
 
 
 def read_model(raw: Mapping[str, object], model: type[BaseModel], path: Path, name: str, source: Source) -> Settings:
-    """Canonical keys, canonical values where a field is marked with a format; mappings within are read alike.
+    """The settings that a mapping sets: canonical keys, canonical values where a field is marked with a format.
 
-    `name`: of the service, or what else stands before a secret's field in the secret's reference.
+    Mappings within are read alike. `name`: of the service, or what else stands before a secret's field in the secret's
+    reference.
     """
     fields = fields_of(model)
     section = Section(
@@ -50,7 +51,10 @@ def read_model(raw: Mapping[str, object], model: type[BaseModel], path: Path, na
 def read_choice(
     raw: Mapping[str, object], models: list[type[BaseModel]], path: Path, name: str, source: Source
 ) -> tuple[type[BaseModel], Settings] | None:
-    """As `read_model`, with the one of `models` that the mapping says it is; None when it says none of them."""
+    """The one of `models` that a mapping names, and its settings as by `read_model`.
+
+    None when the mapping names none of them, which is then noted in `source`.
+    """
     model = _choose(raw, models, path, source)
     return None if model is None else (model, read_model(raw, model, path, name, source))
 
@@ -129,7 +133,7 @@ _FOLLOWING = ("missing", "union_tag_invalid", "union_tag_not_found")
 
 
 def _sentence(fault: Any) -> str:
-    """Pydantic's findings in our words; never with the value, it may be a secret."""
+    """The sentence for a fault that pydantic found, in our words; never with the value, which may be a secret."""
     sentence = _SENTENCES.get(fault["type"])
     if sentence is None:
         return f"is not valid: {fault['msg']}"

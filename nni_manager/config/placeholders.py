@@ -15,19 +15,20 @@ _YOUR = re.compile(r"\$?\{\s*your[^{}]*\}|<\s*your[^<>]*>", re.IGNORECASE)
 
 
 def refuse(raw: object) -> None:
-    """Where a path, a name or an address is meant. Raises ValueError that names the placeholder."""
+    """Refuses any placeholder, where a path, a name or an address is meant. Raises ValueError that names the
+    placeholder."""
     _refuse_all(_ANY.finditer(_text(raw)))
 
 
 def refuse_your(raw: object) -> None:
-    """Where braces may be meant: only what says ``your``. Raises ValueError."""
+    """Refuses placeholders that say ``your``, where braces may have a meaning. Raises ValueError."""
     _refuse_all(_YOUR.finditer(_text(raw)))
 
 
 def refuse_whole(raw: object) -> None:
-    """Where anything may be meant, as in a password: only text that is one placeholder and nothing else.
+    """Refuses text that is one placeholder and nothing else, where anything may be meant, as in a password.
 
-    ``${VARIABLE}`` refers to one. Raises ValueError.
+    ``${VARIABLE}`` refers to a variable and is not refused. Raises ValueError.
     """
     text = _text(raw).strip()
     if (
@@ -39,7 +40,7 @@ def refuse_whole(raw: object) -> None:
 
 
 def _text(raw: object) -> str:
-    """`{your_server}` without quotes is a mapping of one key to nothing."""
+    """The text of a value; empty for one without. `{your_server}` without quotes is a mapping of one key to nothing."""
     if isinstance(raw, dict) and len(raw) == 1 and None in raw.values():
         return f"{{{next(iter(raw))}}}"
     return raw if isinstance(raw, str) else ""

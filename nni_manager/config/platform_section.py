@@ -31,7 +31,7 @@ Settings = dict[str, object]
 
 
 def read_platforms(raw: object, path: Path, shared: Settings, source: Source) -> list[Settings]:
-    """Answers the canonical sections; what is wrong with them is noted in `source`.
+    """The canonical sections of the training services; what is wrong with them is noted in `source`.
 
     `raw` is one section or, for several platforms at once, a list; `shared` the top level's values of `SHARED`.
     """
@@ -44,7 +44,8 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
 
 
 def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object], source: Source) -> None:
-    """Notes faults and warnings of sections beside the rest of the config. `experiment`: canonical and whole."""
+    """Notes faults and warnings of sections that depend on the rest of the config. `experiment`: canonical and
+    whole."""
     if source.stored:
         return
     for number, settings in enumerate(sections):
@@ -55,7 +56,8 @@ def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object]
 
 
 def needs_command(raw: object) -> bool:
-    """Whether the section leaves its command to the top level. Quiet for one that cannot be used."""
+    """Whether the section leaves its command to the top level. True for one that cannot be used, which is noted
+    elsewhere."""
     if not isinstance(raw, dict):
         return True
     values = {fold(key): value for key, value in raw.items()}
@@ -69,7 +71,7 @@ def needs_command(raw: object) -> bool:
 
 
 def _ours(model: type[BaseModel]) -> type[PlatformSection] | None:
-    """A plug-in may have a plain model."""
+    """The model as a `PlatformSection`; None for a plain model, as a plug-in may have."""
     from nni_manager.platform_kit.section_model import PlatformSection  # brings pydantic
 
     return model if issubclass(model, PlatformSection) else None
@@ -100,7 +102,7 @@ def _read_all(items: Mapping[Path, object], shared: Settings, source: Source) ->
 
 
 def _own_name(raw: object, platform: str, path: Path, source: Source) -> str:
-    """The name that the section gives its service; empty: none, or one that is refused."""
+    """The name that the section gives its service; empty where it gives none, or one that is refused."""
     assert isinstance(raw, dict)
     given = next((value for key, value in raw.items() if fold(key) == NAME), None)
     if given is None or (
@@ -166,7 +168,7 @@ SHARED_STORAGE = "sharedStorage"
 
 
 def read_shared_storage(raw: object, code_directory: object, source: Source) -> dict[str, object] | None:
-    """None when it is refused, which is then noted in `source`."""
+    """The canonical section `sharedStorage`; None when it is refused, which is then noted in `source`."""
     from nni_manager.platform_kit.shared_storage import KINDS
 
     path: Path = (SHARED_STORAGE,)

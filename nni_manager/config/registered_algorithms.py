@@ -1,6 +1,6 @@
 """Users' tuners and assessors under names of their own, kept by `nnictl algo`: ``<data directory>/algorithms.json``.
 
-A name stands for a class. Configs are resolved when they are read; the class itself is only ever imported by a tuner's
+A name stands for a class, and a config that is read gets the class. The class itself is only ever imported by a tuner's
 own process.
 """
 
@@ -24,7 +24,7 @@ FAMILIES = {family.noun: family for family in (TUNERS, ASSESSORS)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A class that a config may name."""
+    """A registered tuner or assessor: a class, and the name that a config may use for it."""
 
     name: str
     #: ``tuner`` or ``assessor``; NNI's advisors are tuners here.
@@ -41,7 +41,7 @@ class Registered:
 
 
 def read_all(data_directory: Path) -> tuple[Registered, ...]:
-    """By name. Raises InvalidInput when the file cannot be read."""
+    """All registered algorithms, by kind and name. Raises InvalidInput when the file cannot be read."""
     path = data_directory / FILE
     try:
         entries = json.loads(path.read_bytes())
@@ -54,13 +54,17 @@ def read_all(data_directory: Path) -> tuple[Registered, ...]:
 
 
 def find(data_directory: Path, kind: str, name: str) -> Registered | None:
-    """The registered algorithm of that name, whatever its case."""
+    """The registered algorithm of that kind and name, whatever the name's case; None: there is none. Raises
+    InvalidInput."""
     found = (one for one in read_all(data_directory) if one.kind == kind and one.name.lower() == name.lower())
     return next(found, None)
 
 
 def register(data_directory: Path, new: Registered) -> bool:
-    """Whether it took the place of another. Raises Conflict for a name of NNI's own, InvalidInput, OSError."""
+    """Registers an algorithm; answers whether it took the place of another.
+
+    Raises Conflict for a name of NNI's own, InvalidInput, OSError.
+    """
     if _is_ours(FAMILIES[new.kind], new.name):
         raise Conflict(f"{new.name} is the name of a built-in {new.kind}; choose another builtinName")
     with _locked(data_directory):
@@ -71,7 +75,8 @@ def register(data_directory: Path, new: Registered) -> bool:
 
 
 def unregister(data_directory: Path, name: str) -> None:
-    """Tuner or assessor. Raises NotFound, Conflict for what is built in, InvalidInput, OSError."""
+    """Removes the tuner or assessor of that name. Raises NotFound, Conflict for what is built in, InvalidInput,
+    OSError."""
     with _locked(data_directory):
         known = read_all(data_directory)
         kept = [one for one in known if one.name.lower() != name.lower()]
@@ -102,7 +107,7 @@ def _write(data_directory: Path, algorithms: list[Registered]) -> None:
 
 @contextmanager
 def _locked(data_directory: Path) -> Iterator[None]:
-    """One at a time; readers see the file before or after."""
+    """Holds the lock under which one process at a time changes the file. Readers see the file as before or after."""
     import fcntl
 
     make_data_directory(data_directory)

@@ -1,5 +1,7 @@
-"""The formats of single values. Each function takes a raw value and answers its canonical form, or raises ValueError
-with the end of a sentence that begins with the field's name. No text repeats a value that may be a secret.
+"""The formats of single values.
+
+Each function takes a raw value and answers its canonical form, or raises ValueError with the end of a sentence that
+begins with the field's name. No text repeats a value that may be a secret.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def text(raw: object) -> str:
 
 
 def title(raw: object) -> str | None:
-    """Text; none where it is empty."""
+    """Text, or None where it is empty."""
     return None if raw == "" else text(raw)
 
 
@@ -42,7 +44,7 @@ def flag(raw: object) -> bool:
 
 
 def _meant(raw: object) -> str:
-    """YAML 1.1 had other words for the two."""
+    """The advice to write true or false, for a word of YAML 1.1 that meant one of them; else empty."""
     word = _FLAGS.get(raw.lower()) if isinstance(raw, str) else None
     return f"; write {word}" if word else ""
 
@@ -54,7 +56,7 @@ def mapping(raw: object) -> dict[str, object]:
 
 
 def whole_number(minimum: int, maximum: int | None = None) -> Callable[[object], int]:
-    """An int within bounds; neither a boolean nor text nor 1.0 will do."""
+    """The format of an int within bounds; neither a boolean nor text nor 1.0 will do."""
 
     def parse(raw: object) -> int:
         if isinstance(raw, bool) or not isinstance(raw, int):
@@ -66,7 +68,7 @@ def whole_number(minimum: int, maximum: int | None = None) -> Callable[[object],
 
 
 def number(minimum: float, *, exclusive: bool = False) -> Callable[[object], float]:
-    """A finite number that is at least (or, exclusive, above) `minimum`."""
+    """The format of a finite number that is at least (or, exclusive, above) `minimum`."""
 
     def parse(raw: object) -> float:
         value = _number(raw)
@@ -109,7 +111,7 @@ def whole_seconds(raw: object) -> int:
 
 
 def seconds(raw: object) -> float:
-    """``<number><s|m|h|d>``, or a number of seconds."""
+    """A duration in seconds, from ``<number><s|m|h|d>`` or a number of seconds."""
     form = "a duration such as 30s, 10m, 1.5h or 2d, or a number of seconds"
     value = _quantity(raw, _SECONDS, form) if isinstance(raw, str) else _number(raw)
     if not 0 <= value < 1e12:
@@ -118,7 +120,7 @@ def seconds(raw: object) -> float:
 
 
 def numeral(raw: object) -> int:
-    """A whole number, or text of one."""
+    """A whole number from 0 on, or text of one."""
     if isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", raw):
         return int(raw)
     return whole_number(0)(raw)
@@ -133,8 +135,10 @@ def quantity(raw: object) -> str:
 
 
 def memory_mb(raw: object) -> int:
-    """``<number><tb|gb|mb|kb|b>``, also ``8g`` and ``8Gi``, or a number of MB; whole MB of 1024 × 1024 bytes, rounded
-    up."""
+    """An amount of memory in whole MB of 1024 × 1024 bytes, rounded up.
+
+    From ``<number><tb|gb|mb|kb|b>``, also ``8g`` and ``8Gi``, or a number of MB.
+    """
     form = "an amount of memory such as 8GB or 512mb, or a number of MB"
     amount = _quantity(raw, _BYTES, form) / 2**20 if isinstance(raw, str) else whole_number(1)(raw)
     if not 0 < amount < 1e12:
@@ -143,7 +147,10 @@ def memory_mb(raw: object) -> int:
 
 
 def gpu_indices(raw: object) -> list[int]:
-    """A list of ints, one int, or text such as ``"0,1,3"``; none twice, none below 0, not empty."""
+    """The indices of GPUs, from a list of ints, one int, or text such as ``"0,1,3"``.
+
+    None twice, none below 0, not empty.
+    """
     indices = _index_list(raw)
     if not indices:
         raise ValueError("must name at least one GPU; leave the field out to allow all")
