@@ -105,7 +105,7 @@ def _best_or_worst(client: ManagerClient, id: str, head: int | None, tail: int |
 
 
 def _find(client: ManagerClient, id: str, status: str | None, limit: int | None) -> list[dict[str, Any]]:
-    """The trials of an experiment with that status, or all, by their number; only the `limit` newest, where it is
+    """The trials of an experiment with that status, or all, by their number; only the `limit` newest, if it is
     given."""
     if limit is None or limit > _MOST:
         return list(client.all_trials(id, status=status))[-(limit or 0) :]

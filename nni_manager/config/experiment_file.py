@@ -144,8 +144,7 @@ def _read(source: Source) -> ExperimentSpec:
 
 
 def _mapping(source: Source) -> dict[str, object]:
-    """The values of a text; fields of the other format are refused. Raises ConfigInvalid for a text that is no
-    mapping."""
+    """The values of a text, fields of the other format refused. Raises ConfigInvalid for a text that is no mapping."""
     assert source.document is not None
     values: object = source.document.root.value
     if isinstance(values, dict):

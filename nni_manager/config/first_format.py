@@ -32,8 +32,7 @@ def fields(noun: str) -> dict[str, str]:
 
 
 def convert_algorithm(raw: object, noun: str, source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The section of an algorithm in the second format, and those of its fields that stand at the config's top
-    level."""
+    """The section of an algorithm in the second format, and its fields that stand at the config's top level there."""
     path: Path = (noun,)
     if not isinstance(raw, dict):
         source.refuse(path, f"must be a mapping such as {{{name_field(noun)}: …}}, not {kind(raw)}")
@@ -116,7 +115,7 @@ def check_first_format(
 
 
 def losses(found: list[Found], tables: list[FirstFormat]) -> Iterator[tuple[str, str]]:
-    """The fields that conversion loses, or that NNI 3.0 does not know afterwards: (field of the file, what becomes of
+    """The fields that the second format, or NNI's reader of it, does not know: (field of the file, what happens to
     it)."""
     dropped = {**LOST, **{name: why for table in tables for name, why in table.dropped.items()}}
     ours = {target for table in tables for target in table.ours}

@@ -15,8 +15,7 @@ _YOUR = re.compile(r"\$?\{\s*your[^{}]*\}|<\s*your[^<>]*>", re.IGNORECASE)
 
 
 def refuse(raw: object) -> None:
-    """Refuses any placeholder, where a path, a name or an address is meant. Raises ValueError that names the
-    placeholder."""
+    """Refuses every placeholder, where a path, a name or an address is meant. Raises ValueError that names them."""
     _refuse_all(_ANY.finditer(_text(raw)))
 
 

@@ -44,7 +44,7 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
 
 
 def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object], source: Source) -> None:
-    """Notes faults and warnings of sections that depend on the rest of the config. `experiment`: canonical and
+    """Notes faults and warnings of sections, given the rest of the config. `experiment`: that config, canonical and
     whole."""
     if source.stored:
         return
@@ -56,8 +56,7 @@ def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object]
 
 
 def needs_command(raw: object) -> bool:
-    """Whether the section leaves its command to the top level. True for one that cannot be used, which is noted
-    elsewhere."""
+    """Whether the section leaves its command to the top level; true for one that cannot be used. Notes nothing."""
     if not isinstance(raw, dict):
         return True
     values = {fold(key): value for key, value in raw.items()}

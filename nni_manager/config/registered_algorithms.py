@@ -54,8 +54,7 @@ def read_all(data_directory: Path) -> tuple[Registered, ...]:
 
 
 def find(data_directory: Path, kind: str, name: str) -> Registered | None:
-    """The registered algorithm of that kind and name, whatever the name's case; None: there is none. Raises
-    InvalidInput."""
+    """The registered algorithm of that kind and name, whatever its case; None: there is none. Raises InvalidInput."""
     found = (one for one in read_all(data_directory) if one.kind == kind and one.name.lower() == name.lower())
     return next(found, None)
 
@@ -75,8 +74,10 @@ def register(data_directory: Path, new: Registered) -> bool:
 
 
 def unregister(data_directory: Path, name: str) -> None:
-    """Removes the tuner or assessor of that name. Raises NotFound, Conflict for what is built in, InvalidInput,
-    OSError."""
+    """Removes the tuner or assessor of that name.
+
+    Raises NotFound, Conflict for what is built in, InvalidInput, OSError.
+    """
     with _locked(data_directory):
         known = read_all(data_directory)
         kept = [one for one in known if one.name.lower() != name.lower()]

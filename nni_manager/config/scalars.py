@@ -149,7 +149,7 @@ def memory_mb(raw: object) -> int:
 def gpu_indices(raw: object) -> list[int]:
     """The indices of GPUs, from a list of ints, one int, or text such as ``"0,1,3"``.
 
-    None twice, none below 0, not empty.
+    At least one, and each once; an index below 0 is refused.
     """
     indices = _index_list(raw)
     if not indices:

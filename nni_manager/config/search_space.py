@@ -1,6 +1,6 @@
-"""`searchSpace`, or the file that `searchSpaceFile` names → one mapping.
+"""The search space of a config, `searchSpace` or the file that `searchSpaceFile` names → one mapping.
 
-Built-in tuners take NNI's dimensions; what it means to a user's tuner is that tuner's business.
+Built-in tuners take NNI's dimensions; what dimensions mean to a user's tuner is not judged here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIELDS = ("searchSpace", "searchSpaceFile")
 
 
 def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
-    """Answers the search space; None when there is none that can be used, which is then noted in `source`."""
+    """The search space of a config; None when there is none that can be used, which is then noted in `source`."""
     if all(map(top.has, _FIELDS)):
         top.refuse("searchSpaceFile", "searchSpace is given too; keep one of the two")
     elif top.has("searchSpaceFile"):
@@ -35,13 +35,13 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
 
 
 def check_search_space(space: object, tuner: object) -> None:
-    """Whether the tuner of that name can search there. Raises BadDimension for the first where it cannot."""
+    """Checks that the tuner of that name can search a space. Raises BadDimension for the first that it cannot."""
     if space is not None and tuner in TUNERS.arguments:
         search_space.parse(space)
 
 
 def refuse_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
-    """Notes every dimension that the tuner of that name cannot search, where it is written."""
+    """Notes every dimension that the tuner of that name cannot search, at the place where it is written."""
     file = None if top.has("searchSpace") else _File(source.path(str(top.raw("searchSpaceFile"))))
     for name, dimension in space.items():
         try:
@@ -60,18 +60,18 @@ def _refuse(error: BadDimension, file: _File | None, source: Source) -> None:
 
 
 def _written(key: search_space.Key) -> Path:
-    """Where that dimension stands in the JSON: the index of a branch is one in the nested choice's `_value`."""
+    """The path of a dimension in the JSON: the index of a branch is one in the nested choice's `_value`."""
     return tuple(part for step in key for part in (("_value", step) if isinstance(step, int) else (step,)))
 
 
 class _File:
-    """The search space's file, read again for its lines when there is something to refuse."""
+    """The file of a search space, read again for its lines when there is something to refuse."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def locate(self, path: Path) -> tuple[Path, int]:
-        """As `Document.locate`; without a line where that cannot be known."""
+        """The path as spelled and its line, as by `Document.locate`; no line (0) where that cannot be known."""
         return self._document.locate(path) if self._document is not None else (path, 0)
 
     @cached_property
@@ -102,7 +102,7 @@ def _from_file(path: str, source: Source) -> dict[str, object] | None:
 
 
 def _load(content: str, path: str, source: Source) -> dict[str, object] | None:
-    """JSON first, then YAML. Raises Unreadable."""
+    """The search space in a file's content, read as JSON, else as YAML; None when it is refused. Raises Unreadable."""
     try:
         value = json.loads(content, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Secrets of a config: it holds references, and their values are kept apart from it.
+"""Secrets of a config: the config holds references, and the values are kept apart from it.
 
 A field that is marked ``secret`` is written out, or refers to a variable of the caller's environment, ``${VARIABLE}``,
 or to a file, ``file:path``. What is written out is kept under a reference of its own, ``stored:<service>.<field>``.
@@ -27,9 +27,9 @@ _MAX_BYTES = 64 * 1024
 
 
 def read_secret(raw: object, name: str, source: Source) -> str:
-    """The reference that the config holds; its value is noted in `source`. `name`: of service and field.
+    """The reference to a secret that the config holds; the secret's value is noted in `source`.
 
-    Raises ValueError, never with the value.
+    `name`: of service and field. Raises ValueError, never with the value.
     """
     value = text(raw)
     if source.stored:
@@ -44,7 +44,7 @@ def read_secret(raw: object, name: str, source: Source) -> str:
 
 
 def _resolve(value: str, name: str, source: Source) -> tuple[str, str | None]:
-    """Reference and value; no value where references are not followed."""
+    """The reference to a secret, and its value; no value where references are not followed."""
     if value in source.sent_secrets:
         return value, source.sent_secrets[value]
     if match := _VARIABLE.fullmatch(value):
@@ -80,35 +80,35 @@ def read_secret_file(path: str) -> str:
 
 
 def follow(reference: str, environment: Mapping[str, str]) -> str | None:
-    """The value now; None for what refers to nothing outside. Raises ValueError."""
+    """The value that a reference has now; None for one that refers to nothing outside. Raises ValueError."""
     if match := _VARIABLE.fullmatch(reference):
         return _variable(match[1], environment)
     return read_secret_file(reference.removeprefix(_FILE)) if reference.startswith(_FILE) else None
 
 
 def is_reference(value: object) -> bool:
-    """To a variable or a file: what may be shown."""
+    """Whether a value refers to a variable or a file, so that it may be shown."""
     return isinstance(value, str) and (value.startswith(_FILE) or _VARIABLE.fullmatch(value) is not None)
 
 
 def fill(model: type[BaseModel], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    """The settings with values in place of references; one without a value stays, and so does everything else."""
+    """The settings with values in place of references; a reference without a value stays, as does everything else."""
     return _map(model, settings, lambda reference: values.get(reference, reference))
 
 
 def fill_in(models: list[type[BaseModel]], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    """The same, of a section that one of several models describes."""
+    """The settings with values in place of references, as `fill`, of a section that one of several models describes."""
     found: dict[str, Any] = _changed_mapping(models, settings, lambda reference: values.get(reference, reference))
     return found
 
 
 def references(model: type[BaseModel], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The values of the secret fields, which are references, in the fields' order."""
+    """The references to secrets in a section's settings, in the order of its fields."""
     return references_in([model], settings)
 
 
 def references_in(models: list[type[BaseModel]], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The same, of a section that one of several models describes."""
+    """The references to secrets, as `references`, of a section that one of several models describes."""
     found: dict[str, None] = {}
     _changed_mapping(models, settings, lambda reference: found.setdefault(reference) or reference)
     return tuple(found)

@@ -15,16 +15,17 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Section:
-    """Fields are matched whatever their case and underscores; unknown ones are refused with the nearest right name.
+    """A mapping of a config, whose fields are taken one by one.
 
-    A field that is null is a field that is not set.
+    Fields are matched whatever their case and underscores; unknown ones are refused with the nearest right name. A
+    field that is null is a field that is not set.
     """
 
     def __init__(
         self, values: Mapping[str, object], names: Iterable[str], path: Path, source: Source, *,
         other_names: Mapping[str, str] = NO_NAMES, old_names: Mapping[str, str] = NO_NAMES,
     ) -> None:  # fmt: skip
-        """`other_names`: what else a field may be called → field; `old_names` likewise, with a warning."""
+        """`other_names`: other names of fields → field; `old_names` likewise, and whoever writes one is warned."""
         self.path = path
         self._source = source
         self._names = {fold(name): name for name in names}
@@ -40,7 +41,7 @@ class Section:
         return name in self._values
 
     def raw(self, name: str) -> object:
-        """The value as given; None when not set."""
+        """The value of a field as given; None when not set."""
         return self._values.get(name)
 
     def take(self, name: str, parse: Callable[[object], T]) -> T | None:
@@ -63,7 +64,7 @@ class Section:
                 self.refuse(name, str(error))
 
     def require(self, name: str, advice: str) -> None:
-        """Refuses the section when the field is missing; silent where a misspelled key explains that."""
+        """Refuses the section when the field is missing, unless a misspelled key explains that."""
         if name not in self._values and name not in self._misspelled:
             self.refuse(name, f"is required and not set; {advice}")
 
@@ -99,7 +100,7 @@ class Section:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """The one of `words` that `word` is most likely a slip of; empty when none is near."""
+    """The one of `words` that `word` is most likely a misspelling of; empty when none is near."""
     import difflib  # only ever needed for an error
 
     folded = {fold(candidate): candidate for candidate in words}

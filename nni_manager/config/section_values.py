@@ -15,14 +15,14 @@ _JUDGED = frozenset({"quantity", "url", "absolute", "elsewhere", "text"})
 
 
 def reader_of(format: str, source: Source) -> Reader:
-    """Raises KeyError for a word that means nothing."""
+    """The function that reads a value of that format. Raises KeyError for a word that is no format."""
     if source.stored and format in _JUDGED:
         return lambda raw: raw
     return _readers(source)[format]
 
 
 def holding(read: Reader, keys: Sequence[str], source: Source) -> Reader:
-    """The same, of a YAML file that must have these dotted keys."""
+    """A reader of a file's path, made of `read`, that also refuses a YAML file without these dotted keys."""
     if not keys:
         return read
 
@@ -55,7 +55,7 @@ def _readers(source: Source) -> Mapping[str, Reader]:
 
 
 def _url(raw: object) -> str:
-    """HTTPS unless it says otherwise, without a slash at its end."""
+    """The address of a server: HTTPS unless it says otherwise, without a slash at its end."""
     address = scalars.text(raw).strip().rstrip("/")
     scheme, _, host = address.rpartition("://")
     if scheme not in ("", "http", "https") or not host or host.split("/")[0].split() != [host.split("/")[0]]:
@@ -64,7 +64,7 @@ def _url(raw: object) -> str:
 
 
 def _absolute(raw: object) -> str:
-    """In a container, where nothing is relative to anything."""
+    """The path of something in a container, absolute, as nothing there is relative to anything."""
     path = scalars.text(raw)
     if not path.startswith("/"):
         raise ValueError("must be an absolute path in the container, such as /mnt/data")
@@ -72,7 +72,7 @@ def _absolute(raw: object) -> str:
 
 
 def _of_manager(raw: str, source: Source) -> str:
-    """There where the daemon runs, which need not be here."""
+    """The path of a folder on the daemon's machine, which need not be this one."""
     return os.path.normpath(raw) if source.elsewhere and os.path.isabs(raw) else source.existing_directory(raw)
 
 

@@ -1,7 +1,7 @@
-"""Training services of an experiment that exists, changed: the sections that it is to have from now on.
+"""Changes the training services of an experiment that exists, by the sections that it is to have from now on.
 
-A section means the service that bears its name. Of one that the experiment has, fields that are left out stay as they
-are, unless they may change: those are what the new section says, like those of a new service.
+A section is for the service that bears its name. Where the experiment has that service, fields that are left out stay
+as they are. A field that may change does not: left out, it has the value that it has in a new service.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class ServiceChange:
 def read(
     spec: ExperimentSpec, change: ServiceChange, known: Mapping[str, Json], stored: Mapping[str, str]
 ) -> Reading:  # fmt: skip
-    """`known`: sections of services that were removed, by name; `stored`: values of the secrets that there are.
+    """The experiment with its training services changed, and the values of secrets that are new.
 
-    Raises InvalidInput, ConfigInvalid with all problems.
+    `known`: sections of services that were removed, by name; `stored`: values of the secrets that there are. Raises
+    InvalidInput, ConfigInvalid with all problems.
     """
     values = {**stored, **change.secrets}
     source = Source(directory=os.path.realpath(change.directory), sent_secrets=values)
@@ -65,13 +66,13 @@ def read(
 
 
 def changed_services(before: ExperimentSpec, after: ExperimentSpec) -> tuple[PlatformSpec, ...]:
-    """Those that are new, or have other settings."""
+    """The training services that are new, or have other settings."""
     known = {platform.service: platform.settings for platform in before.platforms}
     return tuple(platform for platform in after.platforms if known.get(platform.service) != platform.settings)
 
 
 def _names(given: list[Any]) -> list[str]:
-    """The names of the sections' services; anything for a section that is none, which is refused later."""
+    """The names of the sections' services; any name for a section that is no mapping, which is refused later."""
     folded = [
         {fold(key): value for key, value in reversed(raw.items())} if isinstance(raw, dict) else {} for raw in given
     ]
@@ -94,7 +95,7 @@ def _filled(raw: Any, before: Json | None) -> Any:
 
 
 def _changeable(section: Json) -> Collection[str]:
-    """Fields of a section of this platform; a secret may always be given anew."""
+    """The fields of a service's section that may change; a secret may always be given anew."""
     description = registry.find(str(section["platform"]))
     adapter = registry.adapter_of(PlatformSpec(name=description.name, service=description.name, settings=section))
     hidden = {name for name, field in fields_of(description.config).items() if marks_of(field).get("secret")}
@@ -102,7 +103,7 @@ def _changeable(section: Json) -> Collection[str]:
 
 
 def _require_same(raw: Any, name: str, section: Json, before: Json, place: str) -> None:
-    """Raises InvalidInput for a field that may not change."""
+    """Checks that a section changes no field that may not change. Raises InvalidInput."""
     may_change = _changeable(before)
     given = {fold(key) for key in raw}
     for key, value in section.items():
@@ -115,7 +116,7 @@ def _require_same(raw: Any, name: str, section: Json, before: Json, place: str) 
 
 
 def _named(sections: list[dict[str, object]], names: list[str]) -> object:
-    """Names are written down where positions would not give them."""
+    """The section or sections, with services' names written down where positions would give others."""
     by_position = service_names((str(section["platform"]), "") for section in sections)
     if by_position == names:
         named = [{key: value for key, value in section.items() if key != NAME} for section in sections]
@@ -125,7 +126,7 @@ def _named(sections: list[dict[str, object]], names: list[str]) -> object:
 
 
 def _require_values(spec: ExperimentSpec, values: Mapping[str, str]) -> None:
-    """Raises InvalidInput for a reference that nobody knows the value of."""
+    """Checks that the value of every reference is known. Raises InvalidInput."""
     for platform in spec.platforms:
         for reference in secrets.references(registry.find(platform.name).config, platform.settings):
             if reference not in values:

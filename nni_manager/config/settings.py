@@ -1,4 +1,4 @@
-"""The daemon's own settings: command line over environment over file over default.
+"""The daemon's own settings: from the command line, else the environment, else the file, else the default.
 
 The file is ``<data directory>/settings.yml``; it need not exist. Its fields are matched whatever their case and
 underscores, as in an experiment's config.
@@ -102,9 +102,10 @@ _SETTINGS = (
 
 
 def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """`arguments` are the command line's, checked by it, by attribute of `Settings`; None means not given.
+    """The settings of the daemon, from the command line, the environment and the file.
 
-    An empty variable counts as not set, and so does a missing file.
+    `arguments` are the command line's, checked by it, by attribute of `Settings`; None means not given. An empty
+    variable counts as not set, and so does a missing file.
 
     Raises ConfigInvalid with all problems.
     """
@@ -172,6 +173,8 @@ def _from_file(path: Path) -> dict[str, object]:
 
 
 def own_environment() -> dict[str, str]:
-    """The environment of experiments whose creator names none: the daemon's own, without its settings and token, which
-    are no business of trials."""
+    """The environment of experiments whose creator names none: the daemon's own.
+
+    It lacks the daemon's settings and token, which trials must not have.
+    """
     return without_settings(os.environ)

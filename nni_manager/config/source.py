@@ -48,7 +48,10 @@ _MOST_PROBLEMS = 100
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """Readers report problems here and go on, so that the user learns of all of them at once."""
+    """A config's text and what reading needs to know; readers note problems in it and go on.
+
+    So the user learns of all problems at once.
+    """
 
     #: Relative paths start here.
     directory: str
@@ -87,7 +90,7 @@ class Source:
             self._add(Problem(message=message, field=name, file=self.file, line=line))
 
     def refuse(self, path: Path, message: str) -> None:
-        """Notes a problem. The first one of a field stands: what follows from it would only confuse.
+        """Notes a problem. The first problem of a field stands: what follows from it would only confuse.
 
         Raises ConfigInvalid when there are too many.
         """
@@ -96,41 +99,45 @@ class Source:
             self._add(self._problem(path, message))
 
     def expect_no_more(self, path: Path) -> None:
-        """The field is not there because of another problem: that it is required need not be said."""
+        """Notes that a field is missing because of another problem: that it is required need not be said."""
         self._not_expected.add(path)
 
     def warn(self, path: Path, code: str, message: str) -> None:
-        """Notes what the user should know and what refuses nothing: a `code` as `ExperimentWarning` has it, and one
-        sentence. Of a stored config nothing is noted: its file was warned of."""
+        """Notes what the user should know and what refuses nothing, in one sentence.
+
+        `code`: as `ExperimentWarning` has it. Nothing is noted of a stored config: its file was warned of.
+        """
         if not self.stored:
             it = self._problem(path, message)
             self.pass_on(ConfigWarning(code=code, message=it.message, field=it.field, file=it.file, line=it.line))
 
     def pass_on(self, warning: ConfigWarning) -> None:
-        """As `warn`, for what was found in another file that the config names."""
+        """Notes a warning, as `warn` does, that was found in another file that the config names."""
         key = (warning.code, warning.file, warning.line, warning.field)
         self.found_warnings.setdefault(key, warning)
 
     @property
     def warnings(self) -> tuple[ConfigWarning, ...]:
-        """In the order of their lines."""
+        """The warnings, in the order of their lines."""
         return tuple(sorted(self.found_warnings.values(), key=lambda warning: warning.line))
 
     def note_spelling(self, path: Path, key: str) -> None:
-        """The field is called `key` in the file."""
+        """Notes that the field is called `key` in the file."""
         self._spellings[path] = key
 
     def note_foreign_names(self, path: Path, names: Mapping[str, str]) -> None:
-        """Notes names that do not belong into sections at `path` (positions in lists left out), each with its sentence
-        for the user."""
+        """Notes names of the other format that have no place in sections at `path` (positions in lists left out).
+
+        Each has what the user is to write instead.
+        """
         self._foreign_names.setdefault(path, {}).update(names)
 
     def foreign_names(self, path: Path) -> Mapping[str, str]:
-        """Of the section at `path`."""
+        """The names of the other format that were noted for the section at `path`."""
         return self._foreign_names.get(tuple(step for step in path if isinstance(step, str)), {})
 
     def is_refused(self, path: Path) -> bool:
-        """The field itself, or something in it."""
+        """Whether the field itself, or something in it, is refused."""
         name = self._problem(path, "").field
         return any(known == name or known.startswith((f"{name}.", f"{name}[")) for known in self.problems)
 
@@ -148,7 +155,7 @@ class Source:
         self._add(problem, f"{problem.file}:{problem.line}:{problem.field}")
 
     def check(self) -> None:
-        """Raises ConfigInvalid when there is a problem; they are in the order of their lines."""
+        """Raises ConfigInvalid when there is a problem; the problems are in the order of their lines."""
         if self.problems:
             raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line), self.warnings)
 
@@ -158,20 +165,21 @@ class Source:
             raise ValueError("holds a NUL character, which ends every text to the operating system; remove it")
 
     def path(self, raw: str) -> str:
-        """Absolute, ``~`` expanded, symbolic links resolved."""
+        """The path made absolute, ``~`` expanded, symbolic links resolved; a stored one stays as it is."""
         if self.stored:
             return raw
         return os.path.realpath(os.path.join(self.directory, os.path.expanduser(raw)))
 
     def existing_directory(self, raw: str) -> str:
-        """As `path`. Raises ValueError when there is no such folder."""
+        """The path of a folder, as by `path`. Raises ValueError when there is no such folder."""
         path = self.path(raw)
         if not self.stored and not os.path.isdir(path):
             raise ValueError(f"there is no folder {path}; relative paths start at {self.directory}")
         return path
 
     def makeable_directory(self, raw: str) -> str:
-        """As `path`, and nothing is made. Raises ValueError when folders cannot be made there."""
+        """The path of a folder to be made, as by `path`; not made here. Raises ValueError when it cannot be made
+        there."""
         path = self.path(raw)
         if not (self.stored or self.elsewhere):
             place = _nearest(path)
@@ -182,28 +190,30 @@ class Source:
         return path
 
     def program(self, raw: str) -> str:
-        """A name that a PATH will find as it is; a path absolute, with its links: a virtual environment's Python is a
-        link to another."""
+        """The program to run: a name stays, for a PATH to find it; a path is made absolute.
+
+        A link is kept: a virtual environment's Python is a link to another.
+        """
         if self.stored or self.elsewhere or "/" not in raw:
             return raw
         return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
 
     def existing_file(self, raw: str) -> str:
-        """As `path`. Raises ValueError when there is no such file."""
+        """The path of a file, as by `path`. Raises ValueError when there is no such file."""
         path = self.path(raw)
         if not self.stored and not os.path.isfile(path):
             raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
         return path
 
     def _add(self, problem: Problem, key: str = "") -> None:
-        """Raises ConfigInvalid when there are so many that nobody reads them."""
+        """Notes a problem under its key. Raises ConfigInvalid when there are so many that nobody reads them."""
         self.problems.setdefault(key or problem.field, problem)
         if len(self.problems) >= _MOST_PROBLEMS:
             self.check()
 
 
 def _nearest(path: str) -> str:
-    """Itself, or the last one above it that is there. Raises ValueError."""
+    """The path itself, or the nearest one above it that exists. Raises ValueError."""
     place = path
     while True:
         try:
@@ -216,7 +226,7 @@ def _nearest(path: str) -> str:
 
 
 def spell(path: Path) -> str:
-    """``("trainingService", 0, "platform")`` → ``trainingService[0].platform``."""
+    """The name of a path in messages: ``("trainingService", 0, "platform")`` → ``trainingService[0].platform``."""
     name = ""
     for step in path:
         name += f"[{step}]" if isinstance(step, int) else f".{step}" if name else step
@@ -224,6 +234,6 @@ def spell(path: Path) -> str:
 
 
 def steps(name: str) -> Path:
-    """``machineList[0].host`` → ``("machineList", 0, "host")``."""
+    """The path of a name in messages: ``machineList[0].host`` → ``("machineList", 0, "host")``."""
     parts = name.replace("[", ".").replace("]", "").split(".")
     return tuple(int(part) if part.isdigit() else part for part in parts)

@@ -18,7 +18,10 @@ _RUN_FILE = re.compile(
 
 
 def check(fields: Mapping[str, object], sections: Sequence[Mapping[str, object]], source: Source) -> None:
-    """`fields`: of the whole config. Only warns: an image may bring the file."""
+    """Warns where the code directory lacks the file that a command runs. It only warns: an image may bring the file.
+
+    `fields`: of the whole config.
+    """
     for path, command, directory in _commands(fields, sections):
         found = _RUN_FILE.match(command)
         if found is None or not os.path.isdir(directory):
@@ -31,8 +34,10 @@ def check(fields: Mapping[str, object], sections: Sequence[Mapping[str, object]]
 def _commands(
     fields: Mapping[str, object], sections: Sequence[Mapping[str, object]]
 ) -> Iterator[tuple[Path, str, str]]:
-    """(where it is written, the command, the code directory that it runs in), of those that services have of their own,
-    too."""
+    """The commands of trials: (where it is written, the command, the code directory that it runs in).
+
+    The first is the top level's; then come those of services that have a command or code directory of their own.
+    """
     told = fields.get("trialCommand"), fields.get("trialCodeDirectory")
     found: list[tuple[Path, object, object]] = [(("trialCommand",), *told)]
     for section in sections:

@@ -34,9 +34,9 @@ class _Failed(Exception):
 def python(asked: str, environment: Mapping[str, str] | None, *, file: str = "") -> str:
     """Absolute path of the Python that runs users' classes.
 
-    `asked`: a path, or a name that the PATH of `environment` finds; empty: ``python3``. Without an environment of a
-    caller, and where its PATH has no ``python3``, it is the manager's own. Raises ConfigInvalid when what was asked for
-    is not there.
+    `asked`: a path, or a name that the PATH of `environment` finds; empty: ``python3``. If nothing is asked for, and
+    there is no caller's environment or no ``python3`` on its PATH, it is the manager's own. Raises ConfigInvalid when
+    what was asked for is not there.
     """
     path = (os.environ if environment is None else environment).get("PATH", os.defpath)
     if not asked:
@@ -54,7 +54,10 @@ def _which(name: str, path: str) -> str | None:
 
 
 async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str], *, file: str = "") -> None:
-    """Raises ConfigInvalid that names classes of the experiment that this Python cannot use; quiet without any."""
+    """Checks that this Python can use the experiment's own classes; quiet where it has none.
+
+    Raises ConfigInvalid that names those that it cannot use.
+    """
     given = {"tuner": spec.tuner, "assessor": spec.assessor}
     asked = {kind: one for kind, one in given.items() if one is not None and one.class_name}
     if not asked:
@@ -79,8 +82,11 @@ async def find(
     asked: Mapping[str, AlgorithmSpec], python: str, environment: Mapping[str, str], *,
     gpus: tuple[int, ...] = (), directory: str = "/", with_arguments: bool = False,
 ) -> dict[str, str]:  # fmt: skip
-    """Why classes cannot be used, by their labels in `asked`: a sentence, or the last line of a traceback. One with the
-    label ``tuner`` must be a tuner. `with_arguments`: neither can one be that does not take its ``class_args``."""
+    """Why classes cannot be used, by their labels in `asked`: a sentence, or the last line of a traceback.
+
+    A class with the label ``tuner`` must be a tuner. `with_arguments`: a class that does not take its ``class_args``
+    cannot be used either.
+    """
     unjudged = {} if with_arguments else {"class_args": None}
     request = {"verb": "find", "classes": {label: {**asdict(one), **unjudged} for label, one in asked.items()}}
     visible = {**environment, protocol.ENV_GPUS: ",".join(map(str, gpus))}
@@ -103,7 +109,7 @@ async def objection(
 
 
 async def _ask(python: str, request: dict[str, Any], environment: Mapping[str, str], directory: str) -> dict[str, Any]:
-    """The answer of a host that ends with it. Raises _Failed."""
+    """The answer of a tuner host to one request; the host ends after it. Raises _Failed."""
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder, tempfile.TemporaryFile() as errors:
         places = {"NNI_CHECKPOINT_DIRECTORY": folder, "NNI_LOG_DIRECTORY": folder}
         places["PYTHONDONTWRITEBYTECODE"] = "1"  # it is only looked at

@@ -1,7 +1,7 @@
 """YAML text (and so JSON) → a `Document`.
 
 Values are what JSON can hold. Scalars follow YAML 1.2, keys are text, nothing is constructed from tags. Depth, expanded
-size and work are bounded, so that no file can exhaust the daemon; and whoever gave up waiting is not worked for.
+size and work are bounded, so that no file can exhaust the daemon; and reading ends when nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read(text: str, file: str) -> Document:
-    """As `parse`, of text that messages call `file`. Raises ConfigInvalid."""
+    """The document in a text that messages call `file`. Raises ConfigInvalid."""
     try:
         return parse(text)
     except Unreadable as error:
@@ -42,7 +42,7 @@ def read(text: str, file: str) -> Document:
 
 
 def parse(text: str) -> Document:
-    """Reads one YAML or JSON document. Raises Unreadable."""
+    """The document in a text, which is one document of YAML or JSON. Raises Unreadable."""
     if text.lstrip().startswith(("{", "[")):
         text = text.replace("\t", " ")  # YAML knows no tab between tokens, JSON does; neither allows it in a string
         text = _PAIR.sub(_joined, text)
@@ -63,7 +63,7 @@ def parse(text: str) -> Document:
 
 
 def _joined(pair: re.Match[str]) -> str:
-    """As YAML escapes it, which knows no halves."""
+    """One escape of YAML for a pair of JSON's, as YAML knows no halves of a character."""
     high, low = int(pair[2], 16), int(pair[3], 16)
     return rf"{pair[1]}\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
@@ -75,7 +75,7 @@ def _complaint(error: yaml.MarkedYAMLError) -> str:
 
 
 class _Builder:
-    """Turns parser events into nodes."""
+    """Makes nodes of the YAML parser's events."""
 
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = events
@@ -165,7 +165,7 @@ class _Builder:
         return self._finish_mapping(event, children)
 
     def _merge(self, children: dict[str, Node], merged: list[Node], event: Any) -> None:
-        """``<<: *other`` adds what is not given here."""
+        """Adds what ``<<: *other`` brings and the mapping itself does not give."""
         for node in merged:
             others = node.children if isinstance(node.children, list) else [node]
             for other in others:
@@ -208,7 +208,7 @@ _SPECIAL_FLOAT = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 def plain_value(text: str) -> bool | int | float | str | None:
-    """The value of an unquoted scalar; text where it is nothing else."""
+    """The value of an unquoted scalar; its text where it is no number, truth value or null."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
