@@ -34,7 +34,7 @@ def algo() -> None:
 @click.option("--meta_path", "--meta-path", "-m", "meta_path", required=True, metavar="FILE", help="The meta file.")
 @data_directory_option
 def register(meta_path: str, data_dir: str | None) -> None:
-    """Register the algorithms that a meta file (YAML) describes, in place of those that have their names.
+    """Register the algorithms that a meta file (YAML) describes; they replace those of the same name.
 
     Its keys: algoType (tuner, assessor or advisor), builtinName (the name), className (module.Class), and if wanted
     classArgs and classArgsValidator. The module is installed, or stands beside the meta file. The classes are imported

@@ -17,7 +17,7 @@ FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
-#: Options of commands, each with a value.
+#: Options, each with a value, that say which daemon a command means.
 _WHICH_DAEMON = ("--manager", "--data-dir", "--token-file")
 
 
@@ -34,9 +34,9 @@ class CommandGroup(click.Group):
 
 
 def _behind_command(words: list[str]) -> list[str]:
-    """The words of a command line, with options that name the daemon moved from before the command to the end.
+    """The words of a command line, with options that say which daemon is meant moved from its start to its end.
 
-    They may stand there too, as in ``nnictl --manager URL top``.
+    They may stand before the command too, as in ``nnictl --manager URL top``.
     """
     early: list[str] = []
     while words and words[0].partition("=")[0] in _WHICH_DAEMON:

@@ -20,7 +20,7 @@ class CheckResult:
     """The verdict on one experiment file."""
 
     file: str
-    #: One line about the experiment; empty when there is none to be made of it.
+    #: One line about the experiment; empty where none can be made of the file.
     summary: str = ""
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()

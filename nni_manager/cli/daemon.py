@@ -17,15 +17,15 @@ from nni_manager.config.data_directory import make_data_directory, open_lock
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
 
-#: In the data directory: what a daemon in the background prints.
+#: File in the data directory for what a daemon in the background prints.
 LOG_FILE = "daemon.log"
-#: In the data directory: one command at a time starts the daemon.
+#: Lock in the data directory, held by the command that starts the daemon.
 START_LOCK = "start.lock"
-#: In the data directory: held by the daemon that owns it.
+#: Lock in the data directory, held by the daemon that owns it.
 LOCK = "daemon.lock"
-#: Seconds for which another command is given time to start it, and after which the user is told.
+#: Seconds that another command is given to start the daemon, and after which the user is told of the wait.
 _LOCK_PATIENCE_S, _TELL_AFTER_S = 60.0, 2.0
-#: Seconds for which a daemon that runs and cannot be reached is looked for; it looks after itself every two.
+#: Seconds for which a daemon that runs and cannot be reached is looked for; every two it checks its own socket.
 _LOST_S = 4.0
 _LOOK_S = 0.1
 
@@ -67,8 +67,8 @@ def has_only_closed(data_dir: Path) -> bool:
 def start(data_dir: Path, command: Sequence[str]) -> None:
     """Runs `command` in the background, with ``--ready-fd N`` added, and returns once the daemon is ready.
 
-    The daemon says so by the line ``ready`` on that descriptor, or writes ``error: <sentence>``, which is raised as
-    NniManagerError. So is an end without such a line.
+    The daemon writes the line ``ready`` to that descriptor, or ``error: <sentence>``. Raises NniManagerError with that
+    sentence, or when the daemon ends without either line.
     """
     reader, writer = os.pipe()
     with open(reader, encoding="utf-8", errors="replace") as lines:
@@ -144,8 +144,7 @@ def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> Nni
 
 @contextmanager
 def _starting(data_dir: Path) -> Iterator[None]:
-    """Holds the lock for starting a daemon: one command at a time does it; the others wait, then find the daemon
-    running.
+    """Holds the lock for the start of a daemon: the commands that wait for it find the daemon running afterwards.
 
     Raises InvalidInput for a data directory that cannot be used.
     """

@@ -26,7 +26,7 @@ def experiment() -> None:
     """List, show, import, export and delete experiments."""
 
 
-#: What a list shows of one that waits for a person.
+#: The status that a list shows of an experiment that waits for a person.
 _ON_HOLD = "ON HOLD"
 _STATUSES = [*(status.value for status in ExperimentStatus), _ON_HOLD.replace(" ", "_")]
 

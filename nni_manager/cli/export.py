@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 Record = dict[str, Any]
-#: (trial, attempt) → JSON texts of its results, the final one last.
+#: (trial, attempt) → JSON texts of that attempt's results, the final one last.
 Intermediates = dict[tuple[str, int], list[str]]
 
 _INTERMEDIATE, _TRIAL, _REWARD = "intermediate", "trialJobId", "reward"

@@ -19,9 +19,9 @@ from nni_manager.domain.trial import TrialStatus
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import LogPart, ManagerClient
 
-#: Bytes asked for at a time.
+#: Bytes of a log that are asked for at a time.
 PART = 1 << 20
-#: Seconds between two looks at a log that is followed: growing text tells nobody.
+#: Seconds between two looks at a log that is followed: nothing reports that text was added.
 FOLLOW_S = 0.5
 
 #: Reads a log from an offset, or from the end when it is negative.

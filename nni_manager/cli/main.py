@@ -59,6 +59,6 @@ for _command in (export, import_results, *unsupported.experiment_commands):
     experiment.add_command(_command)
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)
-#: `stop` without an experiment means the daemon here.
+#: Commands of `nni-manager` alone; its `stop` without an experiment ends the daemon.
 for _command in (serve, own_daemon.status, own_daemon.stop, runner, doctor):
     nni_manager.add_command(_command)

@@ -7,7 +7,7 @@ from typing import Any
 
 from nni_manager.cli.session import same_daemon
 
-#: What the reason names → the command that changes it.
+#: What the reason names → the `nnictl update` command that changes it.
 _COMMANDS = {
     "maxTrialNumber": "trialnum {} -v NUMBER", "maxExperimentDuration": "duration {} -v DURATION",
     "the tuner": "searchspace {} -f FILE",

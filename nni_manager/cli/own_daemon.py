@@ -20,7 +20,7 @@ from nni_manager.domain.errors import NniManagerError
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
-#: Seconds for which its end is waited for.
+#: Seconds for which the daemon's end is waited for.
 _PATIENCE_S = 10
 
 

@@ -25,20 +25,20 @@ class Progress:
     #: Trials that have ended, in whatever way.
     done: int
     running: int
-    #: Ended by an error of theirs or of their platform.
+    #: Trials that ended by an error of theirs or of their platform.
     failed: int
-    #: `maxTrialNumber`; None: no limit.
+    #: The experiment's `maxTrialNumber`; None: no limit.
     total: int | None
-    #: Time at work, without the time it was stopped.
+    #: Time that the experiment was at work, without the time it was stopped.
     elapsed_s: float
-    #: `maxExperimentDuration`; None: no limit.
+    #: The experiment's `maxExperimentDuration`; None: no limit.
     limit_s: float | None
     #: Whether `elapsed_s` grows: it does not on hold.
     is_active: bool
-    #: None: infinite, or there is no best trial yet.
+    #: The best final result; None: infinite, or there is no best trial yet.
     best_value: float | None
     best_trial: str
-    #: `maximize` or `minimize`; empty: not known.
+    #: The experiment's `maximize` or `minimize`; empty: not known.
     optimize_mode: str = ""
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 
-#: Where experiments' folders would go by default; what is set there is meant for the manager's machine.
+#: A mark for an experimentWorkingDirectory that the file does not set; one that it sets is for the manager.
 _DEFAULT_FOLDER = "/proc/nni-manager-default"
 _DIRECTORY = "trialCodeDirectory"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 
-#: The trial runner's NNI_MANAGER_URL is something else: one attempt's own address.
+#: The variable that names the manager. The trial runner's NNI_MANAGER_URL is another: one attempt's own address.
 MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class ChosenDaemon:
     """The daemon that a command means: by the URL of a manager elsewhere, or else by the data directory."""
 
-    #: Of the manager elsewhere; empty: the daemon of `caller` is meant.
+    #: Address of the manager elsewhere; empty: the daemon of `data_directory` is meant.
     url: str = ""
     data_directory: Path = Path()
     token_file: Path | None = None
@@ -126,7 +126,7 @@ def connect(place: ChosenDaemon) -> ManagerClient:
 
 
 def nothing_is_open() -> bool:
-    """Whether all experiments that the command could mean are closed and no daemon runs: none need be started."""
+    """Whether all experiments that the command could mean are closed and no daemon runs: no daemon need be started."""
     from nni_manager.cli import daemon
 
     place = current()

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 
 #: Seconds after which a daemon that does not end is left to itself.
 _PATIENCE_S = 10
-#: Seconds between two looks whether it still is to end.
+#: Seconds between two looks whether the daemon is still to end.
 _LOOK_S = 0.5
 
 
 @contextmanager
 def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
-    """Waits for the daemon's end after the experiments have been stopped in its block, if it ends with the last of
-    them.
+    """Waits, after the block in which experiments are stopped, for the end of a daemon that ends with the last one.
 
     Its keeper, its socket and its pointer file are gone then. `of_all`: all are stopped, which ends the daemon even if
     none was open.

@@ -12,7 +12,7 @@ from nni_manager.cli import terminal
 from nni_manager.cli.output import cut, flat, wrapped
 
 _GAP = "  "
-#: To the left of a note that stands below its row.
+#: Indent of a note that stands below its row.
 _INDENT = "    "
 
 Row = tuple[str, ...]
@@ -25,9 +25,9 @@ class Column:
     header: str
     #: How narrow it may get, in characters; None: as wide as its widest cell.
     least: int | None = None
-    #: What is left out first where room is short has the greatest; 0: it stays.
+    #: Where room is short, the column with the greatest is left out first; 0: it stays.
     dispensable: int = 0
-    #: Lines of a note below its row.
+    #: The most lines of a note below its row.
     note_lines: int = 2
     is_note: bool = False
     is_status: bool = False

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-#: What a status is shown in; others are as all text is.
+#: The colour of a status; a status without one looks like other text.
 _COLOURS = {
     "SUCCEEDED": "green", "DONE": "green", "RUNNING": "cyan", "FAILED": "red", "SYS_CANCELED": "red", "ERROR": "red",
     "ON HOLD": "red", "UNKNOWN": "yellow", "EARLY_STOPPED": "yellow", "STOPPING": "yellow",

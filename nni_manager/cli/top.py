@@ -20,7 +20,7 @@ from nni_manager.domain.trial import TrialStatus
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
-#: Home, clear from there to the end; the alternate screen and back.
+#: Terminal codes: cursor home and clear to the end; enter the alternate screen; leave it.
 _CLEAR, _ENTER, _LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h", "\x1b[?1049l"
 #: Running trials shown of one experiment.
 _MOST_TRIALS = 100

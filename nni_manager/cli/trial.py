@@ -105,8 +105,7 @@ def _best_or_worst(client: ManagerClient, id: str, head: int | None, tail: int |
 
 
 def _find(client: ManagerClient, id: str, status: str | None, limit: int | None) -> list[dict[str, Any]]:
-    """The trials of an experiment with that status, or all, by their number; only the `limit` newest, if it is
-    given."""
+    """The trials of an experiment, all or those with that status, by their number; only the newest with `limit`."""
     if limit is None or limit > _MOST:
         return list(client.all_trials(id, status=status))[-(limit or 0) :]
     newest: list[dict[str, Any]] = client.trials(id, status=status, order="-sequence", limit=limit)["trials"]

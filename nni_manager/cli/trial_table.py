@@ -18,9 +18,9 @@ _FIRST = (
     Column(header="TIME"),
 )  # fmt: skip
 _LAST = (Column(header="WHERE", least=12, dispensable=2), Column(header="WHY", is_note=True))
-#: How a parameter that is no object is called.
+#: Header of parameters that are no JSON object.
 _NAMELESS = "PARAMETERS"
-#: Digits of parameters where there is room, and where there is not.
+#: Digits of numbers among the parameters, where there is room and where there is not.
 _DIGITS, _FEW_DIGITS = 6, 4
 #: Words and headers are cut down to so many characters, numbers never.
 _LEAST_WORD, _LEAST_HEADER = 8, 5

@@ -35,7 +35,7 @@ def _command(name: str, sentence: str) -> click.Command:
     return say
 
 
-#: For the top level.
+#: Commands for the top level.
 commands = [_command(name, sentence) for name, sentence in _INSTEAD.items()]
-#: For `nnictl experiment`.
+#: Commands for `nnictl experiment`.
 experiment_commands = [_command(name, sentence) for name, sentence in _INSTEAD_OF_EXPERIMENT.items()]

@@ -68,7 +68,7 @@ class StateFeed:
             self._queue.put(StreamEnded())
 
 
-#: These end by themselves, so waiting goes on.
+#: Holds that end by themselves, so waiting goes on.
 PASSING_HOLDS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE, HoldCode.STORE_UNAVAILABLE})
 
 
@@ -78,7 +78,7 @@ class WaitEnd:
 
     #: Nothing is left to do: the experiment may be closed.
     is_done: bool
-    #: It went as it should.
+    #: The experiment went as it should.
     is_good: bool
     text: str
 

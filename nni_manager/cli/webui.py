@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-#: A listener on all interfaces says so, and is no address to open.
+#: Addresses of a listener on all interfaces, which a browser cannot open.
 _ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
 
 
 def endpoint_page(experiment: Json) -> str:
     """The address of an experiment's own page; empty: it has none.
 
-    For a manager elsewhere it has the host by which this command reaches that: the daemon cannot know by which name
-    others reach its machine.
+    For a manager elsewhere its host is the one by which the command reaches the manager: the daemon cannot know by
+    which name others reach its machine.
     """
     endpoint = experiment.get("endpoint")
     if not endpoint:
@@ -40,7 +40,8 @@ def endpoint_page(experiment: Json) -> str:
 def service_page(client: ManagerClient, id: str) -> str:
     """The address of an experiment's page on the daemon's service; empty: the daemon listens on no port.
 
-    It is how the command itself reaches the daemon, if by TCP; else what the daemon says of its listeners.
+    It begins with the URL by which the command reaches a manager elsewhere; on this machine, with an address on which
+    the daemon says that it listens.
     """
     here = session.current()
     if here.is_remote:

@@ -15,7 +15,7 @@ from nni_manager.config.section import Section, nearest
 from nni_manager.config.source import Source
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")
-#: What NNI's first format has there.
+#: Fields of NNI's first format in these sections → what to write instead.
 FIRST_FORMAT = {
     "builtinTunerName": "name", "builtinAssessorName": "name", "builtinAdvisorName": "name", "codeDir": "codeDirectory",
     "classFileName": "className: module.Class", "gpuIndices": "tunerGpuIndices at the top level",

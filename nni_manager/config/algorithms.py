@@ -19,7 +19,7 @@ class AlgorithmKind:
     """A kind of algorithm, tuner or assessor: all that there are, and the arguments of the built-in ones."""
 
     catalogue: Catalogue
-    #: Name of a built-in → its arguments. What other packages install checks its own.
+    #: Name of a built-in algorithm → its arguments. Algorithms of other packages check their own.
     arguments: Mapping[str, Arguments]
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _FIELDS = ("trialCodeDirectory", "codeDirectory")
-#: What has them besides the top level. Arguments of a user's class are the user's.
+#: Sections that have such fields besides the top level. Arguments of a user's class are never changed.
 _SECTIONS = ("tuner", "assessor", "trainingService")
 
 

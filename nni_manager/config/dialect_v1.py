@@ -22,7 +22,7 @@ from nni_manager.platform_kit.registry import PlatformDescription
 
 PLATFORM = "trainingServicePlatform"
 _SERVICE = "trainingService"
-#: Several platforms at once; `_SEVERAL` lists which.
+#: The platform's name where there are several at once; `_SEVERAL` lists which.
 _HYBRID = "hybrid"
 _SEVERAL = "hybridConfig.trainingServicePlatforms"
 #: Fields of the top level that every file may have.
@@ -50,7 +50,7 @@ COMMON: Mapping[str, str] = {
     "tunerPython": "/tunerPython",
 }
 _SHARED_STORAGE = "sharedStorage"
-#: Read by themselves.
+#: Sections that are read as a whole, not by a table.
 _WHOLE = (*KINDS, _SHARED_STORAGE)
 
 
@@ -60,7 +60,7 @@ class Conversion:
 
     #: As a file of that format has it: values as they were written.
     values: dict[str, Any]
-    #: From messages about `values` to messages about the file.
+    #: Translates messages about `values` to messages about the file.
     translation: Translation
     #: (field of the file, what becomes of it), of what the second format, or NNI's reader of it, has no place for.
     losses: tuple[tuple[str, str], ...]
@@ -72,7 +72,7 @@ class _Service:
 
     description: PlatformDescription
     table: FirstFormat
-    #: Where its section stands in the second format.
+    #: Where the platform's section stands in the second format.
     path: Path
     section: dict[str, Any] = field(default_factory=dict)
 

@@ -22,7 +22,7 @@ from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, Platfor
 from nni_manager.domain.service import NAME, service_names, without_name
 
 _ToSpec = Callable[[Any], Any]
-#: Fields that `ExperimentSpec` itself has a default of.
+#: Fields for which `ExperimentSpec` itself has a default.
 _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "maxTrialRetries": ("max_trial_retries", int),
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
@@ -120,7 +120,7 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "tunerGpuIndices": scalars.gpu_indices,
     "deprecated": scalars.mapping,
 }
-#: Above these a number is a slip; of `maxTrialNumber` it is NNI's bound. What is stored may be more: it was accepted.
+#: Bounds above which a number is a slip; for `maxTrialNumber` NNI's own. A stored config, once accepted, may exceed them.
 _COUNTS: Mapping[str, scalars.Parse] = {
     "trialConcurrency": scalars.whole_number(1, 100_000),
     "maxTrialNumber": scalars.whole_number(1, 999_999_999),

@@ -11,7 +11,7 @@ from typing import Any
 Path = tuple[str | int, ...]
 
 MAX_DEPTH = 60
-#: Values in one file, anchors expanded; and how many are looked at to find out.
+#: The most values in one file, aliases expanded; and the most that are looked at to find out.
 MAX_VALUES = 200_000
 
 
@@ -41,7 +41,7 @@ class Patience:
             raise Unreadable(f"takes longer than {self._seconds:g} s to be read; make it smaller", line)
 
 
-#: Of whoever the running code reads a text for; None: it takes its time.
+#: How long whoever wants the text read will wait; None: for ever.
 patience: ContextVar[Patience | None] = ContextVar("patience", default=None)
 
 
@@ -52,7 +52,7 @@ class Node:
     value: Any
     line: int
     children: dict[str, Node] | list[Node] | None = None
-    #: How many values it stands for, itself included.
+    #: How many values the node stands for, itself included.
     size: int = 1
 
 

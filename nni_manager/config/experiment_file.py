@@ -21,7 +21,7 @@ from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.platform_kit import registry
 
-#: What may change while an experiment exists.
+#: Fields that may change while an experiment exists.
 CHANGEABLE = (
     "experimentName", "searchSpace", "trialConcurrency", "maxTrialNumber", "maxExperimentDuration",
     "maxTrialDuration",
@@ -162,7 +162,7 @@ def _no_mapping(values: object) -> str:
 
 #: Sections that both formats have.
 _IN_BOTH = {fold(name) for name in (*KINDS, "sharedStorage")}
-#: What makes a file one of the second format.
+#: Fields that make a file one of the second format.
 _SECOND = ("trainingService", "trialCommand", "trialCodeDirectory", "searchSpaceFile", "searchSpace")
 
 

@@ -86,7 +86,7 @@ LOST: Mapping[str, str] = {
     "authorName": "the second format has no author",
     "description": "the second format has no description",
 }
-#: Fields whose place in the second format is ours, or another than NNI's reader of it knows → what NNI 3.0 does.
+#: Fields whose place in the second format NNI's reader of it does not know → what NNI 3.0 does not know.
 _OURS: Mapping[str, str] = {
     "multiThread": "NNI 3.0 does not know `deprecated`",
     "versionCheck": "`versionCheck` is nni_manager's own there; NNI 3.0 does not know it",

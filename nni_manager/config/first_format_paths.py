@@ -17,7 +17,7 @@ from nni_manager.config.section import Section
 from nni_manager.config.source import Source, spell
 
 ENTRY = "[]"
-#: Sections of algorithms.
+#: The sections of algorithms.
 KINDS = ("tuner", "assessor", "advisor")
 
 
@@ -25,9 +25,9 @@ KINDS = ("tuner", "assessor", "advisor")
 class Found:
     """A value that was found in a file."""
 
-    #: Its path in a table, ``machineList[].ip``.
+    #: The value's path in a table, ``machineList[].ip``.
     pattern: str
-    #: Its path in the file, ``("machineList", 0, "ip")``.
+    #: The value's path in the file, ``("machineList", 0, "ip")``.
     path: Path
     value: Any
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nni_manager.platform_kit.section_model import PlatformSection
 
-#: Copied from the top level into every platform's section that does not set them.
+#: Fields that are copied from the top level into every platform's section that does not set them.
 SHARED = ("trialCommand", "trialCodeDirectory", "trialGpuNumber", "trialGpuMemory", "nniManagerIp", "debug")
 
 Settings = dict[str, object]

@@ -29,14 +29,14 @@ class Registered:
     name: str
     #: ``tuner`` or ``assessor``; NNI's advisors are tuners here.
     kind: str
-    #: ``module.Class``.
+    #: The class, ``module.Class``.
     class_name: str
     #: Absolute folder of the module; empty: it is installed.
     code_directory: str = ""
-    #: Arguments it always gets, unless the config says otherwise.
+    #: Arguments that the class always gets, unless the config says otherwise.
     class_args: Json = field(default_factory=dict)
     accepts_class_args: bool = True
-    #: ``module.Class`` of its NNI `ClassArgsValidator`, or empty.
+    #: The algorithm's NNI `ClassArgsValidator`, ``module.Class``, or empty.
     validator: str = ""
 
 

@@ -22,7 +22,7 @@ MASK = "******"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _FILE = "file:"
 _STORED = "stored:"
-#: A file that holds one is no larger, in bytes.
+#: The most bytes of a file that holds a secret.
 _MAX_BYTES = 64 * 1024
 
 

@@ -10,7 +10,7 @@ from nni_manager.config.source import Source
 
 Reader = Callable[[object], object]
 
-#: Formats that change nothing in what was accepted before.
+#: Formats that a stored value is not read by: they would change nothing in it.
 _JUDGED = frozenset({"quantity", "url", "absolute", "elsewhere", "text"})
 
 

@@ -22,7 +22,7 @@ from nni_manager.domain.service import NAME, service_names
 from nni_manager.platform_kit import registry
 
 _FIELD = "trainingService"
-#: Of every service.
+#: Fields that may change in every service.
 _ALWAYS_CHANGEABLE = frozenset({"trialConcurrency"})
 
 
@@ -36,7 +36,7 @@ class ServiceChange:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: Where relative paths start.
     directory: str = "/"
-    #: What runs on removed services is ended, not waited for.
+    #: Whether what runs on removed services is ended, not waited for.
     now: bool = False
 
 

@@ -66,7 +66,7 @@ class Settings:
 class _Setting:
     #: Attribute of `Settings`, and the name that the command line passes.
     attribute: str
-    #: In the file.
+    #: Name of the field in the file.
     name: str
     parse: scalars.Parse
 

@@ -10,7 +10,7 @@ from nni_manager.config.document import Document, Path
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.experiment import ConfigWarning
 
-#: No config or search space is larger.
+#: The most bytes of a config or search space.
 MAX_BYTES = 8 * 1024 * 1024
 
 
@@ -42,7 +42,7 @@ def _refused(path: str, message: str, line: int = 0) -> ConfigInvalid:
 
 #: How sentences about a field that is missing begin.
 _REQUIRED = "is required"
-#: Problems that are looked for: who has so many has another one.
+#: The most problems that are looked for: a file with so many is probably the wrong file.
 _MOST_PROBLEMS = 100
 
 
@@ -53,35 +53,36 @@ class Source:
     So the user learns of all problems at once.
     """
 
-    #: Relative paths start here.
+    #: The folder where relative paths start.
     directory: str
     #: Where experiments' folders go when the config does not say.
     working_directory: str = "~/nni-experiments"
     #: What messages call the file; empty when the text came without one.
     file: str = ""
     document: Document | None = None
-    #: Whose registered algorithms are known; empty: none.
+    #: The data directory whose registered algorithms are known; empty: none are.
     data_directory: str = ""
-    #: The daemon is another machine's: what only it can know is left to it.
+    #: Whether the daemon is on another machine: what only it can know is left to it.
     elsewhere: bool = False
-    #: Accepted before: what depends on this machine or this release is not judged again, paths are kept.
+    #: Whether the config was accepted before: what depends on this machine or release is not judged again.
+    #: Paths are kept then.
     stored: bool = False
-    #: Whose variables secrets may refer to; None: references are not followed.
+    #: The environment whose variables secrets may refer to; None: references are not followed.
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     #: Reference → value, of secrets that were sent along.
     sent_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: The file is in NNI's first format: how it writes what a message about the canonical config is about.
+    #: For a file in NNI's first format: path and message about the canonical config → those about the file.
     translate: Callable[[Path, str], tuple[Path, str]] | None = None
     problems: dict[str, Problem] = field(default_factory=dict)
-    #: What refuses nothing; see `warn`.
+    #: The warnings that were noted, see `warn`, by code, file, line and field.
     found_warnings: dict[tuple[str, str, int, str], ConfigWarning] = field(default_factory=dict)
     #: Reference → value, of the secrets that were found.
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    #: Where a field has another name than its own: its path → the key.
+    #: Fields that the file calls by another name: path → the key in the file.
     _spellings: dict[Path, str] = field(default_factory=dict)
-    #: What another format calls fields → how they are written here, by the path of their section.
+    #: Other format's names of fields → what to write instead, by the path of their section.
     _foreign_names: dict[Path, dict[str, str]] = field(default_factory=dict)
-    #: See `expect_no_more`.
+    #: Fields that are missing because of another problem; see `expect_no_more`.
     _not_expected: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:

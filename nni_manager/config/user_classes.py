@@ -21,7 +21,7 @@ from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from trial_runner import protocol
 
-#: Seconds for a class to be imported: a large framework from a cold disk may take a minute.
+#: The most seconds for a class to be imported: a large framework from a cold disk may take a minute.
 PATIENCE_S = 120.0
 _FIELD = "tunerPython"
 _TAIL = 4096

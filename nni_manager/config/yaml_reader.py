@@ -18,16 +18,16 @@ from nni_manager.domain.errors import ConfigInvalid, Problem
 _CORE = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}
 _TAGS = _PLAIN_TAGS | {_CORE + name for name in ("str", "map", "seq")} | {None, "!"}
-#: What a printed example leaves out; to YAML, the end of the text.
+#: A line of three dots: in a printed example, fields left out; to YAML, the end of the text.
 _ELLIPSIS = re.compile(r"^\.\.\.[ \t]*\r?$(?=.*\S)", re.MULTILINE | re.DOTALL)
 _ELLIPSIS_FAULT = "'...' stands for fields that are not printed; put them in its place"
 #: How JSON escapes a character beyond U+FFFF, such as an emoji; a backslash before it makes plain text of it.
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 _SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
 _TOO_MANY = f"holds more than {MAX_VALUES} values, aliases expanded"
-#: Values between two looks whether anybody waits.
+#: Values between two looks whether anybody still waits.
 _CHECKED_EVERY = 1000
-#: Lines that begin with %, as no config needs any; libyaml compares each with all before it.
+#: The most lines that begin with %. No config needs any, and libyaml compares each with all before it.
 _MOST_DIRECTIVES = 100
 # libyaml where PyYAML was built with it
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
