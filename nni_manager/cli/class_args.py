@@ -14,7 +14,7 @@ from nni_manager.domain.errors import ConfigInvalid, Problem
 if TYPE_CHECKING:
     from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
 
-# as in config.registered_algorithms, which costs time to import and is hardly ever needed
+# the same as in config.registered_algorithms, which costs time to import and is hardly ever needed
 _FILE = "algorithms.json"
 
 

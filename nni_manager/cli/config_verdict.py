@@ -57,7 +57,7 @@ def of_file(file: Path, data_directory: Path, python: str = "") -> CheckResult:
 def _check_classes(spec: ExperimentSpec, python: str, file: str) -> None:
     """Checks the user's classes, as a daemon on this machine does when the experiment is made. Raises ConfigInvalid."""
     if not (python or spec.tuner_python or spec.has_user_class):
-        return  # nothing to ask, and what asks takes time to import
+        return  # no class to check, and the check takes time to import
     import asyncio
 
     from nni_manager.config import user_classes

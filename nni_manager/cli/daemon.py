@@ -85,7 +85,7 @@ def start(data_dir: Path, command: Sequence[str]) -> None:
 def _started(data_dir: Path) -> Address:
     try:
         start(data_dir, _command(data_dir))
-    except _KilledAtStart:  # whoever did that did not mean the next one
+    except _KilledAtStart:  # whoever killed it did not mean the next daemon
         start(data_dir, _command(data_dir))
     except NniManagerError:
         if (lost := _found_again(data_dir)) is None:

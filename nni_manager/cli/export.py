@@ -64,7 +64,7 @@ def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path
         count = _spool(_finished(client, id_, without_result), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
         (_write_json if form == "json" else _write_csv)(file, spool, intermediates)
-    # not among the results
+    # not into the stream that gets the results
     click.echo(f"Experiment {id_}: {count} results are in {filename}.", err=_stream_of(filename) == 1)
     if without_result:
         example = f"trial {without_result[0]['id']}: {without_result[0]['message']}"

@@ -21,8 +21,7 @@ def require_secrets(references: Iterable[str], environment: Mapping[str, str]) -
 
 
 def secrets_of_experiment(client: ManagerClient, id: str, environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``; empty when there are
-    none.
+    """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``; empty where none can.
 
     The daemon keeps its values of the others.
     """

@@ -89,7 +89,7 @@ def moment(ms: int | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in words, such as ``0:00:07`` or ``3 d 04:10:00``."""
+    """A duration as people read it, such as ``0:00:07`` or ``3 d 04:10:00``."""
     minutes, second = divmod(max(int(seconds), 0), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)

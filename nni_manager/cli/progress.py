@@ -50,7 +50,7 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """The time that is left, an estimate; None while there is nothing to go by."""
+        """The time that is left, an estimate in seconds; None while there is nothing to go by."""
         estimates = [self.limit_s - self.elapsed_s] if self.limit_s is not None else []
         if self.total is not None and self.done:
             estimates.append(self.elapsed_s / self.done * (self.total - self.done))

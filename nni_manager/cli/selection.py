@@ -74,7 +74,7 @@ def _matches(given: str, ids: Sequence[str], all_ids: Sequence[str], kind: str =
     `ids`: those of experiments of that kind.
     """
     if not given.endswith("*"):
-        is_begun = any(id.startswith(given) for id in ids)  # where none is, it may mean one that is not open any more
+        is_begun = any(id.startswith(given) for id in ids)  # else it may mean a closed one
         return [given] if given in all_ids else [_only_match(given, ids if kind == "open" and is_begun else all_ids)]
     found = [id for id in ids if id.startswith(given[:-1])]
     return found or _refuse(f"no {kind} experiment's id begins with {given[:-1]!r}")

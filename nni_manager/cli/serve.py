@@ -110,7 +110,7 @@ def _waiting(ready_fd: int | None) -> Iterator[Callable[[str], None]]:
     if ready_fd is None:
         yield lambda sentence: None
         return
-    # one of our own: the daemon closes the other, and its number may then stand for anything
+    # a descriptor of our own: the daemon closes `ready_fd`, whose number may then stand for another file
     own = _duplicate(ready_fd)
     try:
         yield lambda sentence: _tell(own, sentence)
@@ -126,5 +126,5 @@ def _duplicate(descriptor: int) -> int:
 
 
 def _tell(descriptor: int, sentence: str) -> None:
-    with suppress(OSError):  # they have gone, or know already
+    with suppress(OSError):  # nobody waits any more, or it is known already
         os.write(descriptor, f"error: {' '.join(sentence.splitlines())}\n".encode())

@@ -1,4 +1,4 @@
-"""`nnictl stop`, and waiting for the end of a daemon that was started for one command and ends with its experiments."""
+"""`nnictl stop`, and waiting for a daemon that was started for one command and ends with its last experiment."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _user_class(section: Section, source: Source) -> dict[str, object]:
     directory = section.take("codeDirectory", lambda raw: source.existing_directory(text(raw)))
     return _present(
         className=section.take("className", _class_name),
-        # a registered class that is installed has none
+        # in a stored config: a registered class that is installed has no folder
         codeDirectory=directory or (None if source.stored else source.path(".")),
         classArgs=section.take("classArgs", mapping),
     )

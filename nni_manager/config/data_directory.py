@@ -26,5 +26,5 @@ def open_lock(path: Path) -> BinaryIO:
     """A lock file, made when missing, that no other user can open and so nobody else can hold. Raises OSError."""
     lock = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
     with suppress(OSError):
-        os.fchmod(lock.fileno(), 0o600)  # of an earlier version
+        os.fchmod(lock.fileno(), 0o600)  # it may be of an earlier version
     return lock

@@ -120,7 +120,7 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "tunerGpuIndices": scalars.gpu_indices,
     "deprecated": scalars.mapping,
 }
-#: Bounds above which a number is a slip; for `maxTrialNumber` NNI's own. A stored config, once accepted, may exceed them.
+#: Bounds above which a number is a slip; NNI's own for `maxTrialNumber`. A stored config, accepted once, may be above.
 _COUNTS: Mapping[str, scalars.Parse] = {
     "trialConcurrency": scalars.whole_number(1, 100_000),
     "maxTrialNumber": scalars.whole_number(1, 999_999_999),

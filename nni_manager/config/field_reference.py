@@ -202,4 +202,4 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 if __name__ == "__main__":
-    print(reference(), end="")  # a file is made of it
+    print(reference(), end="")  # the documentation's file is made of it

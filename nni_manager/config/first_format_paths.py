@@ -150,11 +150,11 @@ class Translation:
             for old, new in fields.items():
                 target = new[1:] if new.startswith("/") else f"{prefix}.{new}" if prefix else new
                 self._fields.setdefault(target, []).append(old)
-                if new.startswith("/") and prefix:  # platforms have what the top level has
+                if new.startswith("/") and prefix:  # a platform's section may have fields of the top level
                     self._fields.setdefault(f"{prefix}.{target}", []).append(old)
         words: dict[str, str] = {}
         for new, olds in self._fields.items():
-            if split(new)[0] not in KINDS:  # whose names are alike
+            if split(new)[0] not in KINDS:  # these have fields of the same names
                 words.setdefault(split(new)[-1], olds[0])
         self._words = {new: old for new, old in words.items() if re.search("[A-Z]", new) and new != old}
         self._pattern = re.compile(rf"\b({'|'.join(map(re.escape, self._words))})\b(?!:)")

@@ -134,7 +134,7 @@ def _read_platform(
         for place, names in foreign_names(description.first_format.fields).items():
             source.note_foreign_names(("trainingService", *place), names)
     known = fields_of(model)
-    own = {key: value for key, value in raw.items() if fold(key) != NAME}  # read already
+    own = {key: value for key, value in raw.items() if fold(key) != NAME}  # the name is read already
     settings = read_model(own, model, path, service, source) | {"platform": description.name}
     inherited = {name: value for name, value in shared.items() if name in known}
     section = validate(model, inherited | settings, path, source)

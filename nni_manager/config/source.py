@@ -222,7 +222,7 @@ def _nearest(path: str) -> str:
             return place
         except (FileNotFoundError, NotADirectoryError):
             place = os.path.dirname(place)
-        except OSError as error:  # too long, or nobody may look
+        except OSError as error:  # the name is too long, or we may not look there
             raise ValueError(f"{path} cannot be made: {error.strerror}; name another one") from None
 
 

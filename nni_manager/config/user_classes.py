@@ -112,7 +112,7 @@ async def _ask(python: str, request: dict[str, Any], environment: Mapping[str, s
     """The answer of a tuner host to one request; the host ends after it. Raises _Failed."""
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder, tempfile.TemporaryFile() as errors:
         places = {"NNI_CHECKPOINT_DIRECTORY": folder, "NNI_LOG_DIRECTORY": folder}
-        places["PYTHONDONTWRITEBYTECODE"] = "1"  # it is only looked at
+        places["PYTHONDONTWRITEBYTECODE"] = "1"  # the user's folder is only looked at
         frame = protocol.encode({**request, "id": 1})
         output = await _run([python, TUNER_HOST], frame, {**with_stand_in(environment), **places}, directory, errors)
         answers = protocol.Decoder().feed(output)
@@ -139,7 +139,7 @@ async def _run(
     except TimeoutError:
         raise _Failed(f"importing it takes longer than {PATIENCE_S:.0f} seconds") from None
     finally:
-        with suppress(ProcessLookupError, PermissionError):  # with what it started
+        with suppress(ProcessLookupError, PermissionError):  # the processes that it started too
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
     return output
