@@ -161,7 +161,7 @@ def _row(experiment: dict[str, Any]) -> Row:
 
 
 def _trials(experiment: dict[str, Any]) -> str:
-    """How many trials have ended, of how many there may be; empty where the manager does not know."""
+    """The number of trials that have ended, of how many there may be; empty where the manager does not know."""
     counts, total = experiment.get("counts"), experiment.get("maxTrialNumber")
     if counts is None:
         return ""

@@ -94,7 +94,7 @@ def line(progress: Progress, columns: int | None = None) -> str:
 
 
 def tenth(progress: Progress) -> int:
-    """How many tenths of the experiment are done; without a limit, how many tens of trials."""
+    """The number of tenths of the experiment that are done; without a limit, of tens of trials."""
     return progress.done // 10 if progress.fraction is None else int(progress.fraction * 10 + 1e-9)
 
 

@@ -1,8 +1,9 @@
 """Admission: whether an experiment can be made here of a valid config.
 
 The platforms say whether they can run it, and whether their trials can mount its shared storage. A config that does not
-say which results are better is warned of: nobody should find out at the end that the search went the other way. `nnictl
-config check` and `create` ask the same.
+say which results are better is warned of: nobody should find out at the end that the search went the other way.
+
+`nnictl config check` and `create` ask the same.
 """
 
 from __future__ import annotations

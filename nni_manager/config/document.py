@@ -16,7 +16,7 @@ MAX_VALUES = 200_000
 
 
 class Unreadable(Exception):
-    """The text is no usable YAML at all. `line` is 1-based, 0 when unknown."""
+    """A text is no usable YAML at all. `line` is 1-based, 0 when unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -25,7 +25,8 @@ class Unreadable(Exception):
 
 
 class Patience:
-    """How long somebody waits for a text to be read; `end` may be called by another thread than the one that reads."""
+    """The time that somebody waits for a text to be read; `end` may be called by another thread than the one that
+    reads."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -115,7 +115,7 @@ def check_first_format(
 
 
 def losses(found: list[Found], tables: list[FirstFormat]) -> Iterator[tuple[str, str]]:
-    """The fields that the second format, or NNI's reader of it, does not know: (field of the file, what happens to
+    """The fields that the second format or NNI's reader of it does not know: (field of the file, what becomes of
     it)."""
     dropped = {**LOST, **{name: why for table in tables for name, why in table.dropped.items()}}
     ours = {target for table in tables for target in table.ours}

@@ -176,10 +176,9 @@ class Translation:
 
 
 def _patterns(path: Path) -> Iterable[tuple[str, tuple[int, ...]]]:
-    """All patterns that a path may stand for, each with the positions that its ``[]`` replace.
+    """The patterns that a path may stand for, each with the positions for its ``[]``.
 
-    A position may also be part of a table's place: these are the path's first ones, and patterns with most of them come
-    first.
+    The first positions of a path may be part of a table's place; patterns that keep most of them come first.
     """
     positions = tuple(step for step in path if isinstance(step, int))
     for kept in range(len(positions), -1, -1):
@@ -202,7 +201,7 @@ def _place(pattern: str, positions: tuple[int, ...]) -> Path:
 
 
 def _above(patterns: list[str]) -> str:
-    """The longest path that all of them begin with, without their last steps."""
+    """The longest path that all patterns begin with, their last steps left out."""
     steps = [split(pattern)[:-1] or split(pattern) for pattern in patterns]
     shared = [step[0] for step in zip(*steps, strict=False) if len(set(step)) == 1]
     return ".".join(shared).replace(f".{ENTRY}", ENTRY)

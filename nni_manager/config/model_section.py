@@ -60,7 +60,7 @@ def read_choice(
 
 
 def validate(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> Settings | None:
-    """The complete section; None when it is refused, which is then noted in `source`."""
+    """The complete section that settings make; None when it is refused, which is then noted in `source`."""
     from pydantic import ValidationError  # imported already: a model is at hand
 
     try:

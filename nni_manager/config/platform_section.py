@@ -44,8 +44,10 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
 
 
 def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object], source: Source) -> None:
-    """Notes faults and warnings of sections, given the rest of the config. `experiment`: that config, canonical and
-    whole."""
+    """Notes faults and warnings of sections, given the rest of the config.
+
+    `experiment`: that config, canonical and whole.
+    """
     if source.stored:
         return
     for number, settings in enumerate(sections):

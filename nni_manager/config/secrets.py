@@ -66,7 +66,7 @@ def _variable(name: str, environment: Mapping[str, str]) -> str:
 
 
 def read_secret_file(path: str) -> str:
-    """The file's content, without line breaks at its end. Raises ValueError."""
+    """The secret that a file holds: its content, without line breaks at its end. Raises ValueError."""
     try:
         with open(path, "rb") as file:
             value = file.read(_MAX_BYTES + 1).decode().rstrip("\r\n")

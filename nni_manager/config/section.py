@@ -45,7 +45,7 @@ class Section:
         return self._values.get(name)
 
     def take(self, name: str, parse: Callable[[object], T]) -> T | None:
-        """The field's canonical value. None when it is not set, or refused (and then noted)."""
+        """The canonical value of a field; None when it is not set, or refused (and then noted)."""
         if name not in self._values:
             return None
         try:

@@ -1,7 +1,7 @@
 """Changes the training services of an experiment that exists, by the sections that it is to have from now on.
 
-A section is for the service that bears its name. Where the experiment has that service, fields that are left out stay
-as they are. A field that may change does not: left out, it has the value that it has in a new service.
+A section is for the service that bears its name. If the experiment has that service, fields that the section leaves out
+stay as they are; but a field that may change then has the value that it would have in a new service.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ MAX_BYTES = 8 * 1024 * 1024
 
 
 def read_text(path: str) -> str:
-    """The file's text without a byte order mark. Raises ConfigInvalid."""
+    """The text of a file, without a byte order mark. Raises ConfigInvalid."""
     data = _read_bytes(path)
     if len(data) > MAX_BYTES:
         raise _refused(path, f"larger than {MAX_BYTES // 2**20} MiB; this is hardly the file you mean")
@@ -179,7 +179,7 @@ class Source:
         return path
 
     def makeable_directory(self, raw: str) -> str:
-        """The path of a folder to be made, as by `path`; not made here. Raises ValueError when it cannot be made
+        """The path of a folder to be made, as by `path`; makes nothing. Raises ValueError when none can be made
         there."""
         path = self.path(raw)
         if not (self.stored or self.elsewhere):

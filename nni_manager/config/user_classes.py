@@ -32,7 +32,7 @@ class _Failed(Exception):
 
 
 def python(asked: str, environment: Mapping[str, str] | None, *, file: str = "") -> str:
-    """Absolute path of the Python that runs users' classes.
+    """The absolute path of the Python that runs users' classes.
 
     `asked`: a path, or a name that the PATH of `environment` finds; empty: ``python3``. If nothing is asked for, and
     there is no caller's environment or no ``python3`` on its PATH, it is the manager's own. Raises ConfigInvalid when

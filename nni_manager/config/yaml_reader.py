@@ -63,7 +63,7 @@ def parse(text: str) -> Document:
 
 
 def _joined(pair: re.Match[str]) -> str:
-    """One escape of YAML for a pair of JSON's, as YAML knows no halves of a character."""
+    """The YAML escape of a character that JSON escapes in two halves, which YAML does not know."""
     high, low = int(pair[2], 16), int(pair[3], 16)
     return rf"{pair[1]}\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
