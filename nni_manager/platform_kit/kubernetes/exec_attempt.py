@@ -16,7 +16,7 @@ from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes.choice import Choices, told_channel
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.exec_channel import ExecFailed
+from nni_manager.platform_kit.kubernetes.exec import ExecFailed
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from trial_runner import protocol
 from trial_runner.wire import foreign_files

@@ -8,83 +8,17 @@ until it is told that all was read. `trial_runner.runner.exec_channel` is the ot
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import aiofiles
-import aiohttp
 
-from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes.client import Client, Object
+from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.exec_attempt import Attempt
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from trial_runner import protocol
-
-#: What the first byte of a message says it is.
-_STDIN, _STDOUT, _STDERR, _STATUS = range(4)
-_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-_MOST_STDERR = 2048
-
-
-class ExecFailed(Exception):
-    """An error: a command in a pod ended with another exit code than 0, or could not be started."""
-
-
-async def execute(
-    client: Client, path: str, container: str, command: Sequence[str], stdin: AsyncIterator[bytes], limit_s: float
-) -> bytes:
-    """Runs a command in a pod's container; answers its stdout. `path`: the pod's.
-
-    The command must know by itself when stdin is over. Raises ExecFailed, PlatformUnavailable and Refusal.
-    """
-    query = [("container", container), ("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
-    query += [("command", word) for word in command]
-    try:
-        async with asyncio.timeout(limit_s), client.websocket(f"{path}/exec", query, _PROTOCOLS) as socket:
-            sending = asyncio.create_task(_send(socket, stdin))
-            try:
-                return await _receive(socket)
-            finally:
-                sending.cancel()
-                await asyncio.wait([sending])
-    except TimeoutError:
-        raise PlatformUnavailable(f"a command in {path} did not end within {limit_s:g} s") from None
-
-
-async def _send(socket: Any, stdin: AsyncIterator[bytes]) -> None:
-    async for data in stdin:
-        await socket.send_bytes(bytes([_STDIN]) + data)
-
-
-async def _receive(socket: Any) -> bytes:
-    out, err, status = bytearray(), bytearray(), b""
-    async for message in socket:
-        if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
-            continue
-        channel, data = message.data[0], message.data[1:]
-        if channel == _STDOUT:
-            out += data
-        elif channel == _STDERR:
-            err += data[: _MOST_STDERR - len(err)]
-        elif channel == _STATUS:
-            status += data
-    _check(status, err.decode(errors="replace"))
-    return bytes(out)
-
-
-def _check(status: bytes, stderr: str) -> None:
-    """Raises ExecFailed unless the status tells of success, and PlatformUnavailable without one: it broke off."""
-    try:
-        told = json.loads(status)
-    except ValueError:
-        raise PlatformUnavailable("a command in a pod broke off") from None
-    if told.get("status") != "Success":
-        raise ExecFailed("; ".join(filter(None, (str(told.get("message") or ""), stderr.strip()))))
-
 
 log = logging.getLogger(__name__)
 

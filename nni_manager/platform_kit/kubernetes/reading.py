@@ -13,7 +13,8 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes.choice import runner_container
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel, execute
+from nni_manager.platform_kit.kubernetes.exec import execute
+from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE, RUNNER_MOUNT
 from nni_manager.platform_kit.kubernetes.resource import PODS

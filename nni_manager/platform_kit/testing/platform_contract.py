@@ -21,12 +21,12 @@ import pytest_asyncio
 from nni_manager.domain.errors import BadCredentials, NotFound
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.lagging_storage import Lag
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
 from nni_manager.platform_kit.testing.listener import fake_listener
 from nni_manager.platform_kit.testing.middlebox import Each, middlebox
 from nni_manager.platform_kit.testing.observing import (
-    Feature,
     accepted,
     finish,
     insist,

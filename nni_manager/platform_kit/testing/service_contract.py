@@ -16,10 +16,10 @@ from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.contract import NoRoom, Platform
+from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
 from nni_manager.platform_kit.testing.listener import fake_listener
 from nni_manager.platform_kit.testing.observing import (
-    Feature,
     accepted,
     check_results,
     finish,

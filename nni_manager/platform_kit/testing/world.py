@@ -13,8 +13,8 @@ from typing import ClassVar, Self
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage
-from nni_manager.platform_kit.testing.observing import Feature
 from nni_manager.platform_kit.testing.recorder import Recorder
 from trial_runner import protocol
 

@@ -40,6 +40,7 @@ class MachineJobs(KeeperJobs):
             replace(host, followed=followed), known=known, key=key, place=address.host, stop_patience_s=_STOP_PATIENCE_S
         )
         self._address = address
+        self.unheard_of = replace(self.unheard_of, place=address.host)
         self._up = on_up
         self._down = on_down
         self._explained = explained
