@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import class_args, given_secrets, more_trials, selection, webui
+from nni_manager.cli import class_args, given_secrets, selection, webui
 from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
 from nni_manager.cli.output import facts, warn
 from nni_manager.cli.session import Connect, connected, current, same_daemon
@@ -70,7 +70,7 @@ def resume(
         id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir), debug=debug,
         **({} if experiment_dir else given_secrets.secrets_of_experiment(client, id_, os.environ)),
     )  # fmt: skip
-    if found := more_trials.advice(client.experiment(id_)):
+    if found := more_trials(client.experiment(id_)):
         warn([found])
     _go_on(client, id_, "goes on", foreground=foreground)
 
@@ -169,3 +169,19 @@ def _read(file: str) -> tuple[str, str]:
     if not is_text(str(path)):
         raise InvalidInput(f"--config {str(path)!a}: a name in this path is not UTF-8; rename that folder or file")
     return read_text(str(path)), str(path.parent)
+
+
+#: What the reason names → the `nnictl update` command that changes it.
+_COMMANDS = {
+    "maxTrialNumber": "trialnum {} -v NUMBER", "maxExperimentDuration": "duration {} -v DURATION",
+    "the tuner": "searchspace {} -f FILE",
+}  # fmt: skip
+
+
+def more_trials(state: Mapping[str, Any]) -> str:
+    """Why an experiment makes no more trials, with a command that changes each reason; empty while it makes more."""
+    reason, id_ = state.get("noMoreTrials") or "", state["id"]
+    commands = [
+        f"`nnictl update {text.format(id_)}{same_daemon()}`" for what, text in _COMMANDS.items() if what in reason
+    ]
+    return f"it makes no more trials: {reason}; for more, {' and '.join(commands)}" if reason else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nni_manager.cli import selection
-from nni_manager.cli.chosen_trial import choose_trial, trial_help
+from nni_manager.cli.selection import choose_trial, trial_help
 from nni_manager.cli.session import Connect, to_read
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial import TrialStatus

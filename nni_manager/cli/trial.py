@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli import selection, terminal, trial_table
-from nni_manager.cli.chosen_trial import choose_trial, trial_help
 from nni_manager.cli.experiment import json_option
 from nni_manager.cli.output import compact, echo_json, facts, moment, number
+from nni_manager.cli.selection import choose_trial, trial_help
 from nni_manager.cli.session import Connect, connected, same_daemon, to_read
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
