@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _clients(told: Settings, token: settings.Credential, container: str) -> List[Client]:
-    """Of each address. Where there is another way, nobody waits long for one that says nothing."""
+    """A client of each address. Where there is another way, nobody waits long for one that says nothing."""
     has_choice = told.channel == protocol.PUSH_OR_EXEC or len(told.manager_urls) > 1
     patience = {"connect_s": SHORT_CONNECT_S} if has_choice else {}
     try:
@@ -137,7 +137,7 @@ def _fetch(told: Settings, clients: List[Client], container: str) -> _Ready:
 
 
 def _readable(told: Settings, container: str) -> Optional[Claim]:
-    """Where the manager can read in this container too, it does so when it hears nothing from it any more."""
+    """The claim that the manager reads, where it can read in this container, when it hears nothing from it any more."""
     if told.channel != protocol.PUSH_OR_EXEC:
         return None
     claim = Claim(told.system_dir, container)
@@ -237,7 +237,7 @@ def _fail(failure: _Failure) -> int:
 
 
 def _say(sentence: str) -> None:
-    """Where the platform collects the output of its jobs."""
+    """Says a sentence where the platform collects the output of its jobs."""
     try:
         os.write(2, "trial_runner: {}\n".format(sentence).encode("utf-8", "backslashreplace"))
     except OSError:

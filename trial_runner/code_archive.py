@@ -13,7 +13,7 @@ class BadArchive(Exception):
 
 
 class DamagedArchive(BadArchive):
-    """It is not as it was packed: another copy may be whole."""
+    """An error: the archive is not as it was packed; another copy may be whole."""
 
 
 def unpack(path: str, folder: str) -> None:
@@ -59,7 +59,7 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, root: str, links: 
 
 
 def _place(name: str, root: str) -> str:
-    """Where an entry goes. No part of the way there may be a link: it could lead elsewhere."""
+    """The path of an entry. No part of the way there may be a link: it could lead elsewhere. Raises BadArchive."""
     if os.path.isabs(name) or ".." in name.split("/") or "\0" in name:
         raise _refusal(name, "leads out of the code folder")
     path = os.path.normpath(os.path.join(root, name))
@@ -99,7 +99,7 @@ def _write(source: Optional[IO[bytes]], path: str, mode: int) -> None:
 
 
 def _check_links(root: str, links: List[str]) -> None:
-    """When all is in place, since a later entry may change where an earlier link leads."""
+    """Checks links when all is in place, since a later entry may change where an earlier link leads."""
     for path in links:
         real = os.path.realpath(path)
         if os.path.lexists(path) and real != root and not real.startswith(root + os.sep):

@@ -28,7 +28,7 @@ def libc_call(name: str, *arguments: Union[int, bytes]) -> int:
 
 
 def overwrite_variable(name: bytes) -> None:
-    """Where `/proc` shows what this process was started with: the memory that the kernel put the value into; Python has
+    """Overwrites a variable where `/proc` shows it: the memory that the kernel put the value into; Python has
     a copy of its own. A best effort."""
     if _libc is None:
         return

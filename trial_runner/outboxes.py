@@ -66,7 +66,7 @@ class Outboxes:
             self._tails.pop(outbox, None)
 
     def offsets(self) -> Dict[str, int]:
-        """Where the next chunk of each outbox that was ever read begins."""
+        """The places where the next chunks begin, in bytes, of all outboxes that were ever read."""
         return dict(self._offsets)
 
     def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
@@ -117,7 +117,7 @@ class Outboxes:
         return self._names[file]
 
     def _begin_again(self, file: str, name: str) -> OutboxRecords:
-        """Nothing of it yet, which tells that it is another one."""
+        """An empty chunk of an outbox that begins again, which tells that it is another one."""
         self._names[file] = again = next_name(file, name)
         self._offsets[again] = 0
         if name == file:

@@ -60,7 +60,7 @@ def boot_id() -> str:
 
 
 def read_stat(pid: int) -> Optional[Stat]:
-    """None when there is no such process."""
+    """The state of a process, as the kernel tells it; None: there is no such process."""
     try:
         descriptor = os.open("{}/{}/stat".format(_PROC, pid), os.O_RDONLY)
     except OSError:
@@ -148,7 +148,7 @@ def children(pid: int) -> List[int]:
 
 
 def own_children() -> List[int]:
-    """Of this process, which has one thread. Complete."""
+    """The children of this process, which has one thread. Complete."""
     try:
         return [int(child) for child in _read(_PROC + "/thread-self/children").split()]
     except FileNotFoundError:  # the kernel was built without these lists
@@ -196,7 +196,7 @@ def has_group(group: int) -> bool:
 
 
 def signal_unseen(group: int, number: int) -> None:
-    """Where processes are not shown: to a process group, or, when this is process 1 of a container, to all others."""
+    """Signals a process group whose processes are not shown; as process 1 of a container, all other processes."""
     with suppress(ProcessLookupError, PermissionError):
         if os.getpid() == 1:
             os.kill(-1, number)

@@ -291,7 +291,7 @@ class Decoder:
 
 
 def on_one_line(pem: str) -> str:
-    """For an environment variable that must fit into a line."""
+    """A certificate for an environment variable, which must fit into a line."""
     return pem.strip().replace("\r", "").replace("\n", "\\n")
 
 

@@ -40,7 +40,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Mounted(NamedTuple):
-    """At a mount point."""
+    """A file system that is mounted at a point."""
 
     kind: str
     source: str
@@ -98,7 +98,7 @@ _ACTIONS = {"look": look, "use": use, "leave": leave}
 
 
 def _judge(point: str) -> Optional[Dict[str, str]]:
-    """None: it is not mounted, and may be."""
+    """The answer about a mount point; None: it is not mounted, and may be."""
     mounted, mark = _mounted(point), SETTINGS["mark"]
     if mark is not None and _sees(point, mark, _PATIENCE_S if mounted else 0.0):
         return _writable(point)
@@ -114,7 +114,7 @@ def _judge(point: str) -> Optional[Dict[str, str]]:
 
 
 def _as_folder(point: str) -> Dict[str, str]:
-    """Of who has mounted it himself."""
+    """The answer where the user has mounted the storage."""
     if not os.path.isdir(point):
         return _no(
             ABSENT, "there is no folder {}, so nothing is mounted there".format(point), "type there: " + _typed(point)
@@ -145,7 +145,7 @@ def _source() -> str:
 
 
 def _is_it(mounted: Mounted) -> bool:
-    """As far as the system's list of mounts tells."""
+    """Whether it is the wanted storage, as far as the system's list of mounts tells."""
     if SETTINGS["kind"] == NFS:
         return mounted.kind.startswith("nfs") and mounted.source.rstrip("/") == SETTINGS["source"].rstrip("/")
     return mounted.kind.startswith("fuse")
@@ -166,7 +166,7 @@ def _sees(point: str, mark: Dict[str, str], patience_s: float) -> bool:
 
 
 def _mounted(point: str) -> Optional[Mounted]:
-    """From the list, which answers also where the file system itself does not."""
+    """The file system at a point, from the list, which answers also where the file system itself does not."""
     wanted, found = os.path.join(os.path.realpath(os.path.dirname(point)), os.path.basename(point)), None
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         for line in file:
@@ -278,7 +278,7 @@ def _run(words: List[str]) -> str:
 
 
 class Record:
-    """Of a mount that is ours: its source, a file for each user, and what BlobFuse2 is set to. Locked while entered."""
+    """The record of a mount that is ours: source, a file for each user, settings of BlobFuse2. Locked while entered."""
 
     def __init__(self, point: str) -> None:
         name = hashlib.sha256(point.encode()).hexdigest()[:16]

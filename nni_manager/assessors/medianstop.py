@@ -52,7 +52,7 @@ class Medianstop(Assessor):
 
 
 def _running_averages(losses: Sequence[float]) -> Iterator[float]:
-    """At every step the average of the numbers so far; NaN while there is none."""
+    """The average of the numbers so far, for every step; NaN while there is none."""
     total, count = 0.0, 0
     for loss in losses:
         if not math.isnan(loss):

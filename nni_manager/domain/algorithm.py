@@ -68,7 +68,7 @@ class Catalogue:
         return tuple(algorithm.name for algorithm in self.built_in)
 
     def find(self, name: str) -> Algorithm:
-        """By name or alias, whatever the case; then among installed packages. Raises InvalidInput."""
+        """The algorithm of a name or alias, in any case of letters; packages come last. Raises InvalidInput."""
         return self.look_up(name) or self._refuse(name)
 
     def look_up(self, name: str) -> Algorithm | None:

@@ -44,7 +44,7 @@ class ClockSteps:
 
 
 class Durations:
-    """Only ever grows. Any thread may add."""
+    """A number of durations and their sum, which only grow. Any thread may add."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,5 +101,5 @@ class LoopLag:
 
     @property
     def worst_s(self) -> float:
-        """Of the last minute, in seconds."""
+        """The longest of the last minute, in seconds."""
         return max(self._latest, default=0.0)

@@ -123,7 +123,7 @@ class PlatformError(NniManagerError):
 
 
 class SubmitRejected(PlatformError):
-    """This job will never be accepted; the text says why."""
+    """An error: this job will never be accepted; the text says why."""
 
 
 class PlatformUnavailable(PlatformError):

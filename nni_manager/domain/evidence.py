@@ -45,7 +45,7 @@ class RunnerWord:
 
     @staticmethod
     def parse(text: str) -> RunnerWord:
-        """As the store keeps it: the JSON of the runner's post."""
+        """The runner's word from the JSON of its post, as the store keeps it."""
         word: dict[str, Any] = json.loads(text)
         return RunnerWord(
             exit_code=word.get("exitCode"), signal=word.get("signal"), stderr_tail=word.get("stderrTail") or "",
@@ -74,7 +74,8 @@ class RunnerWord:
 
 
 def apart_ms(told_ms: int | None, now_ms: int) -> int:
-    """By how much a runner's clock is behind ours (negative: ahead), from what it showed when it spoke; 0 where that
+    """The milliseconds by which a runner's clock is behind ours (negative: ahead), by what it showed when it spoke; 0
+    where that
     may as well be the way here. Milliseconds."""
     apart = 0 if told_ms is None else now_ms - told_ms
     return apart if abs(apart) >= _CLOCKS_AGREE_MS else 0
@@ -122,7 +123,7 @@ def missing_results(missing: Mapping[str, tuple[int, int]]) -> str:
 
 
 def unstarted(platform: JobReport) -> JobReport:
-    """Of a job whose runner was never heard: an exit code that is a runner's own was none of the command's."""
+    """The report on a job whose runner was never heard: an exit code of the runner's own is none of the command's."""
     words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
     if platform.state is not JobState.FAILED or words is None:
         return platform

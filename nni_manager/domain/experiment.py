@@ -28,7 +28,7 @@ class ConfigWarning(Problem):
 
     @property
     def told(self) -> ExperimentWarning:
-        """With file, line and field in its message."""
+        """The warning with file, line and field in its message."""
         return ExperimentWarning(code=self.code, message=str(self))
 
 

@@ -98,7 +98,7 @@ def _places(group: object, where: str, parent: Key) -> list[PlacedDimension]:
 
 
 def _named(name: str, spec: object, where: str, parent: Key) -> list[PlacedDimension]:
-    """As `_place`; what is wrong within is named already."""
+    """The dimensions of one parameter, as `_place`; an error says which parameter it is about, once."""
     try:
         return _place(name, spec, where, parent)
     except BadDimension:

@@ -9,7 +9,9 @@ from nni_manager.domain.errors import InvalidInput
 
 
 def require_text(what: str, value: object) -> None:
-    """Of all text in `value`, which is JSON; messages call it `what`. Raises InvalidInput."""
+    """Requires that all text in `value`, which is JSON, can be written as UTF-8; messages call it `what`. Raises
+    InvalidInput.
+    """
     try:
         (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
     except UnicodeEncodeError as error:
@@ -18,7 +20,7 @@ def require_text(what: str, value: object) -> None:
 
 
 def require_finite(what: str, value: object) -> None:
-    """Of all numbers in `value`, which is JSON; messages call it `what`. Raises InvalidInput."""
+    """Requires that all numbers in `value`, which is JSON, are finite; messages call it `what`. Raises InvalidInput."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -31,7 +33,7 @@ def printable(text: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """With escapes for halves of characters."""
+    """The text with escapes in place of halves of characters."""
     return text.encode(errors="backslashreplace").decode()
 
 

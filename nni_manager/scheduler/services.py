@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """By name in `all`, which others hold as well: removed ones stay until nothing of the experiment is left there."""
+    """The training services of an experiment, by name in `all`, which others hold, too. Removed ones stay until
+    nothing of the experiment is left there.
+    """
 
     def __init__(
         self, *, experiment_id: str, folder: Folder, database: Database, shared: SharedParts, inbox: Inbox,
@@ -67,7 +69,7 @@ class Services:
         return service
 
     def change(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> None:
-        """It has other settings, or is in the config again."""
+        """Gives a service its other settings; one that had been removed is in the config again."""
         self._secrets = secrets
         service = self.all[platform.service]
         service.is_removed = False
@@ -77,7 +79,7 @@ class Services:
             self.renew(service, secrets)
 
     def renew(self, service: TrainingService, secrets: Mapping[str, str]) -> None:
-        """It may have other secrets."""
+        """Gives a service its secrets, which may be others now."""
         self._secrets = secrets
         if service.wanted is service.spec:
             service.platform.renew(credentials.filled(service.spec, secrets))
@@ -93,7 +95,7 @@ class Services:
         return [self.all.pop(name) for name in idle if self.all[name].is_removed]
 
     async def forget_secrets(self) -> None:
-        """Those that no service refers to any more."""
+        """Removes the secrets that no service refers to any more."""
         kept = credentials.known(self._spec.now, [service.spec for service in self.all.values()])
         await self._database.write(lambda c: secret_rows.keep_only(c, kept))
 

@@ -113,7 +113,7 @@ class ChangedTrial(NamedTuple):
 
 
 def trials_since(connection: sqlite3.Connection, ended: int) -> list[ChangedTrial]:
-    """Those that have not ended, and those that ended after the `ended`-th; the first one first."""
+    """The trials that have not ended, and those that ended after the `ended`-th; the first one first."""
     marks = ", ".join(f"'{status}'" for status in TrialStatus if not status.is_final)
     query = (
         f"SELECT t.id, {_TRIAL}, t.end_order FROM {_TRIALS} WHERE t.status IN ({marks}) OR t.end_order > ?"

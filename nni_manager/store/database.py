@@ -292,7 +292,7 @@ class Database:
         return [write for write in batch if write.is_patient]
 
     def _next_queued(self) -> Write[Any] | None:
-        """None when there is no other, or only the word that it was the last one."""
+        """The next write of the queue; None when there is no other, or only the word that it was the last one."""
         try:
             item = self._queue.get_nowait()
         except queue.Empty:

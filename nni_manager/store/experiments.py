@@ -37,7 +37,7 @@ class ExperimentRow(NamedTuple):
 
     @property
     def is_counting(self) -> bool:
-        """Its time counts towards `maxExperimentDuration`: it is active, and not on hold."""
+        """Whether its time counts towards `maxExperimentDuration`: it is active, and not on hold."""
         return self.status.is_active and self.hold is None
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ def nonce(connection: sqlite3.Connection) -> str:
 
 
 def folder(connection: sqlite3.Connection) -> str:
-    """Where it lay when it was opened last."""
+    """The folder of the experiment when it was opened last."""
     return str(connection.execute("SELECT folder FROM experiment").fetchone()[0])
 
 
@@ -127,7 +127,7 @@ def set_folder(connection: sqlite3.Connection, folder: str) -> None:
 
 
 def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> None:
-    """So that a daemon that has lost its index finds the port again."""
+    """Stores the endpoint, so that a daemon that has lost its index finds the port again."""
     columns = (None, None) if endpoint is None else (endpoint.port, endpoint.prefix)
     connection.execute("UPDATE experiment SET view_port = ?, view_prefix = ?", columns)
 

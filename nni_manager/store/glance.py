@@ -1,4 +1,4 @@
-"""What a list shows of an experiment's results; of a closed one the index keeps it, so that no list opens them all."""
+"""The results of an experiment that a list shows; of a closed one the index keeps them, so that no list opens it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Glance:
 
 
 def parse(text: str) -> Glance | None:
-    """None: it is not known."""
+    """The results that `Glance.text` wrote; None: they are not known."""
     if not text:
         return None
     values = json.loads(text)
@@ -61,7 +61,7 @@ def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Glance:
 
 
 def text_of(connection: sqlite3.Connection) -> str:
-    """For the index."""
+    """The results as the index keeps them."""
     (config,) = connection.execute("SELECT config FROM experiment").fetchone()
     return load(connection, json.loads(config)).text()
 

@@ -67,7 +67,7 @@ def set_status(
     connection: sqlite3.Connection, id: str, status: ExperimentStatus, ended_ms: int | None, *, is_open: bool,
     results: str = "",
 ) -> None:  # fmt: skip
-    """What is stopped has no endpoint any more. `results`: empty: as before."""
+    """Stores an experiment's status; one that is stopped has no endpoint any more. `results` empty: as before."""
     connection.execute(
         "UPDATE experiments SET status = ?1, ended_ms = ?2, open = ?3,"
         " view_port = CASE WHEN ?4 THEN NULL ELSE view_port END,"
@@ -93,13 +93,13 @@ def remove(connection: sqlite3.Connection, id: str) -> None:
 
 
 def set_leftover(connection: sqlite3.Connection, id: str, folder: Folder) -> None:
-    """Not listed (any more): unless it is before that daemon ends, the next one removes the folder."""
+    """Notes a folder that is not listed (any more): the next daemon removes it, unless it is listed before."""
     remove(connection, id)
     connection.execute("INSERT OR REPLACE INTO leftovers (id, folder) VALUES (?, ?)", (id, str(folder.path)))
 
 
 def drop_leftover(connection: sqlite3.Connection, id: str) -> None:
-    """Nothing of it is left, or it is wanted again."""
+    """Drops the note of a folder of which nothing is left, or that is wanted again."""
     connection.execute("DELETE FROM leftovers WHERE id = ?", (id,))
 
 
@@ -118,7 +118,7 @@ def get(connection: sqlite3.Connection, id: str) -> Entry:
 
 
 def find(connection: sqlite3.Connection, id: str) -> Entry | None:
-    """None: nobody knows it."""
+    """The entry of an experiment; None: it is unknown."""
     query = f"SELECT {_COLUMNS} FROM experiments WHERE id = ?"
     row = connection.execute(query, (id,)).fetchone()
     return None if row is None else _entry(row)
@@ -136,7 +136,7 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def statuses(connection: sqlite3.Connection) -> dict[str, ExperimentStatus]:
-    """By experiment."""
+    """The statuses of all experiments, by id."""
     rows = connection.execute("SELECT id, status FROM experiments").fetchall()
     return {str(id_): ExperimentStatus(status) for id_, status in rows}
 

@@ -130,7 +130,7 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
 
 
 def _set_reach(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
-    """Since the first report that says that it is unreachable, until one that does not; a daemon that starts anew goes
+    """Stores since when a job is unreachable: from the first report of it to the last; a daemon that starts anew goes
     on counting."""
     gone = "unreachable_ms = coalesce(unreachable_ms, ?10), unreachable = ?1"
     connection.execute(
@@ -251,7 +251,7 @@ def services_used(connection: sqlite3.Connection) -> list[str]:
 
 
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
-    """Of the jobs in `unforgotten`, those decided before their platform said how they ended: name → runner's word."""
+    """The jobs in `unforgotten` that were decided before their platform said how they ended: name → runner's word."""
     rows = connection.execute(
         "SELECT job_name, runner_exit FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
         " AND runner_exit IS NOT NULL AND final_seen_ms IS NULL"

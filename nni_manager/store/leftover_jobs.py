@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverJobs:
-    """Of one experiment on one of its training services."""
+    """Jobs that an experiment has left on one of its training services."""
 
     experiment_id: str
     service: str
@@ -44,7 +44,7 @@ def put(connection: sqlite3.Connection, left: LeftoverJobs) -> None:
 
 
 def drop(connection: sqlite3.Connection, experiment_id: str, service: str) -> None:
-    """Nothing of them is left."""
+    """Drops the note of a service's jobs, of which nothing is left."""
     connection.execute("DELETE FROM leftover_jobs WHERE experiment = ? AND service = ?", (experiment_id, service))
 
 

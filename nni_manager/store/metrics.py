@@ -104,7 +104,7 @@ class _Attempt(NamedTuple):
 
 
 def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | None:
-    """None: it is decided, or a newer container of it has greeted."""
+    """The attempt of a chunk; None: it is decided, or a newer container of it has greeted."""
     row = connection.execute(
         "SELECT trial_id, number, epoch, runner_exit IS NOT NULL, json_extract(containers, '$[#-1]')"
         " FROM attempts WHERE job_name = ? AND closed = 0",
@@ -209,7 +209,7 @@ def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, 
 
 
 def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
-    """Of the trial's next intermediate result."""
+    """The number of the trial's next intermediate result."""
     (sequence,) = connection.execute("SELECT intermediates FROM trials WHERE id = ?", (trial_id,)).fetchone()
     return int(sequence)
 

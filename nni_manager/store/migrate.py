@@ -71,7 +71,7 @@ def _steps(kind: str) -> list[str]:
 
 
 def _version_in_file(path: Path) -> int:
-    """As the file's header has it; opening the database for that would leave files beside it. 0: nobody can tell."""
+    """The version in a file's header, as opening the database would leave files beside it; 0: it cannot be read."""
     try:
         with path.open("rb") as file:
             header = file.read(_VERSION_AT + 4)

@@ -163,7 +163,7 @@ def statistics(connection: sqlite3.Connection) -> bytes:
 
 
 def _joined(connection: sqlite3.Connection, query: str, **values: object) -> bytes:
-    """As bytes: text would be decoded here and encoded by whoever sends it."""
+    """The items of a query, joined, as bytes: text would be decoded here and encoded by whoever sends it."""
     joined = f"SELECT CAST(coalesce(group_concat(item, ','), '') AS BLOB) FROM ({query})"
     return bytes(connection.execute(joined, values).fetchone()[0])
 

@@ -116,7 +116,7 @@ def _is_nni_s(database: Path) -> bool:
 
 
 def _may_be_nni_s(database: Path) -> bool:
-    """Also one that cannot be read, as while it is written."""
+    """Whether NNI may have made a database: also one that cannot be read, as while it is written."""
     try:
         return is_made_by_nni(database)
     except StoreError:
@@ -223,7 +223,7 @@ def _link_files(folder: Folder) -> None:
 
 
 def _link(root: Path, name: str, target: Path) -> None:
-    """Of a regular file that lies there itself: a link may lead anywhere. Raises OSError."""
+    """Links a regular file that lies in the folder itself; a symbolic link may lead anywhere. Raises OSError."""
     with open(foreign_files.open_file(str(root), name), "rb") as source:
         if os.path.lexists(target):
             return

@@ -50,7 +50,7 @@ def read_head(connection: sqlite3.Connection) -> NniHead | None:
 
 
 def read(connection: sqlite3.Connection) -> NniExperiment | None:
-    """None when no experiment was ever saved. Raises sqlite3.DatabaseError."""
+    """The experiment in NNI's database; None when none was ever saved. Raises sqlite3.DatabaseError."""
     profiles = connection.execute(
         "SELECT params, id, execDuration, startTime, endTime, logDir, nextSequenceId, revision"
         " FROM ExperimentProfile ORDER BY revision"
@@ -69,7 +69,7 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
 
 
 def last_moment(connection: sqlite3.Connection) -> int:
-    """Of all that NNI stored, in milliseconds: its end where it was killed. Raises sqlite3.DatabaseError."""
+    """The last moment that NNI stored, in milliseconds: its end where it was killed. Raises sqlite3.DatabaseError."""
     columns = (("startTime", "ExperimentProfile"), ("timestamp", "TrialJobEvent"), ("timestamp", "MetricData"))
     queries = (f"SELECT coalesce(max({column}), 0) FROM {table}" for column, table in columns)
     return max(int(connection.execute(query).fetchone()[0]) for query in queries)
@@ -103,7 +103,7 @@ class _TrialHistory:
 
 
 def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
-    """In the order of their first events. `last_ms`: when those ended that had not."""
+    """The trials in the order of their first events. `last_ms`: the end of those that had not ended."""
     histories: dict[str, _TrialHistory] = {}
     events = connection.execute(
         "SELECT timestamp, trialJobId, event, data, sequenceId, message FROM TrialJobEvent"
@@ -119,7 +119,7 @@ def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
 
 
 def _status(event: str) -> TrialStatus | None:
-    """None for an event that changes none, such as ADD_HYPERPARAMETER."""
+    """The status that an event stands for; None for one that changes none, such as ADD_HYPERPARAMETER."""
     return _MEANINGS.get(event) or (TrialStatus(event) if event in TrialStatus.__members__ else None)
 
 
@@ -175,7 +175,7 @@ def _numbered(trials: Iterable[NniTrial]) -> list[NniTrial]:
 
 
 def _metrics(connection: sqlite3.Connection) -> Mapping[str, tuple[NniMetric, ...]]:
-    """By trial, in the order they were stored. What is no JSON was never shown by NNI either."""
+    """The results by trial, in the order they were stored. What is no JSON was never shown by NNI either."""
     found: dict[str, list[NniMetric]] = {}
     rows = connection.execute(
         "SELECT rowid, trialJobId, parameterId, type, sequence, timestamp, data FROM MetricData"

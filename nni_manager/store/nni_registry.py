@@ -48,7 +48,7 @@ def describe(entry: Entry, *, service_port: int | None, url: Url) -> dict[str, A
 
 
 def _place(entry: Entry, service_port: int | None, url: Url) -> dict[str, Any]:
-    """Its endpoint, else its place on the service; a stopped one has none."""
+    """The address of an experiment: its endpoint, else its place on the service; a stopped one has none."""
     if entry.status is ExperimentStatus.STOPPED:
         return {"prefixUrl": None, "webuiUrl": []}
     endpoint = entry.endpoint

@@ -101,7 +101,7 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
 
 
 def _services(connection: sqlite3.Connection, config: Mapping[str, Any], live: Live) -> tuple[Service, ...]:
-    """Of a closed one that an earlier version made, its config alone tells."""
+    """The training services of an experiment; of a closed one that an earlier version made, its config alone tells."""
     sections = stored_config.services(config)
     known = {service.name: service for service in live.services}
     rows, attempts = services.load(connection), services.open_attempts(connection)
@@ -136,12 +136,12 @@ def _condition(
 
 
 def hold(row: ExperimentRow, live: Live) -> Hold | None:
-    """None for one that is closed: nothing waits."""
+    """The hold of an experiment; None for a closed one, where nothing waits."""
     return (row.hold or live.derived_hold) if live.at_work else live.derived_hold
 
 
 def _was_on_hold(row: ExperimentRow, live: Live) -> Iterator[ExperimentWarning]:
-    """Who looks at a closed one wants to know why nothing went on."""
+    """The warning that an experiment was on hold when it was closed: people want to know why nothing went on."""
     if row.hold is not None and not live.at_work:
         sentence = f"it was on hold when it was closed: {row.hold.sentence}"
         yield ExperimentWarning(code="WAS_ON_HOLD", message=sentence)

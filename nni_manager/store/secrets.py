@@ -12,7 +12,7 @@ def put(connection: sqlite3.Connection, values: Mapping[str, str]) -> None:
 
 
 def keep_only(connection: sqlite3.Connection, references: Collection[str]) -> None:
-    """Nothing refers to others any more."""
+    """Removes all secrets but these, as nothing refers to the others any more."""
     gone = [(reference,) for reference in load(connection).keys() - set(references)]
     connection.executemany("DELETE FROM secrets WHERE reference = ?", gone)
 

@@ -21,7 +21,7 @@ class ServiceRow(NamedTuple):
 
 
 def load(connection: sqlite3.Connection) -> dict[str, ServiceRow]:
-    """By name; those that there is nothing to say of may be missing."""
+    """The services by name; those that there is nothing to say of may be missing."""
     rows = connection.execute(
         "SELECT name, hold_code, hold_sentence, hold_details, settings, removed FROM services ORDER BY name"
     )
@@ -49,7 +49,7 @@ def put(connection: sqlite3.Connection, name: str, settings: Mapping[str, Any], 
 
 
 def set_hold(connection: sqlite3.Connection, name: str, hold: Hold | None) -> None:
-    """None: it is used again."""
+    """Stores why a service is not used; None: it is used again."""
     code, sentence, details = (hold.code, hold.sentence, hold.details) if hold is not None else ("", "", "")
     connection.execute(
         "INSERT INTO services (name, hold_code, hold_sentence, hold_details) VALUES (?, ?, ?, ?)"

@@ -63,7 +63,7 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
 
 
 def status(connection: sqlite3.Connection, id: str) -> TrialStatus | None:
-    """None for a trial that nobody knows."""
+    """The status of a trial; None: it is unknown."""
     row = connection.execute("SELECT status FROM trials WHERE id = ?", (id,)).fetchone()
     return None if row is None else TrialStatus(row[0])
 

@@ -23,7 +23,7 @@ Data = Sequence[Mapping[str, object]]
 
 
 class NoMoreProposals(Exception):
-    """There is nothing to propose: for ever when `permanently`, else until something has been learned."""
+    """An error: there is nothing to propose, for ever when `permanently`, else until something has been learned."""
 
     def __init__(self, *, permanently: bool) -> None:
         super().__init__("for ever" if permanently else "at the moment")

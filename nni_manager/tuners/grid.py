@@ -52,7 +52,7 @@ class GridSearch(Tuner):
         return {"seen": len(self._seen)}
 
     def _is_new(self, parameters: object) -> bool:
-        """And is not any more."""
+        """Whether these parameters come for the first time; notes them."""
         text = json.dumps(parameters, sort_keys=True)
         if text in self._seen:
             return False
@@ -135,7 +135,7 @@ class _Finite:
         self.count = size
 
     def refine(self, level: int) -> None:
-        """There is nothing finer."""
+        """Does nothing: the values of a choice cannot be refined."""
 
     def point(self, index: int) -> object:
         return self._dimension.point(index)
@@ -173,7 +173,7 @@ class _Infinite:
         return (self._dimension.quantile(_half(index)) for index in range(_halves(level - 1), _halves(level)))
 
     def _multiples(self, level: int) -> Iterator[float] | None:
-        """None: there are no fewer of them than halves."""
+        """The multiples of the step as quantiles; None: there are no fewer of them than halves."""
         step, quantile = self._dimension.step, self._dimension.quantile
         if step is None:
             return None

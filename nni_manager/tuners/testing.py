@@ -154,7 +154,7 @@ def odd_score(number: int, parameters: object) -> object:
 
 
 def through_json(value: object) -> object:
-    """As it comes back from the store."""
+    """The value as it comes back from the store."""
     return json.loads(json.dumps(value))
 
 

@@ -14,11 +14,11 @@ _MIB = 1024 * 1024
 
 
 class SmiAbsent(Exception):
-    """There is no such program."""
+    """An error: there is no such program."""
 
 
 class SmiFailed(Exception):
-    """It says no, or nothing that can be read."""
+    """An error: it says no, or nothing that can be read."""
 
 
 def cards() -> List[Dict[str, Any]]:
@@ -34,7 +34,7 @@ def cards() -> List[Dict[str, Any]]:
 
 
 class _Refused(SmiFailed):
-    """It does not know these arguments, or fails whatever it is asked."""
+    """An error: it does not know these arguments, or fails whatever it is asked."""
 
 
 def _run(program: str, *arguments: str) -> str:

@@ -19,7 +19,7 @@ _PROCESSES = 64
 
 
 class NvmlAbsent(Exception):
-    """There is no such library."""
+    """An error: there is no such library."""
 
 
 class NvmlFailed(Exception):
@@ -31,7 +31,7 @@ class _Memory(ctypes.Structure):
 
 
 class _Process(ctypes.Structure):
-    """Of the calls with a version."""
+    """A process as the calls with a version tell it."""
 
     _fields_ = [
         ("pid", ctypes.c_uint),
@@ -42,7 +42,7 @@ class _Process(ctypes.Structure):
 
 
 class _FirstProcess(ctypes.Structure):
-    """Of the calls without one, all that drivers before 2021 have."""
+    """A process as the calls without a version tell it, which are all that drivers before 2021 have."""
 
     _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong)]
 

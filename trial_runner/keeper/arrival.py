@@ -141,7 +141,7 @@ def existing(path):
 
 def receive(size):
     # type: (int) -> bytes
-    """From standard input, which has nothing else before the manager hears of it."""
+    """Bytes from standard input, which has nothing else before the manager hears of the keeper."""
     pieces = []
     while size:
         piece = os.read(0, min(size, 256 * 1024))

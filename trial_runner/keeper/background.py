@@ -62,7 +62,7 @@ class BackgroundWork:
 
 
 def _work(work: Callable[[], None], writer: int) -> None:
-    """In the child; does not return."""
+    """Does the work in the child; does not return."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):

@@ -43,7 +43,7 @@ def put(message: Message) -> Dict[str, Any]:
 
 
 class Unpacking:
-    """For jobs that are about to be started. A job asked for twice meanwhile is one job: its code is unpacked once."""
+    """The unpacking of code for jobs about to be started. A job asked for twice meanwhile is one: unpacked once."""
 
     def __init__(self, background: BackgroundWork) -> None:
         self._background = background
@@ -51,7 +51,7 @@ class Unpacking:
         self._waiting: Dict[str, List[Then]] = {}
 
     def begin(self, message: Message, then: Then) -> None:
-        """Into the folder that a spawn's `code` names. Raises Refusal for a bad request, and OSError."""
+        """Unpacks into the folder that a spawn's `code` names. Raises Refusal for a bad request, and OSError."""
         code = message.get("code")
         if not isinstance(code, dict):
             raise Refusal(protocol.INVALID, "The argument 'code' must be an object of archive and folder.")

@@ -44,7 +44,7 @@ class Ending:
         self._loop.watch(job.pidfd, lambda _: self._main_ended(job))
 
     def lose(self, job: Job) -> None:
-        """There is no main process: ends what else there is of the job, which becomes LOST."""
+        """Ends what there is of a job without its main process; the job becomes LOST."""
         job.is_main_gone = True
         self._look_soon(job)
 

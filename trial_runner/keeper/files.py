@@ -21,7 +21,7 @@ class Home:
         self._directory = directory
 
     def is_deleted(self) -> bool:
-        """Not when it was moved, nor when the disk does not answer: jobs must not end because of that."""
+        """Whether the folder was deleted; not when it was moved, nor when the disk is silent: jobs must go on."""
         try:
             os.stat(JOBS)
         except FileNotFoundError:

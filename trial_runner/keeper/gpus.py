@@ -113,7 +113,7 @@ class Gpus:
             self._finish(_failure("the GPUs cannot be read: {}".format(why)))
 
     def _kill(self) -> None:
-        """It hangs. What cannot be killed, since the driver does not let go of it, stays the reading under way."""
+        """Kills the process, which hangs. One that the driver does not let go of stays the reading under way."""
         assert self._process is not None
         self._log("the process that reads the GPUs hangs; it is killed")
         self._process.kill()
@@ -142,7 +142,7 @@ class Gpus:
     # Whose processes they are
 
     def _told(self, reading: Reading) -> Reading:
-        """With its age, and the jobs of this keeper that its processes belong to."""
+        """The reading with its age, and the jobs of this keeper that its processes belong to."""
         mains = {job.main.pid: job for job in self._jobs.running() if job.main is not None}
         found = {p["pid"] for card in reading["cards"] for p in card["processes"] if p.get("job") is None}
         owners = {pid: self._job_of(pid, mains) for pid in found}
@@ -205,7 +205,7 @@ class _Process:
         os.close(self.output)
 
     def kill(self) -> None:
-        """With what it started: it leads a session. Whoever reaps orphans reaps it."""
+        """Kills the process with what it started: it leads a session. Whoever reaps orphans reaps it."""
         self.is_killed = True
         stat = processes.read_stat(self.pid)
         if stat is not None and stat.parent == os.getpid() and stat.session == self.pid:

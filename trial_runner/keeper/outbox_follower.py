@@ -60,7 +60,7 @@ class Watches:
             self._watch_metrics(job)
 
     def remove(self, job: Job) -> None:
-        """Nothing changes there any more. Quiet for jobs that were never added."""
+        """Ends the following of a job, whose results change no more. Quiet for jobs that were never added."""
         self._jobs.pop(job.name, None)
         self._unwatched.pop(job.name, None)
         for number in self._numbers.pop(job.name, ()):
@@ -219,7 +219,7 @@ class Follow:
         self._on_changed((job,))
 
     def ship(self) -> None:
-        """As much as the connection takes; to be called again when it takes more."""
+        """Ships as much as the connection takes; to be called again when it takes more."""
         connection = self._connection
         while connection is not None and self._changed and connection.unsent <= _MAX_UNSENT:
             job = self._changed.pop(next(iter(self._changed)))

@@ -43,7 +43,7 @@ def tag_variable(name: str, tag: str) -> str:
 
 @contextmanager
 def tagged(tag: str) -> Iterator[None]:
-    """This process has the tag meanwhile, and so does every process it starts. Raises OSError."""
+    """A context in which this process has the tag, and every process it starts. Raises OSError."""
     limit, value = _limit(tag)
     if limit < 0:
         yield
@@ -69,7 +69,7 @@ def marked_processes(claim: Claim) -> List[int]:
 
 
 def _random_number() -> int:
-    """Of 48 bits. The module `random` would bring megabytes with it."""
+    """A random number of 48 bits. The module `random` would bring megabytes with it."""
     return int.from_bytes(os.urandom(6), "big")
 
 

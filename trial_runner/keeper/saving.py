@@ -14,7 +14,7 @@ _RETRY_S = 2.0
 
 
 class Saving:
-    """Nothing here raises: what is not on disk is still in memory. `on_saved`: nothing is owed any more."""
+    """The saving of jobs' states. Nothing raises: what is not on disk is in memory. `on_saved`: all is on disk now."""
 
     def __init__(self, loop: Loop, state_files: StateFiles, log: Log) -> None:
         self._loop = loop

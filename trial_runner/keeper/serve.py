@@ -34,7 +34,7 @@ def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
 
 
 def default_socket_path(directory: str) -> str:
-    """In the directory, or, where that path is too long for a socket, in one of this user's temporary folders."""
+    """The path of the socket: in the directory or, where that is too long, in one of this user's temporary folders."""
     path = os.path.join(directory, "keeper.sock")
     if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         return path
@@ -57,7 +57,7 @@ def _leave_session() -> None:
 
 
 def _keep_descriptors_from_jobs() -> None:
-    """Those that whoever started us left open; our own close on exec anyway."""
+    """Keeps descriptors that whoever started us left open from jobs; our own close on exec anyway."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             try:
@@ -121,4 +121,4 @@ def _let_go_of_streams() -> None:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Not for us."""
+    """Ignores a signal that is not for us."""

@@ -184,7 +184,7 @@ class Server:
         self._loop.call_later(_HOME_LOOK_S, self._look_later)
 
     def _look_at_home(self) -> None:
-        """When its folder was deleted, nobody who comes later can know of its jobs, and no job can be started."""
+        """Looks whether the keeper's folder was deleted: nobody later knows of its jobs then, and none can start."""
         if not self._is_homeless and self._home.is_deleted():
             self._log.write("its folder was deleted; {} jobs running".format(len(self._jobs.running())))
             self._is_homeless = True

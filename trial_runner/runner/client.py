@@ -58,7 +58,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class Unavailable(Exception):
-    """Not now: no connection, an answer that says try again, or one that is not the manager's."""
+    """An error: not now, as there is no connection, or an answer that says try again or is not the manager's."""
 
     def __init__(self, sentence: str, retry_after: Optional[float] = None, status: int = 0) -> None:
         super().__init__(sentence)
@@ -184,7 +184,7 @@ class Client:
             connected.settimeout(_TIMEOUT_S)
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
-        """In pieces, because older Pythons set aside as much memory as is asked for."""
+        """The answer, read in pieces, because older Pythons set aside as much memory as is asked for."""
         pieces = [self._piece(response, _PIECE_BYTES)]
         while pieces[-1] and len(pieces) < _MAX_PIECES:
             pieces.append(self._piece(response, _PIECE_BYTES))
@@ -244,7 +244,7 @@ def _context(authority: str) -> ssl.SSLContext:
 
 
 def _object(data: bytes) -> Optional[Body]:
-    """None when it is no JSON object."""
+    """The JSON object in an answer; None when it is none."""
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):

@@ -122,7 +122,7 @@ class Delivery(threading.Thread):
             self._give_up_at = time.monotonic() + self._drain_s
 
     def _give_up(self) -> None:
-        """Of what is to come after it, each gets a moment: who refuses results may hear of the end."""
+        """Gives up what is under way; what is to come gets a moment each: who refuses results may hear of the end."""
         for stream in self._at_work():
             stream.give_up()
         self._give_up_at = time.monotonic() + min(self._drain_s, _LAST_TRY_S)

@@ -18,7 +18,7 @@ _WORD_BYTES = 1024 * 1024
 
 
 class Claim:
-    """Of one container, on a folder that the manager reads."""
+    """The claim of one container on a folder that the manager reads."""
 
     def __init__(self, folder: str, container: str) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class Left(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Of `exit_code` and `signal` one is set."""
+    """The evidence of a command's end; one of `exit_code` and `signal` is set."""
 
     pid: int
     exit_code: Optional[int]
@@ -115,5 +115,5 @@ def _stderr_tail(folder: str) -> str:
 
 
 def now_ms() -> int:
-    """By this machine's clock."""
+    """The milliseconds since the epoch by this machine's clock."""
     return time.time_ns() // 1000000

@@ -62,7 +62,7 @@ def main(arguments: List[str]) -> int:
 
 
 def choose(folder: str, channel: str) -> None:
-    """For `channel`; empty: it is not decided. Raises OSError."""
+    """Tells the manager which channel was chosen; empty: it is not decided. Raises OSError."""
     foreign_files.write_whole(folder, protocol.CHANNEL_FILE, channel.encode(), 0o666)
 
 

@@ -77,7 +77,7 @@ class OutboxForward(Stream):
         return dict(sorted(self.stored.items())[: protocol.MOST_OUTBOXES])
 
     def _next_chunk(self) -> Optional[OutboxRecords]:
-        """Of each outbox once before any is served again; the folder is listed once for each round."""
+        """The next chunk: of each outbox once before any is served again; the folder is listed once for each round."""
         for names in (self._round, None):
             self._round = self._outboxes.names()[::-1] if names is None else names
             while self._round:
@@ -112,7 +112,7 @@ class OutboxForward(Stream):
         return len(chunk.lines) > 1 and self._outboxes.chunk_bytes > _SMALLEST_CHUNK
 
     def _make_smaller(self, chunk: OutboxRecords) -> None:
-        """This outbox is first in the next round, or in this one."""
+        """Halves the chunks; this outbox is first in the next round, or in this one."""
         self._outboxes.chunk_bytes //= 2
         self._outboxes.move(chunk.outbox, chunk.start)
         self._round.append(self._latest)

@@ -19,7 +19,7 @@ _COPY_BYTES = 64 * 1024
 
 
 class Copy(NamedTuple):
-    """From a file to a descriptor."""
+    """A copy from a file to a descriptor."""
 
     path: str
     descriptor: int
@@ -196,7 +196,7 @@ def text_of(data: bytes) -> str:
 
 
 def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
-    """None when there is not even a whole character, or the file is gone."""
+    """The next piece of a log; None when there is not even a whole character, or the file is gone."""
     try:
         data = foreign_files.read(*os.path.split(file.path), offset=file.offset, limit=protocol.MAX_LOG_POST)
     except OSError:

@@ -50,7 +50,7 @@ class Stream:
         return None if wanted_at is None else max(wanted_at, self._not_before)
 
     def put_off(self, seconds: Optional[float]) -> None:
-        """It failed; None leaves the wait to us."""
+        """Puts off the next try of a failed post; None leaves the wait to us."""
         self._not_before = time.monotonic() + (self._backoff.next_wait() if seconds is None else seconds)
 
     def succeed(self) -> None:

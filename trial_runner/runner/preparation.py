@@ -133,7 +133,7 @@ class Preparation:
 
     @property
     def _client(self) -> Client:
-        """Of whom greeted already."""
+        """The client of the address that answered the greeting."""
         return self._clients[0]
 
     def fetch_code(self) -> None:

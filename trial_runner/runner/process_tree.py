@@ -45,7 +45,7 @@ class ProcessTree:
                 os.close(descriptor)
 
     def terminate(self, number: int, grace_s: float) -> None:
-        """This signal to all, SIGKILL to whoever is left after `grace_s` seconds. Again: the shorter time counts."""
+        """Sends a signal to all, and SIGKILL to who is left after `grace_s` seconds; the shortest of calls counts."""
         kill_at = time.monotonic() + grace_s
         if self._is_over or (self._kill_timer is not None and self._kill_at <= kill_at):
             return
@@ -57,7 +57,7 @@ class ProcessTree:
         self._kill_timer = self._loop.call_later(grace_s, self.look)
 
     def look(self) -> None:
-        """To be called when a child has ended."""
+        """Looks at all processes; to be called when a child has ended."""
         if self._is_over:
             return
         self._reap()

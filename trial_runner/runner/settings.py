@@ -167,7 +167,7 @@ def settle_replica(environment: MutableMapping[str, str]) -> None:
 
 
 def _index(environment: Mapping[str, str], role: str) -> int:
-    """Its number within the role; 0 where nothing tells."""
+    """The number of this replica within its role; 0 where nothing tells."""
     try:
         task = json.loads(environment.get("TF_CONFIG") or "{}").get("task", {})
         if str(task.get("type", "")).lower() == role.lower():

@@ -86,7 +86,7 @@ class StdoutMetrics:
 
 
 def _lines(printed: bytes) -> bytes:
-    """Of the results in one printed line, which begins with a mark; two threads may have printed at once."""
+    """The lines of the results in one printed line, which begins with a mark; two threads may have printed at once."""
     texts = printed.decode("utf-8", "replace").split(protocol.STDOUT_METRIC_MARK.decode())[1:]
     return b"".join(line.encode() for line in map(_line, texts) if line is not None)
 

@@ -43,7 +43,7 @@ def report(kind: str, value: object) -> None:
 
 
 def report_text(kind: str, text: str) -> None:
-    """As `report`, for a value that is JSON text on one line already. Raises ValueError and OSError as it does."""
+    """Reports a value that is JSON text on one line already. Raises ValueError and OSError as `report`."""
     _outbox.append(encode_line(kind, text))
 
 

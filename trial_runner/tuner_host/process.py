@@ -32,7 +32,7 @@ _log = logging.getLogger("tuner_host")
 
 
 def serve(verbs: Verbs) -> None:
-    """Until standard input ends; does not return."""
+    """Answers requests until standard input ends; does not return."""
     _die_with_parent()
     os.chdir(os.environ.get(CHECKPOINT_FOLDER) or ".")
     requests, answers = _take_pipes()
@@ -50,7 +50,7 @@ def serve(verbs: Verbs) -> None:
 
 
 def _die_with_parent() -> None:
-    """Also in a call that never comes back, and does not even let other threads run."""
+    """Has this process die with its parent, also in a call that never returns and lets no other thread run."""
     try:
         import ctypes
 
@@ -115,7 +115,7 @@ def _send(answers: int, frame: bytes) -> None:
 
 
 def _end() -> None:
-    """At once: a thread the user's class left running must not keep the process."""
+    """Ends the process at once: a thread that the user's class left running must not keep it."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

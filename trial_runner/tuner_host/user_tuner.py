@@ -41,7 +41,7 @@ class UserTuner(HostedTuner):
         self._instance.update_search_space(search_space)
 
     def propose(self, parameter_ids: List[int]) -> Tuple[Sequence[Tuple[int, Any]], bool]:
-        """As many as the class has at the moment; NNI's classes never say that there will be no more for ever.
+        """As many proposals as the class has at the moment; NNI's classes never say that no more will ever come.
 
         What the class owes for earlier ids comes first, and it is asked for the rest.
         """
@@ -171,7 +171,7 @@ class UserAssessor(HostedAssessor):
         return _is_good(self._instance.assess_trial(trial_id, restored(history)))
 
     def trial_end(self, trial_id: str, success: bool, history: Sequence[Any]) -> None:
-        """As in NNI, the instance does not hear of trials without intermediate results."""
+        """Tells the instance of a trial's end; as in NNI, not of trials without intermediate results."""
         seen = self._seen.pop(trial_id, 0)
         for step in range(seen + 1, len(history) + 1):
             # after a restart, or when the last values came with the end: it must know them before it hears of the end

@@ -113,7 +113,7 @@ def _judge_arguments(loaded: Callable[..., Any], spec: Message) -> None:
 
 
 def _validate(request: Message) -> Message:
-    """By an NNI `ClassArgsValidator`."""
+    """The refusal of class arguments by an NNI `ClassArgsValidator`."""
 
     def ask(arguments: Message) -> object:
         return load(request["validator"], request["code_directory"])().validate_class_args(**arguments)

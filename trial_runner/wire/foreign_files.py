@@ -22,7 +22,7 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotRegular(OSError):
-    """There is something that is no regular file: a folder, a link, a pipe, a device."""
+    """An error: what is there is no regular file but a folder, a link, a pipe or a device."""
 
     def __init__(self, name: str) -> None:
         super().__init__(errno.EINVAL, "not a regular file", name)
@@ -57,7 +57,7 @@ def open_file(folder: str, name: str, flags: int = os.O_RDONLY, mode: int = 0o60
 
 
 def read(folder: str, name: str, offset: int, limit: int) -> bytes:
-    """At most `limit` bytes from `offset` on, or so many before the end where it is negative. Raises OSError."""
+    """At most `limit` bytes of a file from `offset` on; a negative one counts from its end. Raises OSError."""
     descriptor = open_file(folder, name)
     try:
         start = offset if offset >= 0 else max(0, os.fstat(descriptor).st_size + offset)
@@ -80,7 +80,7 @@ def size(folder: str, name: str) -> int:
 
 
 def status(folder: str, name: str) -> os.stat_result:
-    """Of a regular file. Raises OSError."""
+    """The status of a regular file. Raises OSError."""
     parts = _parts(name)
     parent = _open_folder(folder, parts[:-1])
     try:

@@ -26,7 +26,7 @@ def is_outbox(spelling: str) -> bool:
 
 
 def next_name(file: str, name: str) -> str:
-    """Of the outbox that `file` becomes when what was `name` until now is another one: ``a``, ``a/2``, ``a/3``.
+    """The name of the outbox that `file` becomes when it is another one than `name` was: ``a``, ``a/2``, ``a/3``.
 
     No file can have it, as there is one already where it would need a folder.
     """
@@ -34,7 +34,7 @@ def next_name(file: str, name: str) -> str:
 
 
 def newest_name(file: str, known: Container[str]) -> str:
-    """Of the outbox that a file is now, as far as is `known`."""
+    """The name of the outbox that a file is now, as far as is `known`."""
     name, following = file, next_name(file, file)
     while following in known:
         name, following = following, next_name(file, following)
@@ -52,7 +52,7 @@ def file_of(name: str, known: Container[str]) -> str:
 
 
 def earlier_names(name: str) -> Iterator[str]:
-    """Of the outboxes whose place this one may have taken, the first first; none where its name is no such name.
+    """The names of the outboxes whose place this one may have taken, the first first; none where it has no number.
 
     To be followed only as long as they are known: a file's own name may end with a number, and any number.
     """
@@ -65,7 +65,7 @@ def earlier_names(name: str) -> Iterator[str]:
 
 
 def spelled(name: str) -> str:
-    """Of a name as the `os` module tells it."""
+    """The spelling of a name that the `os` module tells."""
     if name.isprintable() and "\\" not in name:
         return name
     text = os.fsencode(name).decode("utf-8", "surrogateescape")

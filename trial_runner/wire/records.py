@@ -97,7 +97,7 @@ def cut_frames(data: bytes, is_all: bool) -> Records:
 
 
 def cut_first(cut: Callable[[bytes, bool], Records], data: bytes, all_: Records) -> Records:
-    """Of the records in `all_`, which `cut` found, the first alone; all of them where that is no less."""
+    """The first of the records in `all_`, which `cut` found; all of them where that is no less."""
     end = data.find(b"\n") + 1
     while 0 < end < all_.length:
         first = cut(data[:end], False)
@@ -108,7 +108,7 @@ def cut_first(cut: Callable[[bytes, bool], Records], data: bytes, all_: Records)
 
 
 def _frame_end(data: bytes, position: int) -> int:
-    """Where the frame that begins here ends, beyond the data when some of it is missing; 0 when there is none here."""
+    """The end of the frame that begins here, beyond the data when some of it is missing; 0 when there is none here."""
     mark = _MARK.match(data, position)
     if mark is None:
         return len(data) + 1 if _may_become_mark(data, position) else 0

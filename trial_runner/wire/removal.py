@@ -34,7 +34,7 @@ def remove(path: str) -> List[str]:
 
 
 def remove_below(parent: int, name: str, shown: str = "") -> List[str]:
-    """As `remove`, of a name in an opened folder. `shown`: what sentences call it."""
+    """Removes a name in an opened folder, as `remove`. `shown`: what sentences call it."""
     return _Removal(parent, name, shown or name).run()
 
 
@@ -154,7 +154,7 @@ class _Removal:
             self._tell(name, error.strerror)
 
     def _tell(self, name: str, why: Optional[str]) -> None:
-        """By its last name: a path may be as long as it likes."""
+        """Tells of what cannot be removed, by its last name: a path may be as long as it likes."""
         if len(self._findings) < _MOST_FINDINGS:
             place = self._shown if len(self._levels) == 1 else "{!r} in {}".format(name, self._shown)
             self._findings.append("{} cannot be removed: {}".format(place, why))
@@ -173,7 +173,7 @@ def _open(parent: int, name: str) -> int:
 
 
 def _allow(parent: int, name: str) -> None:
-    """By descriptor, so that no link is followed; one of another's is left as it is. Raises OSError."""
+    """Allows removal from a folder, by descriptor, so that no link is followed, if it is ours. Raises OSError."""
     descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod("/proc/self/fd/{}".format(descriptor), 0o700)

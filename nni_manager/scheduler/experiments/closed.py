@@ -53,7 +53,7 @@ class ClosedExperiment:
 
     @property
     def is_fresh(self) -> bool:
-        """Its files were the same a moment ago."""
+        """Whether its files were the same a moment ago."""
         return time.monotonic() - self._looked_s < _FRESH_S
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
@@ -128,7 +128,7 @@ class ClosedExperiments:
             await fresh.close()
 
     async def let_go(self, id: str) -> None:
-        """It is resumed, deleted, or was changed."""
+        """Closes what is kept of an experiment that is resumed, deleted or was changed."""
         if (found := self._open.pop(id, None)) is not None:
             await found.close()
 

@@ -163,7 +163,7 @@ def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Re
 
 
 def renew_secrets(folder: Folder, values: Mapping[str, str]) -> None:
-    """Of a closed one. Raises InvalidInput for one that is none of the experiment's."""
+    """Replaces secrets of a closed experiment. Raises InvalidInput for a secret that is none of the experiment's."""
     folder.require_database()
     lock = _own(folder)
     try:

@@ -53,7 +53,7 @@ class Formatter(logging.Formatter):
         self._words = ""
 
     def format(self, record: logging.LogRecord) -> str:
-        """With the traceback below, where there is one."""
+        """The record as lines of the log, with the traceback below where there is one."""
         message = legible(record.getMessage())
         line = f"[{self._when(record)}] {record.levelname} ({record.module}){self._suffix()} {message}"
         if record.exc_info:

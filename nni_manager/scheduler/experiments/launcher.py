@@ -166,7 +166,7 @@ class Launcher:
 
     @asynccontextmanager
     async def _listed(self, opened: Entry) -> AsyncIterator[None]:
-        """In the index, which says what it said before after a failure."""
+        """A context that lists an experiment as open in the index, and after a failure as it was listed before."""
         before = await self._supervisor.index.read(lambda c: index.find(c, opened.id))
         await self._supervisor.note(lambda c: index.put(c, opened))
         try:

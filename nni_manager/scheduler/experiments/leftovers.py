@@ -68,12 +68,12 @@ class Leftovers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def note(self, left: LeftoverJobs) -> None:
-        """They may run. Raises StoreUnavailable."""
+        """Notes jobs that may still run. Raises StoreUnavailable."""
         await self._index.try_write(lambda c: leftover_jobs.put(c, left))
         self._known[_key(left)] = left
 
     async def forget(self, experiment_id: str, service: str) -> None:
-        """Nothing of them is left; quiet where nothing is noted."""
+        """Drops the note of a service's jobs, of which nothing is left; quiet where nothing is noted."""
         if self._known.pop((experiment_id, service), None) is not None:
             await self._index.try_write(lambda c: leftover_jobs.drop(c, experiment_id, service))
 
@@ -169,7 +169,7 @@ def _sentence(left: LeftoverJobs) -> str:
 def read_left_behind(
     connection: sqlite3.Connection, now_ms: int, *, sentence: str = "", running: bool = False, decided: bool = False
 ) -> list[LeftoverJobs]:
-    """By service, those of which it is not known that nothing is left; `running`: only those that may still run;
+    """The jobs that may have left something, by service. `running`: only those that may still run;
     `decided`: only those that no trial waits for any more.
 
     `sentence`: why they could not be ended, where nothing better is known.
@@ -186,7 +186,7 @@ def read_left_behind(
 
 
 def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
-    """Of one that cannot be opened; where its database cannot be read, all that is found by its id. Blocks."""
+    """The jobs of an experiment that cannot be opened; by its id alone where its database cannot be read. Blocks."""
     try:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
             return read_left_behind(connection, now_ms, sentence=sentence)
@@ -232,7 +232,7 @@ def _names(entry: Entry) -> list[str]:
 def _sections(
     connection: sqlite3.Connection, configured: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Those that the config has no more, too."""
+    """The sections of all services, those too that the config has no more."""
     return {name: row.settings for name, row in services.load(connection).items()} | dict(configured)
 
 

@@ -71,7 +71,7 @@ class OpenExperiment:
             self.loop.feed.change_search_space()
 
     def go_by_services(self, spec: ExperimentSpec, secrets: Mapping[str, str]) -> None:
-        """Its training services were changed, which is stored; `secrets`: reference → value, all there are."""
+        """Goes by changed training services, which are stored. `secrets`: reference → value, all there are."""
         self.go_by(spec)
         for platform in spec.platforms:
             if platform.service in self._services.all:

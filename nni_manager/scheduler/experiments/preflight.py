@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 def standalone_host(
     experiment_id: str, service: str, folder: Path, connections: Connections, storage: Json | None = None
 ) -> Host:
-    """Nothing it is told is kept. `folder`: the experiment's; it need not be there. `storage`: shared, filled."""
+    """A host that keeps nothing of what it is told.
+
+    `folder`: the experiment's; it need not be there. `storage`: shared, with its secrets in place.
+    """
     return Host(
         experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
         connections=connections, folder=folder, code=_code, greet=_nothing, exited=_nothing,
@@ -125,7 +128,7 @@ def _sentence(finding: PreflightFinding) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:
-    """Of one training service."""
+    """Where the first trials would go on one training service."""
 
     service: str
     platform: str

@@ -186,7 +186,7 @@ class Service:
             await asyncio.to_thread(experiment_folder.renew_secrets, folder, values)
 
     async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
-        """Where its first trials would go. Nothing is made. Raises InvalidInput for what cannot run here."""
+        """Where an experiment's first trials would go; nothing is made. Raises InvalidInput for what cannot run."""
         with self._supervisor.opening():
             plans = await preflight.plan_jobs(submission.spec, submission.secrets, submission.id, self._shared)
         self._supervisor.look_whether_empty()
@@ -232,7 +232,7 @@ class Service:
         return await self.read_by(id, lambda _: function)
 
     async def read_by(self, id: str, choose: Callable[[Readable], Callable[[sqlite3.Connection], T]]) -> T:
-        """As `read`, with the function that `choose` answers for what is read: what is kept of an answer, is kept for
+        """What the function that `choose` gives answers of an experiment's database. What it keeps of an answer is kept for
         that, and is good as long as that is there."""
         experiment = self._supervisor.get(id)
         if experiment is not None:
@@ -262,7 +262,7 @@ class Service:
 
     @property
     def changes(self) -> Changes:
-        """Of any experiment at work, and of the list of all."""
+        """The changes of all experiments at work, and of the list of all experiments."""
         return self._shared.changes
 
     @property
@@ -271,11 +271,11 @@ class Service:
         return self._shared.keeper
 
     def at_work(self, id: str) -> OpenExperiment | None:
-        """None for a closed one."""
+        """The experiment at work; None for a closed one."""
         return self._supervisor.get(id)
 
     def is_open(self, id: str) -> bool:
-        """At work, viewed, or one that could not be opened: there is something that `stop` ends."""
+        """Whether it is at work or viewed, or could not be opened: there is something that `stop` ends."""
         return self._supervisor.is_open(id)
 
     def may_have_jobs(self, id: str) -> bool:
@@ -312,13 +312,13 @@ class Service:
         self._supervisor.look_whether_empty()
 
     async def _may_have_jobs(self, entry: Entry) -> bool:
-        """Of one that was stopped while it could not be opened, the keeper may still keep something."""
+        """Whether the experiment may have jobs, as one that was stopped while it could not be opened."""
         if entry.id in self._supervisor.not_opened or entry.id in self._supervisor.unsettled:
             return True
         return await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
 
     async def _end_left_jobs(self, entry: Entry) -> None:
-        """Of one that is deleted; what cannot be ended now stays noted when its folder is gone."""
+        """Ends the jobs of a deleted experiment; what cannot be ended now stays noted when its folder is gone."""
         sentence, now_ms = "the experiment was deleted", self._shared.clock()
         if await self._may_have_jobs(entry):
             for left in await asyncio.to_thread(leftovers.jobs_of_closed, entry, now_ms, sentence):

@@ -114,7 +114,7 @@ class Supervisor:
 
     @property
     def to_stop(self) -> tuple[str, ...]:
-        """At work, viewed, or one that should be at work and cannot be opened: its jobs may run."""
+        """The ids of experiments at work or viewed, and of those that cannot be opened, whose jobs may run."""
         return (*self._open, *sorted(self.viewed | (self.not_opened.keys() - self._open.keys())))
 
     async def open(self, entry: Entry, *, to_stop: bool = False) -> OpenExperiment:
@@ -169,7 +169,7 @@ class Supervisor:
             opening.cancel()
 
     def note_closed(self, id: str) -> None:
-        """Unless it is still to be worked on."""
+        """Notes that an experiment is closed, unless it is still to be worked on."""
         if not self.is_open(id):
             self.shared.warnings.clear(id)
             self.on_closed(id)
@@ -189,7 +189,7 @@ class Supervisor:
             await asyncio.wait({task})
 
     def settle_later(self, id: str) -> None:
-        """It was stopped while it could not be opened: as soon as it can be, it is stopped by its own loop."""
+        """Has an experiment that was stopped while it could not be opened stopped by its own loop, once it can be."""
         self.unsettled.add(id)
         settling = self._group.create_task(self._settle_later(id), name=f"settling {id}")
         self._settling.add(settling)
@@ -345,7 +345,7 @@ class Supervisor:
             log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
 
     async def _note_abandoned(self, experiment: OpenExperiment) -> None:
-        """What runs on, perhaps, where the experiment has no service any more: trials were ended without it."""
+        """Notes jobs that may run on a service that the experiment has no more: their trials were ended without it."""
         removed = {name: one for name, one in experiment.loop.services.items() if one.is_removed}
         noted, now_ms = self.shared.leftovers.services_of(experiment.id), self.shared.clock()
         if not removed and not noted:
@@ -365,7 +365,7 @@ class Supervisor:
 
 
 async def _results(experiment: OpenExperiment) -> str:
-    """What lists show of it from now on; empty when it cannot be read."""
+    """The results that lists show of a closed experiment; empty when they cannot be read."""
     try:
         return await experiment.database.read(glance.text_of)
     except StoreError as error:

@@ -176,7 +176,7 @@ def _waits_since(
     snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None,
     *, has_portal: bool,
 ) -> int | None:  # fmt: skip
-    """Since when something is expected that would complete the picture; None: nothing is.
+    """The moment since which something is expected that completes what is known of the end; None: nothing is.
 
     After the runner's word, its last results, and the platform's word when the command was ended by a signal that
     nobody here sent, perhaps from the platform's portal. After the platform's word alone, the runner's; where the
@@ -257,7 +257,7 @@ def _finish(
 def _out_of_reach(
     snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions
 ) -> JobReport | None:  # fmt: skip
-    """What is said of a trial whose end cannot be waited for, as nobody can be asked: of a stopping experiment, or of
+    """The report on a job whose end cannot be waited for, as nobody can be asked: of a stopping experiment, or of
     one that is to end on a service which was removed."""
     service = snapshot.service(job.service)
     is_away = not service.state.is_ready or service.state.away_since_ms is not None
@@ -280,7 +280,7 @@ def _out_of_reach(
 
 
 def _ended_away(trial: OpenTrial) -> Outcome:
-    """As if its service had ended it when it was asked to."""
+    """The outcome of a trial as if its service had ended it when it was asked to."""
     return outcome(JobReport(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
 
 

@@ -164,7 +164,7 @@ def _fill_slots(
 
 
 def _without_left(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: Decisions) -> list[OpenTrial]:
-    """Those of which nothing runs any more: the others wait until their last job was ended, wherever there is room."""
+    """The trials of which nothing runs any more; the others wait until their last job was ended."""
     for trial in waiting:
         if (name := snapshot.left.get(trial.id)) is not None:
             trouble = snapshot.service(name).state.trouble or "it is being ended"
@@ -214,7 +214,7 @@ def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decis
 
 
 def _ask_tuner(snapshot: Snapshot, free: int, left: int, in_hand: int, decisions: Decisions) -> None:
-    """For `free` slots and ahead of need, at most for the `left` trials that may still be made."""
+    """Asks the tuner for trials: for `free` slots and ahead of need, at most `left`, which may still be made."""
     here = snapshot.here
     missing = min(free + here.ahead, left) - in_hand - here.asked
     if missing <= (here.ahead // 2 if free == 0 else 0):  # what is not needed yet is asked for in heaps

@@ -54,7 +54,7 @@ class ServiceState:
     lives_by_runner: bool = False
 
     def may_submit(self, now_ms: int) -> bool:
-        """It takes jobs, or it is time to try again."""
+        """Whether it takes jobs, or it is time to try again."""
         return self.is_ready and (not self.trouble or now_ms >= self.retry_at_ms)
 
 
@@ -101,7 +101,7 @@ class ProcessState:
     silent_ms: Mapping[str, int] = field(default_factory=dict)
 
     def silence_ms(self, job: AttemptRow) -> int | None:
-        """For how long nothing was heard of a running job that only its runner's posts tell of; None: of any other."""
+        """The milliseconds for which a running job's runner was silent; None for a job that others tell of, too."""
         service = self.services.get(job.service)
         if service is None or not service.lives_by_runner or self.listening_ms is None:
             return None
@@ -219,7 +219,7 @@ def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> d
 def _missing(
     connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]
 ) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
-    """Of jobs whose runner has said that its command ended."""
+    """The results that are missing, by job, of jobs whose runner has said that its command ended."""
     for trial in open_trials:
         if trial.job is not None and trial.job.runner_exit is not None:
             word = RunnerWord.parse(trial.job.runner_exit)

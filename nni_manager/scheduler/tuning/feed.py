@@ -84,7 +84,7 @@ class TunerFeed:
     # What the loop wants
 
     def want(self, count: int) -> None:
-        """So many more proposals."""
+        """Asks for so many more proposals."""
         self._resting = False
         self.asked += count
         self._work.set()

@@ -193,7 +193,7 @@ class TunerHosts:
             raise
 
     async def call(self, verb: str, *, patience_s: float, on_silence: Callable[[], object], **arguments: Any) -> Any:
-        """As of `TunerHost`."""
+        """The answer to a call, as `TunerHost.call`: of the tuner, of the assessor, or of both."""
         if self._tuner is not self._assessor and verb in _FOR_BOTH:
             answer = await self._ask(self._tuner, verb, patience_s, on_silence, _without("assessor", arguments))
             await self._ask(self._assessor, verb, patience_s, on_silence, _without("tuner", arguments))
@@ -202,7 +202,7 @@ class TunerHosts:
         return await self._ask(host, verb, patience_s, on_silence, arguments)
 
     async def stacks(self) -> str:
-        """Of the one that was asked last."""
+        """The stacks of the process that was asked last."""
         return await self._asked.stacks()
 
     async def close(self, *, kill: bool = False) -> None:

@@ -18,12 +18,12 @@ _MOST_LOOKS = 5
 
 
 def new_mark(log_folder: Path) -> str:
-    """For one process and all below it."""
+    """A new mark, for one process and all below it."""
     return f"{mark_prefix(log_folder)}{uuid4().hex}"
 
 
 def mark_prefix(log_folder: Path) -> str:
-    """Of the marks of all processes that an experiment's tuner ever was."""
+    """The beginning of the marks of all processes that an experiment's tuner ever was."""
     return f"{log_folder}:"
 
 

@@ -97,13 +97,13 @@ class ExperimentLoop:
 
     @property
     def live_services(self) -> tuple[LiveService, ...]:
-        """As people see them now."""
+        """The training services as people see them now."""
         return tuple(service.live for service in self.services.values())
 
     # The loop
 
     async def run(self) -> None:
-        """Until the experiment is closed. Raises what the plan or the store raise by mistake."""
+        """Runs the experiment until it is closed. Raises what the plan or the store raise by mistake."""
         async with asyncio.TaskGroup() as group:
             self._group, self._lives, self._opening = group, {}, None
             feeding = group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}")
@@ -130,7 +130,7 @@ class ExperimentLoop:
             self._opening = group.create_task(self._open_runner_listener(), name=f"listener {self.experiment_id}")
 
     async def _part(self) -> None:
-        """With removed services of which nothing is left."""
+        """Leaves removed services of which nothing is left."""
         for service in await self._services.take_out_idle():
             assert self._group is not None
             life = self._lives.pop(service.name)
@@ -152,7 +152,7 @@ class ExperimentLoop:
         await self._runner_listener.close(self.experiment_id)
 
     async def _open_runner_listener(self) -> None:
-        """At once, as runners of an earlier daemon have something to tell; tried until it can be had."""
+        """Opens the trial listener, and tries until it is open: runners of an earlier daemon have something to tell."""
         trouble: Hold | None = None
         while True:
             try:
@@ -265,7 +265,7 @@ class ExperimentLoop:
         self._changed()
 
     async def _wait(self) -> None:
-        """Until something happens, a moment the plan named comes, or the safety poll is due."""
+        """Waits until something happens, a moment that the plan named comes, or the safety poll is due."""
         seconds = self._safety_poll_s
         if self._wake_at_ms is not None:
             seconds = min(seconds, max(0.0, (self._wake_at_ms - self._clock()) / 1000))

@@ -95,7 +95,7 @@ class Forgetting:
                 self._go_on()
 
     def wait_longer(self, job_name: str) -> None:
-        """Its runner is still delivering: forgotten now, it would be cut off. Quiet for any other job."""
+        """Waits longer for a job whose runner delivers: forgotten now, it would be cut off. Quiet for others."""
         if job_name in self._unheard:
             job, until = self._unheard[job_name]
             later = min(asyncio.get_running_loop().time() + PATIENCE_S, self._limits[job_name])
@@ -146,7 +146,7 @@ class Forgetting:
                 await self._closing.wait()
 
     async def _wait(self) -> None:
-        """For news, or until the patience with some job is over."""
+        """Waits for news, or until the patience with some job is over."""
         self._news.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(until for _, until in self._unheard.values())):

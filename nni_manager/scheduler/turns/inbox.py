@@ -37,7 +37,7 @@ class Taken:
                 future.set_result(receipt)
 
     def failed(self, error: BaseException) -> None:
-        """Nothing of it is stored."""
+        """Tells all who wait for a delivery that nothing of it is stored."""
         for future in self._waiting:
             if isinstance(error, Exception) and not future.done():
                 future.set_exception(error)
@@ -116,7 +116,7 @@ class Inbox:
         self.wake()
 
     def give_up(self, error: StoreCorrupt) -> None:
-        """Nothing can be read or stored any more; the next turn raises it."""
+        """Notes that nothing can be read or stored any more; the next turn raises the error."""
         self._corruption = error
         self.wake()
 
@@ -148,7 +148,7 @@ class Inbox:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits for a turn."""
+        """Whether nothing waits for a turn."""
         return self._news == _News()
 
     # The wake-up
@@ -163,7 +163,7 @@ class Inbox:
             self._soon = asyncio.get_running_loop().call_later(GATHER_S, self.wake)
 
     def begin_turn(self) -> None:
-        """From now on all is looked at that has happened until now. Raises StoreCorrupt."""
+        """Begins a turn, which looks at all that has happened until now. Raises StoreCorrupt."""
         if self._corruption is not None:
             raise self._corruption
         self._rung.clear()
@@ -172,7 +172,7 @@ class Inbox:
             self._soon = None
 
     async def wait(self, seconds: float) -> None:
-        """Until something happens, at most so long."""
+        """Waits until something happens, at most so many seconds."""
         if seconds <= 0:
             return
         alarm = asyncio.get_running_loop().call_later(seconds, self.wake)

@@ -75,7 +75,7 @@ class Observer:
             self._drop_later()
 
     async def _wait(self) -> None:
-        """For news, or until it is time; the time grows from one look without news to the next."""
+        """Waits for news, or until the next look is due; the pause grows with every look that brings no news."""
         loop = asyncio.get_running_loop()
         pause_s = self._slow_poll_s if self._watches and not self._failed else self._pause_s
         begun_s, alarm = loop.time(), loop.call_later(pause_s, self.wake, "")

@@ -69,7 +69,9 @@ _STALL_S = 60.0
 
 
 class Heartbeats:
-    """Of one experiment. `news`: somebody who was not heard for long is heard again."""
+    """The moments at which an experiment's runners were last heard. `news`: called when one that was silent for long is
+    heard again.
+    """
 
     def __init__(self, news: Callable[[], None]) -> None:
         self._news = news
@@ -90,11 +92,11 @@ class Heartbeats:
             self._news()
 
     def drop(self, job_name: str) -> None:
-        """Its attempt is decided."""
+        """Drops a job, whose attempt is decided."""
         self._heard_s.pop(job_name, None)
 
     def silence_s(self, job_name: str) -> float | None:
-        """Of one job; None: nobody could be heard yet."""
+        """The seconds for which a job's runner was silent; None: nobody could be heard yet."""
         if self._since_s is None:
             return None
         return asyncio.get_running_loop().time() - self._heard_s.get(job_name, self._since_s)

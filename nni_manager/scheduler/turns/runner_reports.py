@@ -147,7 +147,7 @@ class RunnerReports:
         return self._supervisor.find(who.experiment_id).spec.grace_period_s
 
     async def _greeted(self, who: RunnerOf, *, decided_too: bool = False) -> tuple[OpenExperiment, RunnerSide]:
-        """Nothing is taken from a runner that did not say its version first."""
+        """The experiment and attempt that a runner posts for; nothing is taken from one that did not greet first."""
         experiment, side = await self._find(who, decided_too=decided_too)
         if not side.runner_version:
             await self.greet(who, None, "")

@@ -45,7 +45,7 @@ Make = Callable[[Callable[[str], None]], Platform]
 
 
 class _OtherSettings(Exception):
-    """There are some: the adapter is left, and another one entered."""
+    """Ends the use of an adapter, as there are other settings: another adapter is entered."""
 
 
 class TrainingService:
@@ -99,7 +99,7 @@ class TrainingService:
 
     @property
     def state(self) -> ServiceState:
-        """As it is now."""
+        """The state of the service now, for the plan."""
         room = self.platform.room() if self.is_entered and self._full is None else None
         return ServiceState(
             is_ready=self.is_entered,
@@ -118,7 +118,7 @@ class TrainingService:
 
     @property
     def live(self) -> LiveService:
-        """As people see it."""
+        """The service as people see it."""
         now = self.state
         self._note_status()
         return LiveService(
@@ -127,7 +127,7 @@ class TrainingService:
         )  # fmt: skip
 
     def want(self, trials: int) -> None:
-        """So many trials wait for room here."""
+        """Tells the adapter how many trials wait for room here."""
         if self.is_entered and trials != self._wanted:
             self._wanted = trials
             self.platform.want(trials)
@@ -154,7 +154,7 @@ class TrainingService:
         self._again.set()
 
     def change(self, spec: PlatformSpec, make: Make) -> None:
-        """It is to have other settings, from the next connection on, which is made at once; jobs run on."""
+        """Gives the service other settings, from the next connection on, which is made at once; jobs run on."""
         self._next = spec, make
         self._has_next.set()
         self.try_again()
@@ -291,7 +291,7 @@ class TrainingService:
             raise PlatformUnavailable(f"{self.name}: no answer to '{verb}' within {limit_s:.0f} s") from None
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        """As `Platform.read_file`."""
+        """A stretch of a file of a job, as `Platform.read_file`."""
         return await self.call("read_file", lambda: self.platform.read_file(handle, name, offset, limit))
 
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
@@ -305,7 +305,7 @@ class TrainingService:
         return await self.call("observe", lambda: self.platform.observe(handles))
 
     async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport] | None:
-        """None: it cannot be asked now."""
+        """The reports on jobs; None: the service cannot be asked now."""
         try:
             reports = await self._observe_once(handles)
         except PlatformUnavailable as error:
@@ -350,7 +350,7 @@ class TrainingService:
             self._failures += 1
 
     def note_trouble(self, trouble: Hold | None) -> None:
-        """It cannot be used at the moment, or can again (None)."""
+        """Notes why the service cannot be used at the moment; None: it can be used again."""
         if trouble is None:
             self._failures = 0
         elif self.trouble is None:
@@ -370,7 +370,7 @@ class TrainingService:
 
     @property
     def _has_no_machine(self) -> bool:
-        """It was entered, and none of its machines can be reached."""
+        """Whether the service was entered, and none of its machines can be reached."""
         now = self.state
         return now.free == 0 and now.full is not None and now.full.code is WaitCode.MACHINE_DOWN
 

@@ -22,13 +22,13 @@ class TrialListener(Protocol):
         """The experiment needs it no more; the last one closes it. Idempotent."""
 
     def url(self, manager_ip: str) -> str:
-        """Where runners reach it, ``http://host:port`` or ``https``; `manager_ip`: what the config says, or empty."""
+        """Its address for runners, ``http://host:port`` or ``https``. `manager_ip`: what the config says, or empty."""
 
 
 def runner_environment(
     listener: TrialListener, *, manager_ip: str, experiment_id: str, trial_id: str, attempt: int, job_name: str
 ) -> dict[str, str]:
-    """Where the runner of one attempt reaches us, and as whom. Holds its token: never log it."""
+    """The variables that tell an attempt's runner where it reaches us, and as whom. Holds its token: never log it."""
     base = f"{listener.url(manager_ip)}/trial/v1/{experiment_id}/{trial_id}/{attempt}"
     trusted = {protocol.ENV_MANAGER_CA: protocol.on_one_line(listener.authority)} if listener.authority else {}
     return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: listener.tokens.token(job_name), **trusted}
