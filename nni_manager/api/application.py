@@ -152,7 +152,7 @@ def create_api(context: ApiContext) -> FastAPI:
 
 
 class _Split:
-    """By path."""
+    """The application that a request's path means: the API, an experiment's NNI API, or the pages."""
 
     def __init__(self, api: ASGIApp, pages: ASGIApp, nni: ASGIApp) -> None:
         self._api = api

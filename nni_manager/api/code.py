@@ -209,7 +209,7 @@ def is_sha256(text: str) -> bool:
 
 
 async def directory(data_directory: Path, sha256: str) -> Path:
-    """Where code that was sent lies. Raises NotFound."""
+    """The folder of code that was sent. Raises NotFound."""
     found = await asyncio.to_thread(CodeFolders(data_directory).find, sha256)
     if found is None:
         raise NotFound(f"no code {sha256} was sent; send it with PUT {PREFIX}/{sha256}")

@@ -48,7 +48,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(api: FastAPI) -> None:
-    """From here on, whatever a route raises becomes an answer."""
+    """Makes an answer of whatever a route raises."""
     api.add_exception_handler(errors.NniManagerError, _on_domain_error)
     api.add_exception_handler(RequestValidationError, _on_validation_error)
     api.add_exception_handler(HTTPException, _on_http_error)
@@ -95,7 +95,7 @@ _ADVICE = {404: "; /api/v1/openapi.json lists what there is", 405: "; /api/v1/op
 
 
 def sentence_of(request: Request, error: HTTPException) -> str:
-    """In our words where the framework has only its own."""
+    """The sentence of an error, in our words where the framework has only its own."""
     sentences = {
         404: f"there is nothing at {request.url.path}",
         405: f"{request.method} is not possible at {request.url.path}",

@@ -36,19 +36,19 @@ def event(kind: str, data: str, id: int | None = None) -> str:
 
 
 def last_event_id(request: Request) -> int | None:
-    """What a browser sends when its stream broke off."""
+    """The id that a browser sends when its stream broke off; None: it sent none."""
     given = request.headers.get("last-event-id", "")
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 16 else None
 
 
 class Subject(Protocol):
-    """What is followed."""
+    """The subject of a stream: what is followed."""
 
     def watch(self) -> AbstractContextManager[asyncio.Event]:
         """An event that is set by every change, from now on."""
 
     async def read(self) -> Part:
-        """What is new since the last call."""
+        """The news since the last call."""
 
 
 class EventStream(Response):

@@ -1,4 +1,4 @@
-"""What can be followed: the list of experiments, one experiment, its trials, its results."""
+"""Streams of events: of the list of experiments, of one experiment, of its trials, of its results."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def follow_metrics(
 
 
 class _List:
-    """Of closed ones only those are looked at of which the index says something new."""
+    """The list of experiments as a subject; a closed one is looked at only when the index says something new of it."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
@@ -129,7 +129,7 @@ class _OfExperiment:
 
     @property
     def _is_over(self) -> bool:
-        """To be asked before what is read."""
+        """Whether the experiment is closed; to be asked before the news is read."""
         return self._context.service.at_work(self._id) is None
 
 

@@ -106,7 +106,7 @@ async def describe(context: ApiContext, id: str) -> schema.Experiment:
 
 
 def _references(config: Mapping[str, Any]) -> list[str]:
-    """Also of a config that NNI has written, of which nothing is known."""
+    """The references to secrets in a config; none in one that NNI has written, of which nothing is known."""
     try:
         return list(credentials.outside(experiment_file.from_canonical(config)))
     except InvalidInput:
@@ -119,7 +119,7 @@ async def state(context: ApiContext, id: str) -> schema.ExperimentState:
 
 
 async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
-    """From the index; what is at work is asked itself. Never raises: a list must not fail because of one experiment."""
+    """The summary of an experiment, from the index or, at work, from itself. Never raises: no list fails for it."""
     live = context.service.live(entry.id)
     sentences = (live.derived_hold.sentence if live.derived_hold else "", live.problem)
     errors = [sentence for sentence in sentences if sentence] or list(_missing(context, entry))
@@ -135,7 +135,7 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
 
 
 def _missing(context: ApiContext, entry: Entry) -> Iterator[str]:
-    """Of a folder that somebody else removed, NNI's `nnictl` for instance. Only where our index lies is looked: other
+    """The error that the folder is gone, removed by NNI's `nnictl` perhaps. Only where our index lies is looked: other
     disks may be away, and slow to say so."""
     path = entry.folder.path
     if path.parent == context.data_directory and not path.exists():

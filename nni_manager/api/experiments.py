@@ -107,7 +107,7 @@ async def show(id: ExperimentId, context: Context) -> Response:
     response_model=Experiment, responses=documented(400, 404, 409, 413, 503),
 )  # fmt: skip
 async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], context: Context) -> Response:
-    """Only of an experiment that is not stopped. Raising a limit wakes one that is DONE."""
+    """Changes an experiment that is not stopped. Raising a limit wakes one that is DONE."""
     fields = body.model_dump(by_alias=True, exclude_unset=True, exclude={"training_service", *_OF_SERVICES})
     await context.service.change(id, fields, _services(body))
     return _described(await description.describe(context, id))
@@ -146,7 +146,7 @@ async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()
     responses=documented(400, 404, 409, 503),
 )  # fmt: skip
 async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSummary:
-    """Also one whose folder was copied here from elsewhere. `stop` ends it, `resume` goes on with the experiment."""
+    """Opens an experiment for reading, also one whose folder was copied here, until `stop` or `resume`."""
     await context.service.view(body.id, _reopening(body))
     return await description.summarize(context, await context.service.entry(body.id))
 
@@ -165,7 +165,7 @@ async def delete(id: ExperimentId, context: Context) -> None:
     responses=documented(400, 404, 409, 413, 503),
 )  # fmt: skip
 async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
-    """They count as known to the tuner; no trials are made of them."""
+    """Tells the tuner results that are known from elsewhere; no trials are made of them."""
     await context.service.import_data(id, [entry.model_dump(by_alias=True) for entry in body])
 
 
@@ -178,7 +178,7 @@ async def export_results(
     context: Context,
     intermediate: Annotated[bool, Query(description="Intermediate results, too.")] = False,
 ) -> Response:
-    """By number; trials without a final result are left out. `import` of another experiment takes it as it is."""
+    """Parameters with final results, by the trials' numbers, as `import` of another experiment takes them."""
     text = await context.service.read(id, lambda c: answers.exported(c, with_intermediates=intermediate))
     return Response(text, media_type="application/json")
 

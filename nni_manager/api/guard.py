@@ -132,7 +132,7 @@ class Guard:
         return _refusal(403, f"this daemon is not called {name!r}; use the address it prints when it starts")
 
     def _answer_listener(self, scope: Scope, headers: Headers) -> Response | None:
-        """None: the request may pass."""
+        """The answer of a listener that wants a token; None: the request may pass."""
         cookie = f"nni_manager_{scope['server'][1]}"  # cookies are shared by all ports of a host
         session = self._token.sessions.shown(headers, cookie)
         if session is None and not self._token.is_shown(headers):

@@ -30,7 +30,7 @@ _CHUNK = 256 * 1024
 
 
 async def file_response(folder: Path, name: str, offset: int, limit: int | None) -> StreamingResponse:
-    """At most `limit` bytes from `offset` (negative: from the end), up to what the file holds now.
+    """A stretch of a file: at most `limit` bytes from `offset` (negative: from the end), up to what it holds now.
 
     `name`: with slashes where it lies deeper; links are not followed.
 
@@ -114,7 +114,7 @@ async def read_trial(
     limit: _Limit = None,
     attempt: Annotated[int | None, Query(ge=1, le=2**31, description="Which attempt; not given: the latest.")] = None,
 ) -> StreamingResponse:
-    """From the attempt's folder on this machine; where its logs are not there, its training service is asked."""
+    """A log of a trial, from its folder on this machine; where it is not there, the training service is asked."""
     _require(name, LOG_FILES)
     latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
     if attempt is not None and attempt > latest:
@@ -136,7 +136,7 @@ async def read_experiment(
     offset: _Offset = 0,
     limit: _Limit = None,
 ) -> StreamingResponse:
-    """Of one experiment."""
+    """A log of an experiment."""
     _require(name, EXPERIMENT_FILES)
     return await file_response((await _folder(context, id)).log, name, offset, limit)
 
@@ -154,7 +154,7 @@ def _require(name: str, names: tuple[str, ...]) -> None:
 async def attempt_file(
     context: ApiContext, id: str, trial_id: str, attempt: int, name: str, offset: int, limit: int | None
 ) -> StreamingResponse:
-    """As `log_file.stretch`. Raises NotFound, PlatformUnavailable."""
+    """A stretch of a file of an attempt, as `file_response`. Raises NotFound, PlatformUnavailable."""
     trials = (await context.service.entry(id)).folder.trials
     try:
         return await file_response(trials, f"{attempt_directory(trial_id, attempt)}/{name}", offset, limit)

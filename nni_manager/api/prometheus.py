@@ -55,7 +55,7 @@ _before: WeakKeyDictionary[OpenExperiment, TrialTally] = WeakKeyDictionary()
 
 
 async def families(context: ApiContext) -> list[MetricFamily]:
-    """In the order they are shown."""
+    """The families of metrics, in the order they are shown."""
     experiments = context.service.open_experiments
     tallied = await _tallied(experiments[-MOST_EXPERIMENTS:])
     return [
@@ -87,7 +87,7 @@ async def _experiments(context: ApiContext) -> Sequence[MetricFamily]:
 
 
 async def _tallied(experiments: Sequence[OpenExperiment]) -> dict[str, TrialTally]:
-    """By experiment; without those that cannot be read."""
+    """The counts of trials by experiment, without experiments that cannot be read."""
     found = await asyncio.gather(*map(_tally, experiments))
     return {experiment.id: tally for experiment, tally in zip(experiments, found, strict=True) if tally is not None}
 
@@ -149,7 +149,7 @@ def _listeners(context: ApiContext) -> Iterable[MetricFamily]:
 
 
 def _process() -> Iterable[MetricFamily]:
-    """By the names that every Prometheus client gives them."""
+    """The metrics of this process, by the names that every Prometheus client gives them."""
     import psutil
 
     process = psutil.Process()

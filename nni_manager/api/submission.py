@@ -91,7 +91,7 @@ async def _load(new: NewExperiment, directory: Path, environment: Mapping[str, s
 
 
 async def _directory(new: NewExperiment, context: ApiContext) -> Path:
-    """Where relative paths of the config start. Raises InvalidInput."""
+    """The folder where relative paths of the config start. Raises InvalidInput."""
     if not new.code:
         return Path(new.directory) if new.directory else context.data_directory
     try:

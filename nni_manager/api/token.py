@@ -31,7 +31,7 @@ class Token:
         return scheme.lower() == "bearer" and self._matches(shown.strip())
 
     def login(self, scope: Scope) -> str | None:
-        """Where a GET with the right ``?token=`` goes on, without it; None when it has none or a wrong one."""
+        """The path where a GET with the right ``?token=`` goes on, without it; None when it has none or a wrong one."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         shown = dict(query).get("token", "")
         if scope["method"] != "GET" or not self._matches(shown):

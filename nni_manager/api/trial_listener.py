@@ -219,7 +219,7 @@ async def _on_domain_error(_: Request, error: Exception) -> Response:
 
 
 def _status(error: Exception) -> int:
-    """As everywhere, but an attempt that is over is 410 and an experiment that is closed as well."""
+    """The status of an error, as everywhere, but 410 for an attempt that is over and an experiment that is closed."""
     if isinstance(error, Conflict):
         return 410
     return int(_STATUS.get(type(error)) or status_of(error))

@@ -51,7 +51,7 @@ async def list_all(
     responses=documented(400, 404, 409, 413, 503),
 )  # fmt: skip
 async def add(id: ExperimentId, body: Annotated[NewTrial, Body()], context: Context) -> AddedTrial:
-    """It waits for a free slot; counts towards `maxTrialNumber`."""
+    """Adds a trial with these parameters. It waits for a free slot, and counts towards `maxTrialNumber`."""
     return AddedTrial.model_validate(await context.service.add_trial(id, body.parameters))
 
 

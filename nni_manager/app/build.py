@@ -90,7 +90,7 @@ def _prepare_index(data_directory: Path) -> Path:
 
 
 def control_socket(data_directory: Path) -> Path:
-    """Where the control socket of a data directory lies."""
+    """The path of the control socket of a data directory."""
     return _socket(data_directory, "control")
 
 
@@ -118,6 +118,6 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
 
 
 def _socket(data_directory: Path, kind: str) -> Path:
-    """In the runtime directory: paths of Unix sockets end at 107 bytes, data directories do not."""
+    """The path of a socket in the runtime directory: those of Unix sockets have at most 107 bytes."""
     digest = hashlib.sha256(str(data_directory).encode()).hexdigest()[:16]
     return runtime_directory(os.environ) / f"{digest}-{kind}.sock"

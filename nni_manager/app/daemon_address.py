@@ -46,7 +46,7 @@ class DaemonAddress:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """For as long as the daemon can be reached. Raises OSError when the socket cannot be opened at the beginning;
+        """A context in which the daemon can be reached. Raises OSError when the socket cannot be opened at the start;
         a file that cannot be written yet, on a full disk for instance, is written later."""
         await self._listeners.open_control(self._socket())
         try:

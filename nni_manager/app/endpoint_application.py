@@ -52,7 +52,7 @@ class _Prefixed:
 
 
 class _EndpointApplication:
-    """By path below the prefix."""
+    """The application of an endpoint: the page or an API, by the path below the prefix."""
 
     def __init__(self, parts: EndpointParts, experiment_id: str) -> None:
         self._parts = parts

@@ -57,7 +57,7 @@ class EndpointSockets:
 
     @property
     def first_port(self) -> int:
-        """Of the endpoint that was opened first; 0: there is none."""
+        """The port of the endpoint that was opened first; 0: there is none."""
         return next((opened.endpoint.port for opened in self._opened.values()), 0)
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
@@ -195,7 +195,7 @@ class EndpointSockets:
 
 
 async def _open_whole(listeners: Listeners, reserved: Reserved, application: ASGIApp) -> None:
-    """Or not at all: a port that nobody knows of could never be closed."""
+    """Opens an endpoint, or nothing at all: a port that nobody knows of could never be closed."""
     try:
         await listeners.open_endpoint(reserved, application)
     except BaseException:

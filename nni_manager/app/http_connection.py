@@ -172,7 +172,7 @@ class HttpConnection(HttpToolsProtocol):
         cycle.send = watched_send  # type: ignore[method-assign]
 
     def _linger(self) -> bool:
-        """When the connection is to be closed: whether it first throws away what still comes of a body."""
+        """Whether a connection that is to be closed first throws away what still comes of a body."""
         if self._lingers_since_s is not None or self._body_since_s is None or not self.transport.can_write_eof():
             return False
         self._lingers_since_s = self.loop.time()
@@ -181,7 +181,7 @@ class HttpConnection(HttpToolsProtocol):
         return True
 
     def send_400_response(self, msg: str) -> None:
-        """With what every refusal tells a browser."""
+        """Answers 400, with what every refusal tells a browser."""
         head = ["HTTP/1.1 400 Bad Request", "content-type: text/plain; charset=utf-8", f"content-length: {len(msg)}"]
         head += [f"{name.lower()}: {value}" for name, value in HARDENING.items()]
         self.transport.write("\r\n".join([*head, "connection: close", "", msg]).encode("ascii"))

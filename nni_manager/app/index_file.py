@@ -92,7 +92,7 @@ def _prepare(path: Path, data_directory: Path) -> Path:
 
 
 def _make(path: Path) -> None:
-    """From the folders beside it."""
+    """Makes an index from the folders beside it."""
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))  # what SQLite puts beside it is the same
@@ -107,7 +107,7 @@ def _make(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Of an earlier version: who may read it may lock it."""
+    """Makes the index of an earlier version private: who may read it may lock it."""
     for suffix in ("", *_COMPANIONS):
         with suppress(OSError):
             os.chmod(f"{path}{suffix}", 0o600)

@@ -113,7 +113,7 @@ class Listeners:
 
     @property
     def control(self) -> Path | None:
-        """None: it is not open."""
+        """The path of the control socket; None: it is not open."""
         return self._control.path if self._control is not None else None
 
     def is_control_there(self) -> bool:
@@ -140,7 +140,7 @@ class Listeners:
         await self._open_port("endpoint", reserved)
 
     def exchange(self, reserved: Reserved, application: ASGIApp) -> None:
-        """From now on an open port serves this."""
+        """Has an open port serve another application from now on."""
         self._by_port[reserved.port] = application
 
     async def close_port(self, reserved: Reserved) -> None:
@@ -185,7 +185,7 @@ class Listeners:
             control.path.unlink(missing_ok=True)
 
     def _connections(self, port: int) -> list[HttpConnection]:
-        """Those that came in by a TCP port."""
+        """The connections that came in by a TCP port."""
         return [
             connection
             for connection in self._server.server_state.connections
@@ -240,7 +240,7 @@ class Listeners:
         return await asyncio.get_running_loop().create_server(self._protocol, sock=socket, ssl=tls)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """By port, not by address: a listener on all interfaces is reached by any of them."""
+        """Passes a request on by its port, not its address: a listener on all interfaces is reached by any of them."""
         port = (scope.get("server") or ("", 0))[1] or 0
         await self._by_port.get(port, self._application)(scope, receive, send)
 

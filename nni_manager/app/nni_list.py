@@ -55,7 +55,7 @@ def _is_removed(entry: Mapping[str, Any]) -> bool:
 
 
 def _is_of_other_manager(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """At work under another manager: a copy in another folder, or, stopped for us, one that NNI itself still runs."""
+    """Whether an experiment is at work under another manager: a copy elsewhere, or one that NNI itself still runs."""
     if known.get("status") in (None, "STOPPED"):
         return False
     if entry["status"] != ExperimentStatus.STOPPED:  # two at work: the first one's stays, or they write for ever
@@ -129,7 +129,7 @@ class NniList:
             self._known = {entry.id for entry in await self._entries()}
 
     async def run(self) -> None:
-        """Until cancelled; what was noted last is still written then, if that can be done in a moment."""
+        """Writes what is noted until cancelled; what was noted last is still written then, if a moment is enough."""
         self.note()
         try:
             while True:
@@ -143,7 +143,7 @@ class NniList:
                         await self._write()
 
     async def _news(self) -> None:
-        """Until something may have changed, here or in the file."""
+        """Waits until something may have changed, here or in the file."""
         while not self._changed.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):

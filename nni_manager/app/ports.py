@@ -20,7 +20,7 @@ SHORTEST_TOKEN = 16
 
 
 def check_exposure(settings: Settings) -> None:
-    """For service and endpoints, which share host and token. Raises InvalidInput."""
+    """Requires a token where others reach service and endpoints, which share host and token. Raises InvalidInput."""
     if is_loopback(settings.host):
         return
     if not settings.token:
@@ -56,7 +56,7 @@ class Reserved:
     sockets: tuple[socket.socket, ...]
 
     def give_back(self) -> None:
-        """It was not needed after all."""
+        """Gives back a port that was not needed after all."""
         for each in self.sockets:
             each.close()
 
@@ -139,7 +139,7 @@ def _listen(family: int, address: tuple[Any, ...], port: int) -> socket.socket:
 
 
 def _holder(port: int) -> str:
-    """Who listens on a port, as far as we may know."""
+    """The process that listens on a port, as far as we may know."""
     import psutil
 
     with suppress(psutil.Error):

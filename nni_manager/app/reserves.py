@@ -39,7 +39,7 @@ class Connections:
 
 
 def fill_standard_streams() -> None:
-    """Where one of 0, 1 and 2 is closed, the next file of ours would take its place, and a child would get that."""
+    """Opens those of descriptors 0, 1 and 2 that are closed: files of ours would get them, and go to children."""
     for number in range(3):
         try:
             os.fstat(number)

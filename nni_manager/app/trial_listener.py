@@ -34,13 +34,13 @@ class StoredPort:
 
 
 class TrialPortFile:
-    """There while the listener is open, and after a daemon that ended or was killed. Blocks."""
+    """The file that tells the listener's port, while it is open and after a daemon that ended or was killed. Blocks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> StoredPort | None:
-        """None: there is none, or nothing that means anything."""
+        """The port in the file; None: there is no file, or nothing that means anything."""
         try:
             entry = json.loads(self._path.read_text(encoding="utf-8"))
             port, experiments, expected = entry["port"], entry.get("experiments"), entry.get("expected")
@@ -212,7 +212,7 @@ class TrialListenerSocket:
         self._recorded = users
 
     def _take_again(self, stored: StoredPort) -> Reserved:
-        """Where somebody else is, only a person may decide that what jobs report there is given up."""
+        """Takes the port of before. Where somebody else has it, only a person may give up what jobs report there."""
         try:
             found = self._take(stored.port)
         except AlreadyOwned as error:
@@ -228,7 +228,7 @@ class TrialListenerSocket:
         return found
 
     def _take_new(self) -> Reserved:
-        """Where it is expected; where that is taken and was not chosen, anywhere, as no job knows the address yet."""
+        """Takes the expected port, or any where that is taken and was not chosen, as no job knows it yet."""
         try:
             return self._take(self._expected)
         except AlreadyOwned:
@@ -259,13 +259,13 @@ class TrialListenerSocket:
 
 
 def host_of(settings: Settings, manager_ip: str) -> str:
-    """As what runners reach this machine."""
+    """The name or address by which runners reach this machine."""
     host = manager_ip or settings.trial_host
     return _own_address(_EVERYWHERE[host]) if host in _EVERYWHERE else host
 
 
 def check(settings: Settings) -> None:
-    """That service and trial listener may both be opened. Raises InvalidInput."""
+    """Requires that service and trial listener may both be opened. Raises InvalidInput."""
     trial_tls.require_url(settings.trial_url)
     if settings.port and settings.port == settings.trial_port:
         raise InvalidInput(

@@ -49,7 +49,7 @@ class TrialTls:
         self.authority, self._read = text, now
 
     def days_left(self, host: str) -> float:
-        """Until the certificate ends, as a runner that reaches the listener as `host` finds it.
+        """The days until the certificate ends, as a runner that reaches the listener as `host` finds it.
 
         Raises InvalidInput with what that runner would say. After `refresh`.
         """
@@ -70,7 +70,7 @@ class TrialTls:
 
 
 def of(settings: Settings) -> TrialTls | None:
-    """None: runners come without. Raises InvalidInput."""
+    """The TLS of the trial listener; None: runners come without. Raises InvalidInput."""
     certificate, key = settings.trial_tls_certificate, settings.trial_tls_key
     if not certificate and not key:
         return None
@@ -103,7 +103,7 @@ def require_url(url: str) -> None:
 
 
 def client_context(authority: str) -> ssl.SSLContext:
-    """As the runner's. Raises ValueError for a text that holds no certificate."""
+    """A context as the runner's. Raises ValueError for a text that holds no certificate."""
     context = ssl.create_default_context()
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # what we name is trusted, whoever signed it
     context.load_verify_locations(cadata=authority)

@@ -38,7 +38,7 @@ class LogPart:
 
     @property
     def end(self) -> int:
-        """Where the next stretch starts."""
+        """The offset where the next stretch starts."""
         return self.offset + len(self.data)
 
 
@@ -94,7 +94,7 @@ class ManagerClient:
         return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
 
     def plan(self, config: str, **caller: Any) -> list[Json]:
-        """Where its first trials would go, by training service. `caller`: as of `create`."""
+        """The places where first trials would go, by training service. `caller`: as of `create`."""
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         services: list[Json] = self._json("POST", "/api/v1/platforms/plan", body, timeout_s=_PACKING_TIMEOUT_S)[
             "services"
@@ -200,7 +200,7 @@ class ManagerClient:
         return self._json("POST", f"{_experiment(id)}/trials", {"parameters": parameters})
 
     def trial(self, id: str, trial_id: str) -> Json:
-        """With its attempts."""
+        """A trial with its attempts."""
         return self._get(_trial(id, trial_id))
 
     def kill_trial(self, id: str, trial_id: str) -> None:
@@ -211,7 +211,7 @@ class ManagerClient:
         self, id: str, *, trial: str | None = None, type: str | None = None, after: int = 0, limit: int = 1000,
         offset: int = 0,
     ) -> list[Json]:  # fmt: skip
-        """In the order they were stored; `after`: only those with a greater id."""
+        """The results in the order they were stored; `after`: only those with a greater id."""
         query = {"trial": trial, "type": type, "after": after, "limit": limit, "offset": offset}
         found: list[Json] = self._get(f"{_experiment(id)}/metrics", query)["metrics"]
         return found

@@ -113,7 +113,7 @@ async def _kill(request: Request) -> Response:
 
 
 def _back(request: Request) -> Response:
-    """To the page that the button stands on, as it was sorted and paged."""
+    """The answer that leads to the page that the button stands on, as it was sorted and paged."""
     query = TableQuery.parse(request.query_params).string()
     base = request.scope.get("root_path", "")
     return RedirectResponse(f"{base}/experiments/{_experiment_id(request)}?{query}", HTTPStatus.SEE_OTHER)

@@ -92,7 +92,7 @@ async def shown(service: Service, id: str, query: TableQuery, now_ms: int) -> Sh
 
 
 def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
-    """Its own database does not know that somebody reads it, and may not know yet that it was stopped."""
+    """The status to show: the database does not know of views, and may not know yet that it was stopped."""
     return entry.status if entry.status.is_closed and not at_work else found.row.status
 
 
@@ -102,6 +102,6 @@ def ended(found: Overview) -> int:
 
 
 def limits(found: Overview) -> dict[str, Any]:
-    """As the config has them; None: no limit."""
+    """The limits as the config has them; None: no limit."""
     names = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "maxTrialDuration")
     return {name: found.config.get(name) for name in names}

@@ -98,7 +98,7 @@ def read(connection: Connection, query: TableQuery, now_ms: int) -> Table:
 
 
 def page_number(query: Mapping[str, str]) -> int:
-    """From 1. Raises InvalidInput."""
+    """The number of the page, from 1. Raises InvalidInput."""
     text = query.get("page", "1")
     if not (text.isascii() and text.isdecimal() and 1 <= len(text) <= 9 and int(text)):
         raise InvalidInput("page: must be a number from 1")

@@ -132,7 +132,7 @@ async def _refuse_tensorboard(_: Request) -> Response:
 
 
 async def _list_tensorboards(_: Request) -> Response:
-    """There is none; the page asks for the list all the time, and must not see an error there."""
+    """An empty list of TensorBoards: NNI's page asks for it all the time, and must not see an error there."""
     return listed(b"")
 
 

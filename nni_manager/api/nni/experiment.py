@@ -61,7 +61,7 @@ def _profile(row: ExperimentRow, path: str, context: ApiContext) -> dict[str, An
 
 
 async def start(request: Request) -> Response:
-    """It was started when it was made, so this only says which one it is: who launches it asks for that."""
+    """The id of the experiment, which was started when it was made: whoever launches it asks for that."""
     await require_writable(request)
     context, id_ = addressed(request)
     given = await read_json(request) if await request.body() else {}
@@ -118,7 +118,7 @@ async def stop(request: Request) -> Response:
 
 
 async def _wait_until_stored(experiment: OpenExperiment, stopping: asyncio.Task[None]) -> None:
-    """Or refused."""
+    """Waits until the stop is stored, or was refused."""
     with experiment.changes.watch() as news:
         stopping.add_done_callback(lambda _: news.set())
         while not stopping.done() and (await experiment.database.read(experiments.load)).status not in _ENDING:
@@ -151,7 +151,7 @@ def _results(given: object) -> list[dict[str, Any]]:
 
 
 def _result(number: int, entry: object) -> dict[str, Any]:
-    """As it is: exports hold ids as well, and NNI keeps and tells all there is."""
+    """An imported result as it is: exports hold ids as well, and NNI keeps and tells all there is."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f'[{number}]: must be {{"parameter": {{…}}, "value": …}}')
     return entry

@@ -43,7 +43,7 @@ class PlaceholderProcesses:
         service.on_closed(self._end)
 
     async def pid(self, id_: str) -> int | None:
-        """Of a process that is there as long as the experiment is open; None for a closed one, and where none can be
+        """The pid of a process that is there while the experiment is open; None for a closed one, or where none can be
         started."""
         async with self._turn:
             process = self._processes.get(id_)
@@ -94,7 +94,7 @@ class PlaceholderProcesses:
 
 
 async def _start() -> Process | None:
-    """In a session of its own: what a terminal sends to the daemon's group is not for it."""
+    """Starts a process in a session of its own: what a terminal sends to the daemon's group is not for it."""
     try:
         return await asyncio.create_subprocess_exec(
             _COMMAND, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True

@@ -114,13 +114,13 @@ class MetadataAnswers:
         return JSONResponse(await self._described(context, await context.service.entry(id_), id_))
 
     async def list_all(self, request: Request) -> Response:
-        """Of all experiments of this daemon, oldest first."""
+        """The experiments of this daemon, oldest first."""
         context, id_ = addressed(request)
         entries = await context.service.entries()
         return JSONResponse([await self._described(context, entry, id_) for entry in entries])
 
     async def _described(self, context: ApiContext, entry: Entry, asked: str) -> dict[str, Any]:
-        """With a process only where the client can want it: of the experiment that it asked."""
+        """An entry of the list, with a process only where the client can want it: of the experiment that it asked."""
         pid = await context.placeholders.pid(entry.id) if entry.id == asked else None
         service = [
             urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service"

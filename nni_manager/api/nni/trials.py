@@ -39,7 +39,7 @@ class TrialAnswers:
         self._lists = GrowingLists(lambda read: TrialRows(str(read.folder.trials)), room, end=nni_answers.END)
 
     async def list_all(self, request: Request) -> Response:
-        """By sequence id; ``?status=``: only those with it."""
+        """The trials by sequence id; ``?status=``: only those with it."""
         context, id_ = addressed(request)
         status = request.query_params.get("status")
         if status is not None:
@@ -121,18 +121,18 @@ class MetricAnswers:
         self._lists = GrowingLists(lambda _: MetricRows(), room, end=nni_answers.END)
 
     async def list_all(self, request: Request) -> Response:
-        """In the order they came; ``?type=``: only those of it."""
+        """The metrics in the order they came; ``?type=``: only those of it."""
         if "type" in request.query_params:
             return await _cut(request, trial_id="")
         context, id_ = addressed(request)
         return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
 
     async def of_trial(self, request: Request) -> Response:
-        """None for a trial that nobody knows."""
+        """The metrics of a trial; none of an unknown one."""
         return await _cut(request, trial_id=request.path_params["id"])
 
     async def of_range(self, request: Request) -> Response:
-        """Of trials whose sequence ids lie between two, both included."""
+        """The metrics of trials whose sequence ids lie between two, both included."""
         bounds = [str(request.path_params[name]) for name in ("first", "last")]
         if not all(map(_NUMBER.fullmatch, bounds)):
             return listed(b"")

@@ -62,7 +62,7 @@ class Health(Wire):
 
 
 class Listener(Wire):
-    """Where clients may come in."""
+    """A listener: where clients may come in."""
 
     kind: str = Field(description="`control` (Unix socket), `service`, `endpoint` or `trials`.")
     address: str = Field(description="Path of the socket, or `http://host:port`.")
@@ -113,7 +113,7 @@ class CleanedList(Wire):
 
 
 class ServicePlan(Wire):
-    """Where the first trials of an experiment would go on one of its training services, if it had that alone."""
+    """The plan of one training service: where an experiment's first trials would go if it had that service alone."""
 
     service: str = Field(description="The training service, as the experiment calls it.")
     platform: str = Field(description="What it is.")

@@ -20,21 +20,21 @@ class Removed(Wire):
 
 
 class ListEvent(Wire):
-    """Of the list of experiments."""
+    """An event of the list of experiments."""
 
     event: Literal["experiment", "removed"] = Field(description="What `data` is.")
     data: ExperimentSummary | Removed = Field(description=_DATA)
 
 
 class StateEvent(Wire):
-    """Of one experiment."""
+    """An event of one experiment."""
 
     event: Literal["state"] = Field(description="Always `state`.")
     data: ExperimentState = Field(description=_DATA)
 
 
 class TrialEvent(Wire):
-    """Of an experiment's trials."""
+    """An event of an experiment's trials."""
 
     event: Literal["trial"] = Field(description="Always `trial`.")
     data: Trial = Field(description=_DATA)
@@ -42,7 +42,7 @@ class TrialEvent(Wire):
 
 
 class MetricEvent(Wire):
-    """Of an experiment's results."""
+    """An event of an experiment's results."""
 
     event: Literal["metric"] = Field(description="Always `metric`.")
     data: Metric = Field(description=_DATA)

@@ -60,7 +60,7 @@ class NewEndpoint(Wire):
 
 
 class ExperimentEndpoint(Wire):
-    """Where an experiment's own page and NNI's API are served."""
+    """The endpoint of an experiment: where its own page and NNI's API are served."""
 
     port: int = Field(description="TCP port.")
     url_prefix: str = Field(description="What stands before every path, without slashes at its ends; empty: nothing.")
@@ -251,7 +251,7 @@ _Duration = Annotated[
 
 
 class ExperimentChange(Wire):
-    """Only the fields that are given change. Values are judged by the rules of the experiment file."""
+    """A change of an experiment: only given fields change. Values are judged by the rules of the experiment file."""
 
     model_config = ConfigDict(extra="allow")  # `config` refuses others, and says which can change
 

@@ -66,10 +66,10 @@ async def _facts(folder: Path) -> dict[str, Any]:
 
 
 class _Listener:
-    """It has no jobs, so nothing is heard of any."""
+    """A listener without jobs, which hears of none."""
 
     async def on_connected(self) -> None:
-        """Nothing to follow."""
+        """Follows nothing."""
 
     async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
         """Never called."""

@@ -52,7 +52,7 @@ class _Inflated:
         self._left = MOST_BYTES + _OVERHEAD_BYTES
 
     def read(self, size: int) -> bytes:
-        """So many decompressed bytes, or all that are left. Raises EOFError when the file breaks off."""
+        """The next `size` decompressed bytes, or all that are left. Raises EOFError when the file breaks off."""
         parts: list[bytes] = []
         while size > 0 and not self._inflate.eof:
             data = self._inflate.unconsumed_tail or self._file.read(_CHUNK_BYTES)

@@ -232,7 +232,7 @@ class Service:
         return await self.read_by(id, lambda _: function)
 
     async def read_by(self, id: str, choose: Callable[[Readable], Callable[[sqlite3.Connection], T]]) -> T:
-        """What the function that `choose` gives answers of an experiment's database. What it keeps of an answer is kept for
+        """The answer of a function that `choose` gives to a database. What it keeps of an answer is kept for
         that, and is good as long as that is there."""
         experiment = self._supervisor.get(id)
         if experiment is not None:

@@ -22,7 +22,7 @@ class TrialListener(Protocol):
         """The experiment needs it no more; the last one closes it. Idempotent."""
 
     def url(self, manager_ip: str) -> str:
-        """Its address for runners, ``http://host:port`` or ``https``. `manager_ip`: what the config says, or empty."""
+        """The address for runners, ``http://host:port`` or ``https``. `manager_ip`: what the config says, or empty."""
 
 
 def runner_environment(
