@@ -16,10 +16,11 @@ from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
+from prometheus_client.core import Metric
 
 from nni_manager.api import exposition, trial_listener
 from nni_manager.api.context import ApiContext, Context
-from nni_manager.api.exposition import MetricFamily, Sample, by_label, counter, gauge, summary
+from nni_manager.api.exposition import by_label, counter, counters, gauge, gauges, summary
 from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
@@ -54,7 +55,7 @@ MOST_EXPERIMENTS = 100
 _before: WeakKeyDictionary[OpenExperiment, TrialTally] = WeakKeyDictionary()
 
 
-async def families(context: ApiContext) -> list[MetricFamily]:
+async def families(context: ApiContext) -> list[Metric]:
     """The families of metrics, in the order they are shown."""
     experiments = context.service.open_experiments
     tallied = await _tallied(experiments[-MOST_EXPERIMENTS:])
@@ -69,14 +70,14 @@ async def families(context: ApiContext) -> list[MetricFamily]:
     ]
 
 
-def _build(context: ApiContext) -> Iterable[MetricFamily]:
+def _build(context: ApiContext) -> Iterable[Metric]:
     version = {"version": context.version, "python": platform.python_version()}
     yield gauge("nni_manager_build_info", "Always 1; the labels say what runs.", 1, **version)
     up_s = (context.clock() - context.started_ms) / 1000
     yield gauge("nni_manager_uptime_seconds", "Since the daemon was started.", up_s)
 
 
-async def _experiments(context: ApiContext) -> Sequence[MetricFamily]:
+async def _experiments(context: ApiContext) -> Sequence[Metric]:
     try:
         known = await context.service.counts()
     except StoreError:
@@ -102,17 +103,13 @@ async def _tally(experiment: OpenExperiment) -> TrialTally | None:
     return counted
 
 
-def _trials(tallied: Mapping[str, TrialTally]) -> MetricFamily:
-    samples = [
-        Sample(value=number, labels={"experiment": id_, "status": status})
-        for id_, tally in tallied.items()
-        for status, number in tally.by_status.items()
-    ]
+def _trials(tallied: Mapping[str, TrialTally]) -> Metric:
+    samples = [((id_, status), number) for id_, tally in tallied.items() for status, number in tally.by_status.items()]
     text = f"Trials of the open experiments (the newest {MOST_EXPERIMENTS}), by status."
-    return MetricFamily(name="nni_manager_trials", kind="gauge", help=text, samples=samples)
+    return gauges("nni_manager_trials", text, ["experiment", "status"], samples)
 
 
-def _holds(experiments: Sequence[OpenExperiment], tallied: Mapping[str, TrialTally]) -> MetricFamily:
+def _holds(experiments: Sequence[OpenExperiment], tallied: Mapping[str, TrialTally]) -> Metric:
     found: Counter[str] = Counter()
     for experiment in experiments:
         recorded, derived = tallied.get(experiment.id), experiment.loop.derived_hold
@@ -122,7 +119,7 @@ def _holds(experiments: Sequence[OpenExperiment], tallied: Mapping[str, TrialTal
     return by_label("nni_manager_experiments_on_hold", text, "code", {code.value: found[code] for code in HoldCode})
 
 
-def _work(experiments: Sequence[OpenExperiment]) -> Iterable[MetricFamily]:
+def _work(experiments: Sequence[OpenExperiment]) -> Iterable[Metric]:
     databases = [experiment.database for experiment in experiments]
     stored = "Intermediate and final results stored by this process."
     yield counter("nni_manager_metrics_stored_total", stored, tally.results)
@@ -134,12 +131,12 @@ def _work(experiments: Sequence[OpenExperiment]) -> Iterable[MetricFamily]:
     yield gauge("nni_manager_stores_in_trouble", "Databases that cannot be written now.", in_trouble)
 
 
-def _listeners(context: ApiContext) -> Iterable[MetricFamily]:
+def _listeners(context: ApiContext) -> Iterable[Metric]:
     kinds = Counter(str(listener["kind"]) for listener in context.listeners())
     yield by_label("nni_manager_open_listeners", "Sockets and ports that are open.", "kind", kinds)
     posts = {outcome: trial_listener.answered[outcome] for outcome in trial_listener.OUTCOMES}
     text = "Requests of trial runners, by what became of them."
-    yield by_label("nni_manager_trial_posts_total", text, "outcome", posts, "counter")
+    yield counters("nni_manager_trial_posts_total", text, "outcome", posts)
     keeper = context.service.keeper
     yield gauge("nni_manager_keeper_needed", "1 while an experiment has jobs on this machine.", keeper.is_needed)
     yield gauge("nni_manager_keeper_up", "1 while the keeper of this machine is connected.", keeper.is_connected)
@@ -148,7 +145,7 @@ def _listeners(context: ApiContext) -> Iterable[MetricFamily]:
     yield gauge("nni_manager_event_loop_lag_worst_seconds", "The latest tick of the last minute.", lag.worst_s)
 
 
-def _process() -> Iterable[MetricFamily]:
+def _process() -> Iterable[Metric]:
     """The metrics of this process, by the names that every Prometheus client gives them."""
     import psutil
 
