@@ -14,17 +14,16 @@ TRIALS = Path(__file__).with_name("trials")
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """Started; ended with everything it started."""
-    with running_daemon(tmp_path) as daemon:
+def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
+    """Started; ended with everything it started. Listens where a test asks for `listening`."""
+    with running_daemon(tmp_path, *(LISTENING if "listening" in request.fixturenames else ())) as daemon:
         yield daemon
 
 
 @pytest.fixture
 def listening(daemon: Daemon) -> Daemon:
     """With a service and, once it is needed, a trial listener."""
-    daemon.terminate()
-    return daemon.start(*LISTENING)
+    return daemon
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
-TRIALS = 40
+TRIALS = 60
 #: What a trial reports on its way says whose command it ran.
 SERVICES = {"local": 1, "remote": 2, "remote-2": 3, "openpai": 4}
 
