@@ -255,7 +255,7 @@ class FrameTooLarge(Exception):
 
 
 def encode(message: Dict[str, Any]) -> bytes:
-    """One frame."""
+    """The message as one frame."""
     body = _to_json(message).encode()
     return _HEADER.pack(len(body)) + body
 

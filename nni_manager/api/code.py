@@ -166,7 +166,7 @@ async def _sha256(
         str, PathParameter(description="SHA-256 of the packed code, 64 digits in hex.", examples=["0f" * 32])
     ],
 ) -> str:
-    """Raises NotFound for what cannot be one."""
+    """The hash in a path. Raises NotFound for what cannot be one."""
     if not is_sha256(sha256):
         raise NotFound(f"{sha256!r} is no SHA-256: that is 64 digits, 0 to 9 and a to f")
     return sha256

@@ -21,7 +21,7 @@ from nni_manager.scheduler.experiments.service import Service
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
-    """One per daemon."""
+    """The parts of the daemon that answers of the API are made of."""
 
     service: Service
     version: str
@@ -56,7 +56,7 @@ Context = Annotated[ApiContext, Depends(_context)]
 async def _experiment_id(
     id: Annotated[str, PathParameter(description="Id of the experiment.", examples=["k3v9x0qa"])], context: Context
 ) -> str:
-    """Raises NotFound unless there is one."""
+    """The id of an experiment in a path. Raises NotFound unless there is one."""
     if EXPERIMENT_ID.fullmatch(id) is None:
         raise NotFound(f"{id!r} is no experiment id; `nnictl experiment list` shows all")
     if context.service.at_work(id) is None:
@@ -67,7 +67,7 @@ async def _experiment_id(
 async def _trial_id(
     trial_id: Annotated[str, PathParameter(alias="trialId", description="Id of the trial.", examples=["a1b2c"])],
 ) -> str:
-    """Raises NotFound for what cannot be one; whether there is such a trial, the store says."""
+    """The id of a trial in a path. Raises NotFound for what cannot be one; the store says whether it is there."""
     if TRIAL_ID.fullmatch(trial_id) is None:
         raise NotFound(f"{trial_id!r} is no trial id; the experiment's trials list theirs")
     return trial_id

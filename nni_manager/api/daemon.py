@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api/v1/daemon", tags=["daemon"])
 
 @router.get("", operation_id="getDaemon", summary="Who answers here", responses=documented(503))
 async def show(context: Context) -> Daemon:
-    """Version, process, listeners."""
+    """The daemon: version, process, listeners."""
     return Daemon(
         version=context.version,
         pid=os.getpid(),

@@ -115,7 +115,7 @@ def _sentence(fault: Mapping[str, Any]) -> str:
 
 
 def _place(steps: Sequence[str | int]) -> str:
-    """``("query", "limit")`` → ``limit``, ``("body", 0, "parameter")`` → ``body[0].parameter``."""
+    """A fault's place: ``("query", "limit")`` → ``limit``, ``("body", 0, "parameter")`` → ``body[0].parameter``."""
     inner = list(steps[1:] if len(steps) > 1 and isinstance(steps[1], str) else steps)
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in inner).removeprefix(".")
 

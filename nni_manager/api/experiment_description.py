@@ -78,7 +78,7 @@ def _is_secret_argument(key: str, value: Any) -> bool:
 
 
 def endpoint_wish(new: schema.NewEndpoint | None) -> EndpointWish | None:
-    """Raises InvalidInput."""
+    """The endpoint that is wished for; None: none. Raises InvalidInput."""
     return None if new is None else EndpointWish(port=new.port, prefix=parse_prefix(new.url_prefix))
 
 
@@ -91,14 +91,14 @@ def describe_endpoint(context: ApiContext, endpoint: Endpoint | None) -> schema.
 
 
 def working_directory(text: str | None) -> Path | None:
-    """Raises InvalidInput for what cannot be a path."""
+    """The working directory of a request; None: it names none. Raises InvalidInput for what cannot be a path."""
     if text is not None and "\0" in text:
         raise InvalidInput("workingDirectory: holds a null byte; name the folder that holds the experiment's folder")
     return Path(text) if text is not None else None
 
 
 async def describe(context: ApiContext, id: str) -> schema.Experiment:
-    """Everything, config included. Raises NotFound or StoreError."""
+    """The whole description of an experiment, config included. Raises NotFound or StoreError."""
     found = await _read(context, id)
     return schema.Experiment(
         **_state(found, await _place(context, id)), config=mask(found.config), references=_references(found.config)

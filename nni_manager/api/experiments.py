@@ -69,7 +69,7 @@ async def list_all(
     limit: Annotated[int | None, Query(ge=1, le=10_000, description="How many at most; not given: all.")] = None,
     offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
 ) -> ExperimentList:
-    """Stopped ones included."""
+    """The experiments of this daemon, stopped ones included."""
     entries = [entry for entry in await context.service.entries() if _is_called(entry, name, platform)]
     found = await asyncio.gather(*(description.summarize(context, entry) for entry in entries))
     matching = [
@@ -98,7 +98,7 @@ async def stop_all(context: Context) -> StoppedExperiments:
     responses=documented(404, 503),
 )  # fmt: skip
 async def show(id: ExperimentId, context: Context) -> Response:
-    """Status, progress, best trial, config."""
+    """An experiment: status, progress, best trial, config."""
     return _described(await description.describe(context, id))
 
 
@@ -203,5 +203,5 @@ def _reopening(body: Resume | View) -> Reopening:
 
 
 def _described(experiment: Experiment) -> Response:
-    """Serialised once, by ourselves."""
+    """The answer with an experiment, serialised once, by ourselves."""
     return Response(experiment.json_text(), media_type="application/json")

@@ -56,7 +56,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Guard:
-    """Pure ASGI, around the whole application.
+    """The guard around the whole application, in pure ASGI.
 
     `token`: what TCP listeners want to see; empty: nothing. `hosts`: names that clients may call the daemon by, besides
     loopback names, the address they connected to and this machine's name. A listener with a token may be called by any

@@ -43,7 +43,7 @@ async def file_response(folder: Path, name: str, offset: int, limit: int | None)
 async def service_response(
     handle: JobHandle, read_file: ReadFile, name: str, offset: int, limit: int | None
 ) -> StreamingResponse:
-    """The same of a job that its training service is asked about. Raises NotFound or PlatformUnavailable."""
+    """A stretch of a file that a job's training service is asked for. Raises NotFound or PlatformUnavailable."""
     return _answer(
         await job_logs.size(handle, name, read_file), offset, limit,
         lambda start, end: _ask(handle, read_file, name, start, end),
@@ -166,7 +166,7 @@ async def attempt_file(
 
 
 async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
-    """Whom to ask for what is not here; None: nobody can tell."""
+    """The job, and the service's way to read what is not here; None: nobody can tell."""
     experiment = context.service.at_work(id)
     if experiment is None:
         return None

@@ -54,7 +54,7 @@ REQUEST_BODY: dict[str, Any] = {
 
 
 async def read(request: Request, context: ApiContext) -> Submission:
-    """Raises InvalidInput, ConfigInvalid with all problems."""
+    """The submission in a request. Raises InvalidInput, ConfigInvalid with all problems."""
     text = _text(await request.body())
     new = _unwrap(text, _content_type(request))
     directory = await _directory(new, context)
@@ -101,7 +101,7 @@ async def _directory(new: NewExperiment, context: ApiContext) -> Path:
 
 
 def _require_code(new: NewExperiment, spec: ExperimentSpec, context: ApiContext) -> None:
-    """Whoever says nothing of folders hardly means the one with everybody's experiments. Raises InvalidInput."""
+    """Requires that code is named: nobody means the folder with everybody's experiments. Raises InvalidInput."""
     is_named = new.code or new.directory
     if not is_named and os.path.realpath(spec.trial_code_directory) == os.path.realpath(context.data_directory):
         raise InvalidInput(

@@ -104,14 +104,14 @@ def outcome(status: int) -> str:
 
 
 class _Room:
-    """How much is being taken in."""
+    """The room for bodies that are being taken in."""
 
     def __init__(self, size: int) -> None:
         self._free = self._size = size
 
     @contextmanager
     def taken(self, size: int) -> Iterator[None]:
-        """Raises TooBusy. One always has room."""
+        """A context in which a body is taken in; one always has room. Raises TooBusy."""
         if self._free < size and self._free < self._size:
             raise TooBusy("more comes in than can be taken in at a time; it is taken in a second")
         self._free -= size

@@ -56,7 +56,7 @@ def parse(data: bytes) -> Json:
 
 
 def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
-    """(version, channel, bytes of the outboxes that its container found, if it says so)"""
+    """The greeting in a post: (version, channel, bytes of the outboxes that its container found, if it says so)."""
     version, channel = _text(body, "version"), _text(body, "channel") or protocol.PUSH
     if channel not in (protocol.PUSH, protocol.PULL):
         raise InvalidInput(f"channel: must be {protocol.PUSH} or {protocol.PULL}")
@@ -126,7 +126,7 @@ def _printable(text: str) -> str:
 
 
 def _text(body: Json, name: str) -> str:
-    """Empty when it is missing or null."""
+    """The text of a field; empty when it is missing or null."""
     value = body.get(name)
     if value is None:
         return ""

@@ -77,7 +77,7 @@ async def experiments(
 
 
 def _prepare_index(data_directory: Path) -> Path:
-    """On a full disk too, if a daemon that had room was here before. Raises StoreError."""
+    """Prepares the index, on a full disk too if a daemon that had room was here before. Raises StoreError."""
     try:
         path = index_file.prepare(data_directory)
     except StoreUnavailable as error:

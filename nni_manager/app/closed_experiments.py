@@ -13,7 +13,7 @@ from nni_manager.store.connection import connect_readonly
 
 
 def are_all_closed(data_directory: Path) -> bool:
-    """False where there is no telling, as where a folder lies that is in no list yet. Blocks."""
+    """Whether all experiments are closed; False where nobody can tell, as of a folder in no list yet. Blocks."""
     try:
         with closing(connect_readonly(data_directory / index.FILE)) as connection:
             known = index.statuses(connection)

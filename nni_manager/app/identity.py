@@ -14,7 +14,7 @@ _FILE = "identity"
 
 
 def of(data_directory: Path) -> str:
-    """Made once; a data directory that is moved takes it along. Raises OSError."""
+    """The id of a data directory, made once; one that is moved takes it along. Raises OSError."""
     path = data_directory / _FILE
     if not path.exists():
         foreign_files.write_whole(str(data_directory), path.name, secrets.token_hex(4).encode())
@@ -22,7 +22,7 @@ def of(data_directory: Path) -> str:
 
 
 def known(data_directory: Path) -> str:
-    """Without making one."""
+    """The id of a data directory, without making one."""
     with suppress(OSError, ValueError):
         return (data_directory / _FILE).read_text(encoding="ascii").strip()
     return NOBODY

@@ -41,7 +41,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """0: it is a socket."""
+        """The TCP port; 0: it is a socket."""
         return 0 if self.kind == "control" else int(self.address.rpartition(":")[2])
 
 
@@ -135,7 +135,7 @@ class Listeners:
         await self._open_port("trials", reserved, tls)
 
     async def open_endpoint(self, reserved: Reserved, application: ASGIApp) -> None:
-        """The same for one experiment's page and API."""
+        """Opens an endpoint: one experiment's page and API at a port of their own."""
         self._by_port[reserved.port] = application
         await self._open_port("endpoint", reserved)
 

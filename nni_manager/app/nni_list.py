@@ -50,7 +50,7 @@ def without_folder(entries: Entries, data_directory: Path) -> set[str]:
 
 
 def _is_removed(entry: Mapping[str, Any]) -> bool:
-    """NNI's `delete` takes a stopped experiment's folder first, and then its entry, of which it is not to come back."""
+    """Whether NNI's `delete` has taken the folder of a stopped experiment; its entry is not to come back then."""
     return entry["status"] == ExperimentStatus.STOPPED and not (Path(entry["logDir"]) / entry["id"]).exists()
 
 

@@ -96,7 +96,7 @@ async def reserve_in_thread(choose: Callable[[], Reserved]) -> Reserved:
 
 
 def http_address(host: str, port: int, *, tls: bool = False) -> str:
-    """``http://host:port``, an IPv6 address in brackets."""
+    """The address ``http://host:port``, with an IPv6 address in brackets."""
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 

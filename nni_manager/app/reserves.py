@@ -17,7 +17,7 @@ _MOST_CONNECTIONS, _MOST_OF_PORT = 1 / 2, 1 / 4
 
 
 class Connections:
-    """How many clients are connected over TCP, by port. Sockets of this machine's user are not counted."""
+    """The number of clients that are connected over TCP, by port. Sockets of this machine's user are not counted."""
 
     def __init__(self, files: int | None = None) -> None:
         """`files`: how many this process may have open; by default what it may at the moment."""

@@ -164,7 +164,7 @@ async def _registry(
     endpoints: EndpointSockets,
     listeners: Listeners,
 ) -> AsyncIterator[None]:
-    """NNI's list of experiments is kept current meanwhile."""
+    """A context in which NNI's list of experiments is kept current."""
     path = nni_registry.default_path()
     if path is None:
         yield

@@ -29,11 +29,11 @@ class TrialTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """One for all connections, of which later ones get a later certificate."""
+        """The context of all connections, of which later ones get a later certificate."""
         return self._context
 
     def refresh(self) -> None:
-        """Raises InvalidInput for files that are no certificate with its key. Blocks."""
+        """Reads the files again. Raises InvalidInput for files that are no certificate with its key. Blocks."""
         certificate, key, authority = self._files
         try:
             now = tuple(file.stat().st_mtime_ns for file in self._files)

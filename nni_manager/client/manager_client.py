@@ -64,7 +64,7 @@ class ManagerClient:
         return self._get("/healthz")
 
     def ready(self) -> Json:
-        """Raises StoreUnavailable with the reason while it is not ready."""
+        """The daemon's word that it is ready. Raises StoreUnavailable with the reason while it is not."""
         return self._get("/readyz")
 
     def daemon(self) -> Json:
@@ -108,7 +108,7 @@ class ManagerClient:
         return cleaned
 
     def experiments(self, status: str | None = None) -> list[Json]:
-        """Oldest first."""
+        """The experiments, oldest first."""
         found: list[Json] = self._get(_EXPERIMENTS, {"status": status})["experiments"]
         return found
 
@@ -181,7 +181,7 @@ class ManagerClient:
     def trials(
         self, id: str, *, status: str | None = None, order: str = "sequence", limit: int = 100, offset: int = 0
     ) -> Json:
-        """``{"total": n, "trials": […]}``."""
+        """The trials: ``{"total": n, "trials": […]}``."""
         query = {"status": status, "order": order, "limit": limit, "offset": offset}
         return self._get(f"{_experiment(id)}/trials", query)
 

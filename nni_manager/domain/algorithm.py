@@ -31,7 +31,7 @@ class Algorithm:
         return self.arguments != ()
 
     def check_arguments(self, class_args: Mapping[str, object]) -> None:
-        """Raises InvalidInput that names an argument it does not take."""
+        """Checks arguments. Raises InvalidInput that names an argument it does not take."""
         if self.arguments is None:
             return
         for key in class_args:
@@ -72,7 +72,7 @@ class Catalogue:
         return self.look_up(name) or self._refuse(name)
 
     def look_up(self, name: str) -> Algorithm | None:
-        """The same without a refusal."""
+        """The algorithm of a name or alias; None: there is none."""
         for algorithm in self.built_in:
             if name.lower() in (known.lower() for known in (algorithm.name, *algorithm.aliases)):
                 return algorithm

@@ -61,13 +61,13 @@ class Durations:
         return _Measured(self)
 
     def read(self) -> tuple[int, float]:
-        """How often, and seconds altogether."""
+        """The number of durations, and their sum in seconds."""
         with self._lock:
             return self._count, self._total_s
 
 
 class _Measured:
-    """No generator, which would cost more than what it does here."""
+    """A context that measures; no generator, which would cost more than what it does here."""
 
     __slots__ = ("_began_s", "_durations")
 

@@ -36,7 +36,7 @@ class Choice:
         return (self.index(value) + 0.5) / len(self.options)
 
     def index(self, value: object) -> int:
-        """Raises ValueError when it is no option."""
+        """The index of an option. Raises ValueError when it is none."""
         for index, option in enumerate(self.options):
             if _same(option, value):
                 return index

@@ -24,7 +24,7 @@ class Endpoint:
 
     @property
     def path(self) -> str:
-        """``/`` or ``/my/pre/``."""
+        """The path below which it is served, ``/`` or ``/my/pre/``."""
         return f"/{self.prefix}/" if self.prefix else "/"
 
 

@@ -36,7 +36,7 @@ Json = Mapping[str, object]
 
 
 class ExperimentStatus(StrEnum):
-    """NNI's words and meaning; its dead ends are repaired."""
+    """The status of an experiment, with NNI's words and meaning; its dead ends are repaired."""
 
     #: Known, not started.
     INITIALIZED = "INITIALIZED"
@@ -176,7 +176,7 @@ class ExperimentSpec:
 
     @property
     def has_user_class(self) -> bool:
-        """Tuner, assessor or both are the user's own."""
+        """Whether tuner, assessor or both are the user's own."""
         return any(one is not None and one.class_name for one in (self.tuner, self.assessor))
 
     @property

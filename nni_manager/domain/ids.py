@@ -48,7 +48,7 @@ def attempt_directory(trial_id: str, attempt: int) -> str:
 
 
 def attempt_directory_of(job_name: str) -> str:
-    """The same, from the name of the attempt's job."""
+    """The directory of an attempt, from the name of its job."""
     return job_name.rpartition("_trial_")[2]
 
 

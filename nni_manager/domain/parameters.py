@@ -10,7 +10,7 @@ from typing import Any
 
 
 class ParameterSource(StrEnum):
-    """NNI's words."""
+    """The source of a trial's parameters, in NNI's words."""
 
     #: The tuner proposed it.
     ALGORITHM = "algorithm"

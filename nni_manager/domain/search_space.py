@@ -203,6 +203,6 @@ def _number(value: object, what: str) -> float:
 
 
 def _branch(place: PlacedDimension, value: object) -> int:
-    """-1, which is in no dimension, when it is none of them."""
+    """The index of the branch that a value chose; -1, which is in no dimension, when it is none of them."""
     name = value.get("_name") if isinstance(value, Mapping) else None
     return place.branches.index(name) if name in place.branches else -1

@@ -36,7 +36,7 @@ class WaitCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """One reason. Two are the same when all three parts are."""
+    """A reason for which a trial waits. Two are the same when all three parts are."""
 
     code: WaitCode
     #: One sentence for the user, e.g. ``gpu 0 on hostA busy: pid 4242 of user x, 11 GiB``.

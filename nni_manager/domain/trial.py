@@ -10,7 +10,7 @@ from nni_manager.domain.job import JobReport, JobState
 
 
 class TrialStatus(StrEnum):
-    """NNI's words."""
+    """The status of a trial, in NNI's words."""
 
     #: No job of it runs; the wait reason says why.
     WAITING = "WAITING"
@@ -38,7 +38,7 @@ OPEN_STATUSES = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.UNKNOWN)
 
 
 class StopRequest(StrEnum):
-    """Who asked for a trial to end. Stored before any stop is sent."""
+    """A request that a trial ends: who asked. Stored before any stop is sent."""
 
     USER = "USER"
     ASSESSOR = "ASSESSOR"
@@ -184,7 +184,7 @@ _SHELL_WORDS = {
 
 
 def reason_in_words(reason: str | None, message: str) -> str:
-    """``its command failed, exit code 127: a command was not found (USER_CODE)``; `reason` may be empty."""
+    """A reason in words: ``its command failed, exit code 127: a command was not found (USER_CODE)``. May be empty."""
     seen = _SHELL_WORDS.get(message, message)
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
     return f"{', '.join(filter(None, (words, seen)))} ({reason})" if reason else seen

@@ -15,7 +15,7 @@ def is_legible(version: str) -> bool:
 
 
 def fits(manager: str, other: str) -> bool:
-    """0.6.1 takes 0.6 and 0.6.2, not 0.5.1 or 0.7."""
+    """Whether a manager's version takes another one: 0.6.1 takes 0.6 and 0.6.2, not 0.5.1 or 0.7."""
     return _first_two(other) is not None and _first_two(other) == _first_two(manager)
 
 

@@ -12,7 +12,7 @@ _EXHAUSTED = (ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.DONE)
 
 
 def sentence(found: Overview) -> str:
-    """Empty while more may be made. A limit that is reached is told in every status: it is what `resume` meets."""
+    """The reason why no more trials are made; empty while more may be. Told in every status: `resume` meets it."""
     most, longest = found.config.get("maxTrialNumber"), found.config.get("maxExperimentDuration")
     reached = []
     if most is not None and found.row.next_sequence_id >= most:

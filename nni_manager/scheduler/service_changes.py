@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One that can be made. `changed`: services that are new or have other settings."""
+    """A change of services that can be made. `changed`: services that are new or have other settings."""
 
     spec: ExperimentSpec
     changed: tuple[PlatformSpec, ...]

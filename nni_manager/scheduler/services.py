@@ -55,7 +55,7 @@ class Services:
         return self._code[service] if known is not None and known.platform.capabilities.ships_code else None
 
     def add(self, platform: PlatformSpec, secrets: Mapping[str, str], *, is_removed: bool = False) -> TrainingService:
-        """`secrets`: reference → value. Raises InvalidInput for a platform that cannot be imported."""
+        """Adds a service. `secrets`: reference → value. Raises InvalidInput for a platform that cannot be imported."""
         name = platform.service
         self._secrets = secrets
         self._code[name] = archive_of(self._spec.now, platform, self._folder.code)

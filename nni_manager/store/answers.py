@@ -173,7 +173,7 @@ def metrics(connection: sqlite3.Connection, *, trial_id: str | None, type: str |
 def metrics_since(
     connection: sqlite3.Connection, trial_id: str | None, type: str | None, after: int, limit: int
 ) -> list[tuple[int, str]]:
-    """Ids, and metrics as they are listed, each JSON on one line."""
+    """The metrics after an id: ids, and metrics as they are listed, each JSON on one line."""
     query = f"SELECT m.id, {_METRIC} FROM metrics m WHERE {_wanted_metrics(trial_id, type)} ORDER BY m.id LIMIT :limit"
     values = {"trial_id": trial_id, "type": type, "after": after, "limit": limit}
     return connection.execute(query, values).fetchall()

@@ -84,7 +84,7 @@ def trouble(path: Path, error: sqlite3.DatabaseError) -> str:
 
 
 def primary_code(error: sqlite3.DatabaseError) -> int:
-    """SQLite's, without what it says beside it; 0 when there is none."""
+    """SQLite's primary error code, without the extension; 0 when there is none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 

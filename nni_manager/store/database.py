@@ -47,7 +47,7 @@ class Write(Generic[T]):
 
 
 def run(path: Path, connection: Connection, batch: list[Write[Any]]) -> None:
-    """One transaction. A function that fails on its own account is undone alone."""
+    """Runs a batch of writes as one transaction. A function that fails on its own account is undone alone."""
     connection.execute("BEGIN IMMEDIATE")
     if len(batch) == 1:  # the usual case needs no savepoint
         connection.execute("COMMIT" if _attempt(path, connection, batch[0]) else "ROLLBACK")
@@ -125,7 +125,7 @@ class Database:
         return await self.start_write(function)
 
     async def try_write(self, function: Callable[[Connection], T]) -> T:
-        """The same for somebody who waits for an answer.
+        """Writes for somebody who waits for the answer: a write that cannot be made now is refused.
 
         Raises StoreUnavailable, having changed nothing, while the file cannot be written.
         """
@@ -136,13 +136,13 @@ class Database:
         return await future
 
     def start_write(self, function: Callable[[Connection], T]) -> asyncio.Future[T]:
-        """The same, queued before this returns: writes are carried out in the order they were started."""
+        """Queues a write before this returns; writes are carried out in the order they were started."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._submit(Write(function, future))
         return future
 
     def post(self, function: Callable[[Connection], object]) -> None:
-        """The same without an answer: stored soon, in order with everything else. An exception is logged."""
+        """Queues a write without an answer: stored soon, in order with everything else. An exception is logged."""
         self._submit(Write(function, None))
 
     async def read(self, function: Callable[[Connection], T]) -> T:

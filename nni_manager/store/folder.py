@@ -59,7 +59,7 @@ _POINTER_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """``<experimentWorkingDirectory>/<id>``."""
+    """The folder of an experiment, ``<experimentWorkingDirectory>/<id>``."""
 
     path: Path
 
@@ -93,7 +93,7 @@ class Folder:
         return self._database_of_pointer() or self.path / "db" / "nni.sqlite"
 
     def require_database(self) -> Path:
-        """`database`. Raises NotFound when it is not there, StoreUnavailable when that cannot be told."""
+        """The database's path. Raises NotFound when it is not there, StoreUnavailable when that cannot be told."""
         try:
             database = self.database
             is_there = database.exists()

@@ -35,7 +35,7 @@ class Glance:
     best: Best | None
 
     def text(self) -> str:
-        """JSON, for `parse`."""
+        """The results as JSON, for `parse`."""
         return json.dumps(asdict(self))
 
 

@@ -44,7 +44,7 @@ def intermediates(connection: sqlite3.Connection, trial_id: str) -> list[Any]:
 
 
 def open_intermediates(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, list[Any]]:
-    """The same of several trials, without those that have ended."""
+    """The intermediate results of several trials, without trials that have ended."""
     query = "SELECT id FROM trials WHERE end_order IS NULL AND id IN (SELECT value FROM json_each(?))"
     found = connection.execute(query, (json.dumps(list(trial_ids)),)).fetchall()
     return {id_: intermediates(connection, id_) for (id_,) in found}

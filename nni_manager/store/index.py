@@ -110,7 +110,7 @@ def leftovers(connection: sqlite3.Connection) -> list[tuple[str, Folder]]:
 
 
 def get(connection: sqlite3.Connection, id: str) -> Entry:
-    """Raises NotFound."""
+    """The entry of an experiment. Raises NotFound."""
     entry = find(connection, id)
     if entry is None:
         raise NotFound(f"there is no experiment {id}; `nnictl experiment list` shows all")
@@ -125,7 +125,7 @@ def find(connection: sqlite3.Connection, id: str) -> Entry | None:
 
 
 def all_entries(connection: sqlite3.Connection) -> list[Entry]:
-    """Oldest first."""
+    """The entries of all experiments, oldest first."""
     query = f"SELECT {_COLUMNS} FROM experiments ORDER BY created_ms, id"
     return [_entry(row) for row in connection.execute(query)]
 
@@ -223,7 +223,7 @@ def _recorded_endpoint(connection: sqlite3.Connection) -> Endpoint | None:
 
 
 def _recorded_results(connection: sqlite3.Connection) -> str:
-    """Empty for a folder of an earlier version whose tables are others."""
+    """The results that lists show, from the folder; empty for one of an earlier version whose tables are others."""
     try:
         return glance.text_of(connection)
     except (sqlite3.OperationalError, ValueError, KeyError):

@@ -82,7 +82,7 @@ def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -
 
 
 def require_idle(folder: Folder) -> None:
-    """Raises Conflict while NNI is at work on it; quiet for one of ours. Blocks."""
+    """Requires that NNI is not at work on a folder. Raises Conflict; quiet for one of ours. Blocks."""
     if folder.database.exists() and _may_be_nni_s(folder.database):
         _refuse_while_used(folder.database)
 
@@ -131,7 +131,7 @@ def _refuse_while_used(database: Path) -> None:
 
 
 def _user(database: Path) -> str | None:
-    """Which process has it open; NNI takes no lock. None: nobody, as far as this user may see."""
+    """The process that has a database open; NNI takes no lock. None: nobody, as far as this user may see."""
     import psutil
 
     path = os.path.realpath(database)

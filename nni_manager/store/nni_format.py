@@ -20,7 +20,7 @@ _MOST_ZEROS = 6
 
 
 def as_javascript(value: object) -> str:
-    """Compact, other letters than ASCII's as they are, 1.0 as ``1``. Raises ValueError for NaN and infinity.
+    """The value as JavaScript writes it: compact, letters as they are, 1.0 as ``1``. Raises ValueError for NaN.
 
     Whole numbers stay exact where JavaScript would round them.
     """
@@ -34,7 +34,7 @@ def _as_javascript(found: re.Match[str]) -> str:
 
 
 def _number(number: Decimal) -> str:
-    """The same digits, the other notation."""
+    """The number in JavaScript's notation, with the same digits."""
     sign, digits, exponent = number.normalize().as_tuple()
     assert isinstance(exponent, int)
     if not number:

@@ -132,7 +132,7 @@ def _is_left_behind(lock: Path) -> bool:
 
 
 def _age_s(path: Path) -> float:
-    """0 for what is gone."""
+    """The age of a file in seconds; 0 for one that is gone."""
     with suppress(FileNotFoundError):
         return time.time() - path.stat().st_mtime
     return 0.0

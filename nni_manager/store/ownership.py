@@ -36,7 +36,7 @@ class Ownership:
             return True
 
     def release(self) -> None:
-        """Idempotent."""
+        """Gives the ownership back. Idempotent."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

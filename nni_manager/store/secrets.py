@@ -18,5 +18,5 @@ def keep_only(connection: sqlite3.Connection, references: Collection[str]) -> No
 
 
 def load(connection: sqlite3.Connection) -> dict[str, str]:
-    """Reference → value."""
+    """The secrets of an experiment: reference → value."""
     return dict(connection.execute("SELECT reference, value FROM secrets").fetchall())

@@ -87,7 +87,7 @@ class Tuner(ABC):
 
     @abstractmethod
     def import_data(self, data: Data) -> None:
-        """Trials measured elsewhere."""
+        """Takes trials that were measured elsewhere."""
 
     @abstractmethod
     def state(self) -> dict[str, object]:

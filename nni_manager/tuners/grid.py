@@ -193,11 +193,11 @@ def _axis(place: PlacedDimension) -> _Finite | _Infinite:
 
 
 def _halves(level: int) -> int:
-    """How many points there are up to that level."""
+    """The number of points up to that level."""
     return 2 ** (level + 1) - 1  # type: ignore[no-any-return]
 
 
 def _half(index: int) -> float:
-    """0 → 1/2, 1 → 1/4, 2 → 3/4, 3 → 1/8, …"""
+    """The point of an index: 0 → 1/2, 1 → 1/4, 2 → 3/4, 3 → 1/8, …"""
     level = (index + 1).bit_length() - 1
     return (2 * (index + 1 - (1 << level)) + 1) / (2 << level)

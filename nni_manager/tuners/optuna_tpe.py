@@ -43,7 +43,7 @@ _LIARS: dict[str, Callable[[list[float]], float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TpeArguments:
-    """NNI's ``tpe_args``. None: Optuna's own rule."""
+    """The arguments of TPE, NNI's ``tpe_args``. None: Optuna's own rule."""
 
     #: ``best``, ``worst``, ``mean``: which result running trials are supposed to have; None: they are left out. NNI's
     #: default is ``best``, which draws trials that run side by side together instead of apart.
@@ -61,7 +61,7 @@ class TpeArguments:
 
     @staticmethod
     def parse(given: object) -> TpeArguments:
-        """Raises InvalidInput naming the argument."""
+        """The arguments that were given. Raises InvalidInput naming the argument."""
         if not isinstance(given, Mapping):
             raise InvalidInput(f"classArgs.tpe_args must be an object, but it is {given!r}.")
         known = [field.name for field in fields(TpeArguments)]

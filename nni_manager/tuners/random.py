@@ -31,10 +31,10 @@ class Random(Tuner):
         return draw(self._space, self._seed, parameter_id)
 
     def learn(self, result: Result) -> None:
-        """Results change nothing."""
+        """Does nothing: results change nothing."""
 
     def import_data(self, data: Data) -> None:
-        """Results change nothing."""
+        """Does nothing: results change nothing."""
 
     def state(self) -> dict[str, object]:
         return {"proposed": self._proposed}

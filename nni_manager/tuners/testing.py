@@ -47,7 +47,7 @@ SPACES: dict[str, Space] = {
 
 
 class TunerContract:
-    """Inherit, and override `make`."""
+    """The contract of tuners as tests: inherit, and override `make`."""
 
     #: Whether two instances made with the same seed propose the same; false for what draws without a seed.
     seeded = True

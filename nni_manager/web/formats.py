@@ -11,7 +11,7 @@ _HUGE = 10**300
 
 
 def moment(ms: int) -> str:
-    """``2026-11-20 18:57:03 UTC``."""
+    """The moment in words: ``2026-11-20 18:57:03 UTC``."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

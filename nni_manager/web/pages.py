@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagesContext:
-    """One per daemon."""
+    """The parts of the daemon that pages are made of."""
 
     service: Service
     version: str
@@ -39,7 +39,7 @@ class PagesContext:
 
 
 def create_pages(context: PagesContext) -> Starlette:
-    """Serves ``/``, ``/experiments/…`` and ``/static/…``."""
+    """The application that serves ``/``, ``/experiments/…`` and ``/static/…``."""
     experiment = "/experiments/{id}"
     routes = [
         Route("/", _list, name="list"),
@@ -64,7 +64,7 @@ def create_pages(context: PagesContext) -> Starlette:
 
 
 async def _list(request: Request) -> Response:
-    """Newest first."""
+    """The page with all experiments, newest first."""
     context, page = _context(request), page_number(request.query_params)
     entries = (await context.service.entries())[::-1]
     chosen = entries[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
@@ -129,7 +129,7 @@ def _context(request: Request) -> PagesContext:
 
 
 def _experiment_id(request: Request) -> str:
-    """Raises NotFound for what cannot be one."""
+    """The id of an experiment in a path. Raises NotFound for what cannot be one."""
     id_ = str(request.path_params["id"])
     if EXPERIMENT_ID.fullmatch(id_) is None:
         raise NotFound(f"{id_!r} is no experiment id; the first page lists all")

@@ -64,7 +64,7 @@ class ShownExperiment:
 
 
 async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperiment:
-    """One that cannot be read says why; a list must not fail because of it."""
+    """An experiment as the list shows it; one that cannot be read says why, and the list goes on."""
     live = service.live(entry.id)
     try:
         found = await service.read(entry.id, lambda c: overview.load(c, live, now_ms))
@@ -79,7 +79,7 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
 
 
 async def shown(service: Service, id: str, query: TableQuery, now_ms: int) -> ShownExperiment:
-    """Raises NotFound or StoreError."""
+    """An experiment as its page shows it. Raises NotFound or StoreError."""
     live = service.live(id)
 
     def read(connection: Connection) -> tuple[Overview, Table]:

@@ -30,7 +30,7 @@ class TableQuery:
 
     @staticmethod
     def parse(query: Mapping[str, str]) -> TableQuery:
-        """Raises InvalidInput."""
+        """The query of the table in a page's address. Raises InvalidInput."""
         order, status = query.get("order", "-sequence"), query.get("status", "")
         if order not in answers.TRIAL_ORDERS:
             raise InvalidInput(f"order: must be one of {', '.join(answers.TRIAL_ORDERS)}")

@@ -52,7 +52,7 @@ def _failure(error: str, *, is_absent: bool) -> Reading:
 
 
 def _user_of(pid: int) -> str:
-    """Empty when there is no such process, as seen from here: a container has numbers of its own."""
+    """The user of a process; empty when there is none, as seen from here: a container has numbers of its own."""
     import pwd
 
     try:

@@ -81,7 +81,7 @@ def _text(element: ElementTree.Element, path: str) -> str:
 
 
 def _size(text: str) -> Optional[int]:
-    """``11264 MiB``, or without the unit."""
+    """The size in ``11264 MiB``, or without the unit."""
     number = text.split()[0] if text else ""
     return int(number) * _MIB if number.isdigit() else None
 

@@ -23,7 +23,7 @@ class NvmlAbsent(Exception):
 
 
 class NvmlFailed(Exception):
-    """The library, or the driver behind it, says no."""
+    """An error: the library, or the driver behind it, says no."""
 
 
 class _Memory(ctypes.Structure):
@@ -48,7 +48,7 @@ class _FirstProcess(ctypes.Structure):
 
 
 class Nvml:
-    """The library, initialised. Raises NvmlAbsent and NvmlFailed, as its methods do."""
+    """NVML, NVIDIA's library, initialised. Raises NvmlAbsent and NvmlFailed, as its methods do."""
 
     def __init__(self) -> None:
         self._library = _load()

@@ -123,7 +123,7 @@ def gpus(program, has):
 
 
 class DriverHangs(Exception):
-    """No OSError: those are the driver's own."""
+    """An error: the driver hangs. No OSError, as those are the driver's own."""
 
 
 def lose_patience(number, frame):
@@ -154,7 +154,7 @@ def receive(size):
 
 def install(archive, program):
     # type: (bytes, str) -> None
-    """Whole or not at all, whoever else does the same: several machines may share this home folder."""
+    """Installs the program whole or not at all, whoever else does: several machines may share this home folder."""
     import io
     import zipfile
 

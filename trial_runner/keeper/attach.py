@@ -82,7 +82,7 @@ def _connect(socket_path: str) -> Optional[socket.socket]:
 
 
 def _bridge(sock: socket.socket) -> None:
-    """Two threads: with one, two full pipes could wait for each other."""
+    """Copies both ways, in two threads: with one, two full pipes could wait for each other."""
     threading.Thread(target=_copy_in, args=(sock,), daemon=True).start()
     try:
         data = sock.recv(_COPY_BYTES)

@@ -75,7 +75,7 @@ def check_relative(name: str) -> str:
 
 
 def read(folder: str, name: str, offset: int, limit: int) -> Dict[str, Any]:
-    """`data` (bytes, at most `limit` from `offset`, a negative one from the end) and the file's `size`.
+    """A stretch of a file: `data` (at most `limit` bytes from `offset`, a negative one from the end) and its `size`.
 
     Raises Refusal.
     """

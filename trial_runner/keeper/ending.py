@@ -204,4 +204,4 @@ def _end_of(job: Job) -> End:
 
 
 def _nothing(_: Job) -> None:
-    """Nobody is interested."""
+    """Does nothing: nobody is interested."""

@@ -134,7 +134,7 @@ class StateFiles:
             os.close(descriptor)
 
     def remove(self, name: str) -> None:
-        """Quiet when there is none. Raises OSError."""
+        """Removes the record of a job. Quiet when there is none. Raises OSError."""
         path = self._path(name)
         try:
             if len(self._spare) >= _MOST_SPARE:

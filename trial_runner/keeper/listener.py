@@ -37,11 +37,11 @@ class Connection:
 
     @property
     def unsent(self) -> int:
-        """Bytes."""
+        """The bytes that wait to be sent."""
         return len(self._buffer)
 
     def send(self, message: Message) -> None:
-        """Quiet when it is closed. All that is sent in one turn of the loop leaves together."""
+        """Sends a message. Quiet when it is closed. All that is sent in one turn of the loop leaves together."""
         if not self.is_open:
             return
         self._buffer += protocol.encode(message)

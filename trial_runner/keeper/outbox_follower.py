@@ -181,7 +181,7 @@ class Follow:
         self._watches = Watches(loop, log, self._on_changed)
 
     def connect(self, connection: Connection) -> None:
-        """Somebody listens, who will name the jobs to be shipped."""
+        """Takes a connection, on which the jobs to be shipped will be named."""
         self._forget_asked()
         self._connection = connection
         self._watches.listen()

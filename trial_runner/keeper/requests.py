@@ -71,7 +71,7 @@ class SpawnRequest(NamedTuple):
 
 
 def spawn_request(message: Message) -> SpawnRequest:
-    """Raises Refusal, as all functions here do."""
+    """The request in a message. Raises Refusal, as all functions here do."""
     return SpawnRequest(
         name=name(message),
         owner=text(message, "owner", ""),

@@ -113,7 +113,7 @@ def _tell_ready(ready_fd: Optional[int]) -> None:
 
 
 def _let_go_of_streams() -> None:
-    """Whoever reads our output must not wait for our end."""
+    """Closes our output: whoever reads it must not wait for our end."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)

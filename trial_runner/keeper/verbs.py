@@ -139,7 +139,7 @@ def _send_result(message: Message, result: Dict[str, Any], send: Send) -> None:
 
 
 def read_facts(directory: str) -> Dict[str, Any]:
-    """Bytes, counts, load averages of 1, 5 and 15 minutes; the disk is the one of `directory`. Raises OSError."""
+    """The facts of this machine: bytes, counts, loads of 1, 5, 15 minutes; `directory`'s disk. Raises OSError."""
     disk = os.statvfs(directory)
     memory = _memory()
     return {

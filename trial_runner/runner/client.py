@@ -24,7 +24,7 @@ class Backoff:
         self._next_s = FIRST_S
 
     def next_wait(self) -> float:
-        """Seconds."""
+        """The seconds to wait before the next try."""
         wait = self._next_s
         self._next_s = min(2 * wait, LONGEST_S)
         return wait * _random.uniform(0.5, 1.0)

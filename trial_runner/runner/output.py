@@ -88,7 +88,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 class LogFile:
-    """How far a file has been delivered."""
+    """A log file, and how far it has been delivered."""
 
     def __init__(self, name: str, path: str) -> None:
         #: stdout, stderr or trial.log.
@@ -101,7 +101,7 @@ class LogFile:
 
     @property
     def unsent(self) -> int:
-        """Bytes."""
+        """The bytes that were not sent yet."""
         return 0 if self.is_given_up else max(0, self.size - self.offset)
 
     @property
@@ -207,7 +207,7 @@ def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
 
 
 def _incomplete_bytes(data: bytes) -> int:
-    """How many bytes at the end are the beginning of a character."""
+    """The number of bytes at the end that are the beginning of a character."""
     for count, byte in enumerate(reversed(data[-3:]), 1):
         if byte >= 0xC0:
             length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4

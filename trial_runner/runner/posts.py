@@ -42,7 +42,7 @@ class Stream:
         return self.is_given_up or self.wanted_at() is None
 
     def give_up(self) -> None:
-        """Time is up."""
+        """Gives up: time is up."""
         self.is_given_up = True
 
     def due_at(self) -> Optional[float]:

@@ -76,7 +76,7 @@ class ProcessTree:
             processes.send_signal(pid, number)
 
     def _has_living(self) -> bool:
-        """Whom nobody can find, nobody can wait for."""
+        """Whether processes are left; one that cannot be found is not waited for."""
         can_be_reached = os.getpid() == 1 or processes.are_shown()
         return processes.has_children() and (can_be_reached or processes.has_group(self.main_pid))
 

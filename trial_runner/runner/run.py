@@ -35,7 +35,7 @@ class Mailbox:
         loop.watch(reader, lambda _: self._open(reader))
 
     def put(self, call: Callable[[], None]) -> None:
-        """Any thread may."""
+        """Has the loop call this; any thread may."""
         self._calls.append(call)
         try:
             os.write(self._writer, b"!")

@@ -80,7 +80,7 @@ class Settings(NamedTuple):
 
 
 def read(environment: Mapping[str, str]) -> Settings:
-    """Raises BadSetting."""
+    """The settings in an environment. Raises BadSetting."""
     system_dir = os.path.realpath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
     channel = _choice(environment, protocol.ENV_CHANNEL, _CHANNELS)
     return Settings(

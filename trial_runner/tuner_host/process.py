@@ -72,7 +72,7 @@ def _take_pipes() -> tuple[int, int]:
 
 
 def _start_log() -> None:
-    """NNI's format; ``NNI_LOG_LEVEL`` is one of NNI's level names."""
+    """Starts the log in NNI's format; ``NNI_LOG_LEVEL`` is one of NNI's level names."""
     word = os.environ.get("NNI_LOG_LEVEL", "info")
     level = logging.getLevelName({"trace": "DEBUG", "fatal": "CRITICAL"}.get(word, word.upper()))
     logging.basicConfig(

@@ -165,7 +165,7 @@ def write_whole(folder: str, name: str, data: bytes, mode: int = 0o600) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Raises OSError; part of it may be written then."""
+    """Writes all of the data. Raises OSError; part of it may be written then."""
     while data:
         data = data[os.write(descriptor, data) :]
 
@@ -208,7 +208,7 @@ def _open_folder(folder: str, parts: Sequence[str]) -> int:
 
 
 def _parts(name: str) -> List[str]:
-    """Raises OSError for what is no path below a folder."""
+    """The parts of a path. Raises OSError for what is no path below a folder."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or name[0] == "/" or not _can_be_a_name(name):
         raise OSError(errno.EINVAL, "not a path below a folder", name)

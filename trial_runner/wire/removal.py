@@ -102,7 +102,7 @@ class _Removal:
         return has_new and len(level.staying) < _AT_A_TIME
 
     def _unlink(self, level: _Level, name: str) -> bool:
-        """False: it is a folder."""
+        """Removes a file or link; False: it is a folder."""
         try:
             os.unlink(name, dir_fd=level.descriptor)
         except FileNotFoundError:

@@ -26,12 +26,12 @@ def experiment_of(scope: Scope) -> str:
 
 
 def addressed(request: Request) -> tuple[ApiContext, str]:
-    """The daemon, and the id of the experiment."""
+    """The parts of the daemon, and the id of the experiment, that a request addresses."""
     return cast(ApiContext, request.app.state.context), experiment_of(request.scope)
 
 
 async def require_known(request: Request) -> None:
-    """Raises NotFound where there is no such experiment."""
+    """Requires that the experiment is known. Raises NotFound."""
     context, id_ = addressed(request)
     if context.service.at_work(id_) is None:
         await context.service.entry(id_)
@@ -53,7 +53,7 @@ async def folder(request: Request) -> Folder:
 
 
 async def require_writable(request: Request) -> None:
-    """Raises Conflict for an experiment that is open for reading only; other closed ones the service refuses."""
+    """Requires an experiment that is not only viewed; other closed ones the service refuses. Raises Conflict."""
     context, id_ = addressed(request)
     if context.service.at_work(id_) is not None:
         return
@@ -82,5 +82,5 @@ def listed(items: bytes) -> Response:
 
 
 def nothing() -> Response:
-    """NNI's clients parse an answer only when it has a body."""
+    """The empty answer: NNI's clients parse an answer only when it has a body."""
     return Response(media_type="application/json")

@@ -95,13 +95,13 @@ def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Endpoint:
 
 
 async def _version(request: Request) -> Response:
-    """Bare text, called JSON, as NNI has it: its page cannot do with anything else."""
+    """The version as bare text, called JSON, as NNI has it: its page cannot do with anything else."""
     context: ApiContext = request.app.state.context
     return Response(_three_parts(context.version), media_type="application/json")
 
 
 def _three_parts(version: str) -> str:
-    """NNI's page reads a version with two parts as a number, and stumbles over it."""
+    """The version in three parts: NNI's page reads one with two as a number, and stumbles over it."""
     missing: Sequence[str] = ["0"] * (2 - version.count("."))
     return ".".join([version, *missing])
 
@@ -127,7 +127,7 @@ _SENTENCE = (
 
 
 async def _refuse_tensorboard(_: Request) -> Response:
-    """400, as NNI answers where there is no TensorBoard."""
+    """Answers 400, as NNI does where there is no TensorBoard."""
     return JSONResponse({"error": _SENTENCE}, 400)
 
 

@@ -164,7 +164,7 @@ async def imported_data(request: Request) -> Response:
 
 
 async def set_cluster_metadata(request: Request) -> Response:
-    """NNI's oldest clients told it the platform so; here the config has said it, and nothing comes of this."""
+    """Takes the platform as NNI's oldest clients tell it, and does nothing: the config has said it."""
     context, id_ = addressed(request)
     await context.service.entry(id_)
     return nothing()

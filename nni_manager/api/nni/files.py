@@ -35,7 +35,7 @@ async def trial_file(request: Request) -> Response:
 
 
 async def _text(context: ApiContext, id_: str, trial_id: str, attempt: int, name: str) -> Response:
-    """NNI's page offers all three of every trial, and not every trial writes all three."""
+    """The text of a trial's file; NNI's page offers all three of every trial, and not every trial writes all."""
     trials = (await context.service.entry(id_)).folder.trials
     path = f"{attempt_directory(trial_id, attempt)}/{name}"
     is_there = await asyncio.to_thread(os.path.lexists, trials / path)

@@ -57,7 +57,7 @@ class _Kept:
 
 
 class Room:
-    """How much of closed experiments is kept: the lists that were read last, as far as they fit."""
+    """The room for lists of closed experiments: those that were read last are kept, as far as they fit."""
 
     def __init__(self, size: int) -> None:
         self._free = size
@@ -77,7 +77,7 @@ class Room:
 
 
 class GrowingLists:
-    """One for each experiment that is read."""
+    """The lists of all experiments that are read, one each."""
 
     def __init__(self, rows: Callable[[Readable], Rows], room: Room, *, end: int) -> None:
         """`room`: for closed experiments; `end`: above every id."""

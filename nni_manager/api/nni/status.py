@@ -61,7 +61,7 @@ class StatusAnswers:
         return True
 
     async def show(self, request: Request) -> Response:
-        """``{"status", "errors"}``."""
+        """The status of the experiment: ``{"status", "errors"}``."""
         _, id_ = addressed(request)
         experiment = self._context.service.at_work(id_)
         if experiment is None:
@@ -109,7 +109,7 @@ class MetadataAnswers:
     """Entries as NNI's registry of experiments has them."""
 
     async def show(self, request: Request) -> Response:
-        """The experiment's own."""
+        """The entry of the experiment."""
         context, id_ = addressed(request)
         return JSONResponse(await self._described(context, await context.service.entry(id_), id_))
 

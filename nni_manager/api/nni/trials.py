@@ -49,13 +49,13 @@ class TrialAnswers:
         return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
 
     async def show(self, request: Request) -> Response:
-        """One, by its id."""
+        """One trial, by its id."""
         context, id_ = addressed(request)
         directory, trial_id = str((await folder(request)).trials), request.path_params["id"]
         return json_text(await context.service.read(id_, lambda c: nni_answers.trial(c, directory, trial_id)))
 
     async def statistics(self, request: Request) -> Response:
-        """How many there are of each status that occurs."""
+        """The number of trials of each status that occurs."""
         context, id_ = addressed(request)
         return listed(await context.service.read(id_, nni_answers.statistics))
 
@@ -82,7 +82,7 @@ class TrialAnswers:
 
 
 class TrialRows:
-    """All trials, for `GrowingList`. `directory`: where their folders are."""
+    """The rows of all trials, for `GrowingList`. `directory`: where their folders are."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -152,7 +152,7 @@ class MetricAnswers:
 
 
 class MetricRows:
-    """All results, for `GrowingList`."""
+    """The rows of all results, for `GrowingList`."""
 
     def settled(self, connection: sqlite3.Connection) -> int:
         return nni_answers.settled_metrics(connection)

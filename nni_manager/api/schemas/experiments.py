@@ -212,7 +212,7 @@ class View(Wire):
 
 
 class Resume(Wire):
-    """How an experiment goes on."""
+    """A request that an experiment goes on."""
 
     model_config = ConfigDict(extra="forbid")
 

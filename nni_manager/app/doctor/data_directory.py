@@ -66,7 +66,7 @@ def _private(path: Path) -> CheckFinding:
 
 
 def _locked_by_others(path: Path) -> Iterator[CheckFinding]:
-    """Whoever can open one of our files can hold it for ever."""
+    """Findings on who else can open our files: whoever can may hold them for ever."""
     for name in _LOCKED:
         for holder in holders(path / name):
             if holder.user != os.getuid():

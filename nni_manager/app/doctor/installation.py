@@ -62,7 +62,7 @@ def look_at_command(environment: Mapping[str, str]) -> Iterator[CheckFinding]:
 
 
 def _owner(path: str) -> str:
-    """Empty when it is nobody's that is known."""
+    """The package that owns a file; empty when it is none that is known."""
     try:
         with open(path, "rb") as file:
             text = file.read(_MOST)

@@ -57,7 +57,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """One experiment's, from its open folder."""
+    """The building of one experiment at work from its open folder."""
 
     folder: Folder
     row: ExperimentRow
@@ -76,7 +76,7 @@ class Build:
     removed: tuple[PlatformSpec, ...]
 
     def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
-        """Raises InvalidInput for a platform that cannot be imported."""
+        """The parts of the experiment. Raises InvalidInput for a platform that cannot be imported."""
         inbox = Inbox()
         heartbeats = Heartbeats(inbox.wake)
         feed = self._feed(inbox)

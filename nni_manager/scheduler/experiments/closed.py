@@ -38,7 +38,7 @@ _Look = tuple[tuple[int, ...], ...]
 
 
 class ClosedExperiment:
-    """One that is open for reading, until its files change; closed by `ClosedExperiments`.
+    """A closed experiment that is open for reading until its files change; `ClosedExperiments` closes it.
 
     `copy`: a folder with its database as this version has it, where the one at `path` is of an earlier one.
     """
@@ -57,7 +57,7 @@ class ClosedExperiment:
         return time.monotonic() - self._looked_s < _FRESH_S
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Raises _Changed when what is open is not what lies there now."""
+        """The function's answer. Raises _Changed when what is open is not what lies there now."""
         return await self.database.read(lambda connection: self._read(connection, function))
 
     def _read(self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
@@ -74,7 +74,7 @@ class ClosedExperiment:
 
 
 class ClosedExperiments:
-    """One per daemon, used from one event loop."""
+    """The closed experiments that a daemon reads; used from one event loop."""
 
     def __init__(self, index_database: Database) -> None:
         self._index = index_database
@@ -96,14 +96,14 @@ class ClosedExperiments:
         return found
 
     def known_entry(self, id: str) -> Entry | None:
-        """The same from memory; None where that takes reading."""
+        """The entry of an experiment from memory; None where that takes reading."""
         if self._commits != self._index.commits:
             self._entries.clear()
             self._commits = self._index.commits
         return self._entries.get(id)
 
     def kept(self, id: str) -> ClosedExperiment | None:
-        """One whose files were the same a moment ago; None where that takes looking."""
+        """The experiment, where its files were the same a moment ago; None where that takes looking."""
         found, entry = self._open.get(id), self.known_entry(id)
         if found is None or entry is None or found.folder != entry.folder or not found.is_fresh:
             return None
@@ -154,7 +154,7 @@ class _Changed(Exception):
 
 
 async def _open(entry: Entry) -> ClosedExperiment:
-    """Raises NotFound or StoreError."""
+    """Opens an experiment for reading. Raises NotFound or StoreError."""
     return ClosedExperiment(entry.folder, *await asyncio.to_thread(_find, entry.folder))
 
 
@@ -171,7 +171,7 @@ def _find(folder: Folder) -> tuple[Path, _Look, Path | None]:
 
 
 def _look(path: Path) -> _Look:
-    """Raises _Changed where there is no database. An empty write-ahead log says as much as none."""
+    """The state of the files; an empty write-ahead log counts as none. Raises _Changed where there is no database."""
     try:
         return _stamp(os.stat(path)), _stamp_of_log(f"{path}-wal")
     except OSError:

@@ -17,7 +17,7 @@ from nni_manager.store.folder import Folder
 
 
 class CodeArchive:
-    """`folder`: the experiment's ``code``."""
+    """The archive of the code that trials run. `folder`: the experiment's ``code``."""
 
     def __init__(self, code_directory: Path, folder: Path) -> None:
         self._code_directory = code_directory
@@ -26,7 +26,7 @@ class CodeArchive:
         self._path: Path | None = None
 
     def pack(self) -> None:
-        """Blocks. Raises InvalidInput or OSError."""
+        """Packs the code. Blocks. Raises InvalidInput or OSError."""
         self._path = find_or_pack(self._code_directory, self._folder)
 
     async def path(self) -> Path:
@@ -46,7 +46,7 @@ def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> Cod
 
 
 def find_or_pack(code_directory: Path, folder: Path) -> Path:
-    """Blocks. All trials of an experiment run the same code: what was packed first stays."""
+    """The archive of the code, packed once, as all trials of an experiment run the same. Blocks."""
     from nni_manager.platform_kit.archive import pack  # 40 ms to import, and local trials need none
 
     packed = sorted(folder.glob("*.tar.gz"))

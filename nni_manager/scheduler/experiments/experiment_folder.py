@@ -99,7 +99,7 @@ def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopenin
 
 
 def require_idle(folder: Folder) -> None:
-    """Raises Conflict while NNI runs the experiment, AlreadyOwned while another manager works on it."""
+    """Requires that nobody works on the experiment. Raises Conflict for NNI, AlreadyOwned for another manager."""
     nni_folder.require_idle(folder)
     with suppress(OSError):  # gone already, or nobody can write it
         _lock(folder).release()

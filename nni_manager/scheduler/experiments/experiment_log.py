@@ -70,7 +70,7 @@ class Formatter(logging.Formatter):
 
 
 def legible(text: str) -> str:
-    """On one line, without what a terminal obeys: such characters are spelled."""
+    """The text on one line, without what a terminal obeys: such characters are spelled."""
     if text.isprintable():
         return text
     return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -99,7 +99,7 @@ class ExperimentLog(logging.FileHandler):
         logging.getLogger("nni_manager").addHandler(self)
 
     def _open(self) -> TextIOWrapper:
-        """Raises OSError where a trial put something else in its place: a pipe would never let us go."""
+        """Opens the log file. Raises OSError where a trial put something else there: a pipe would never let us go."""
         folder, name = os.path.split(self.baseFilename)
         return open(foreign_files.open_file(folder, name, _APPENDING), "a", encoding=self.encoding, errors=self.errors)
 

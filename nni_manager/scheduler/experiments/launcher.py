@@ -130,7 +130,7 @@ class Launcher:
     # Opening again
 
     async def _find(self, id: str, directory: Path | None) -> Entry:
-        """Raises NotFound, InvalidInput or StoreError."""
+        """The entry of an experiment. Raises NotFound, InvalidInput or StoreError."""
         if directory is None:
             return await self._supervisor.index.read(lambda c: index.get(c, id))
         folder = experiment_folder.find_in(directory, id)
@@ -195,7 +195,7 @@ class Launcher:
 
 
 def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
-    """Raises Conflict where removing what is half made would remove what is somebody's."""
+    """Notes a folder that is about to be made. Raises Conflict where removing it half made would remove somebody's."""
     if index.find(connection, id_) is not None or folder.path.exists():
         raise Conflict(f"there is an experiment {id_} already, or a folder {folder.path}; try again")
     index.set_leftover(connection, id_, folder)

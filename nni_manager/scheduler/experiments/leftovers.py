@@ -45,7 +45,7 @@ class Ended:
 
 
 class Leftovers:
-    """One per daemon. `folder`: where experiments' folders are, for adapters that ask."""
+    """The leftovers of all experiments of a daemon. `folder`: where experiments' folders are, for adapters that ask."""
 
     def __init__(self, index: Database, connections: Connections, folder: Path) -> None:
         self._index = index
@@ -97,7 +97,7 @@ class Leftovers:
         return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
 
     def services_of(self, experiment_id: str) -> frozenset[str]:
-        """On which something of it is noted."""
+        """The services on which something of the experiment is noted."""
         return frozenset(service for id, service in self._known if id == experiment_id)
 
     def warnings_of(self, experiment_id: str) -> tuple[ExperimentWarning, ...]:

@@ -84,7 +84,7 @@ async def look(spec: ExperimentSpec, secrets: Mapping[str, str], shared: SharedP
 
 
 async def ask(service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> Sequence[PreflightFinding]:
-    """`secrets`: reference → value. Never raises: what a service cannot say is a finding."""
+    """The findings of one service. `secrets`: reference → value. Never raises: what it cannot say is a finding."""
     limit_s = TIME_LIMITS_S["preflight"]
     try:
         async with asyncio.timeout(limit_s):
@@ -128,7 +128,7 @@ def _sentence(finding: PreflightFinding) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:
-    """Where the first trials would go on one training service."""
+    """The plan of one training service: where the first trials would go."""
 
     service: str
     platform: str

@@ -159,15 +159,15 @@ class Service:
             self._supervisor.look_whether_empty()
 
     async def entry(self, id: str) -> Entry:
-        """Raises NotFound."""
+        """The entry of an experiment. Raises NotFound."""
         return await self._supervisor.closed_ones.entry(id)
 
     def known_entry(self, id: str) -> Entry | None:
-        """The same from memory; None where that takes reading."""
+        """The entry of an experiment from memory; None where that takes reading."""
         return self._supervisor.closed_ones.known_entry(id)
 
     async def entries(self) -> list[Entry]:
-        """Oldest first."""
+        """The entries of all experiments, oldest first."""
         return await self._supervisor.index.read(index.all_entries)
 
     async def counts(self) -> dict[str, int]:
@@ -267,7 +267,7 @@ class Service:
 
     @property
     def keeper(self) -> Keeper:
-        """The one of this machine."""
+        """The keeper of this machine."""
         return self._shared.keeper
 
     def at_work(self, id: str) -> OpenExperiment | None:
@@ -279,7 +279,7 @@ class Service:
         return self._supervisor.is_open(id)
 
     def may_have_jobs(self, id: str) -> bool:
-        """Open, or stopped while its database could not be written: jobs of it may have something to tell."""
+        """Whether its jobs may have something to tell: it is open, or its database was not writable at its stop."""
         return self._supervisor.is_open(id) or id in self._supervisor.unsettled
 
     def on_closed(self, callback: Callable[[str], None]) -> None:
@@ -291,13 +291,13 @@ class Service:
         return self._shared.endpoints.problem(id)
 
     def endpoint_url(self, endpoint: Endpoint) -> str:
-        """``http://host:port/prefix/``."""
+        """The address of an endpoint, ``http://host:port/prefix/``."""
         return self._shared.endpoints.url(endpoint)
 
     # Helpers
 
     async def _put_away(self, entry: Entry) -> None:
-        """One that nobody works on: it is only viewed, or could not be opened. Quiet for a stopped one."""
+        """Puts away an experiment that is only viewed, or could not be opened. Quiet for a stopped one."""
         hold = self._supervisor.not_opened.get(entry.id)
         if entry.status is not ExperimentStatus.VIEWED and hold is None:
             return
@@ -349,7 +349,7 @@ class Service:
 
 
 def _require_text(config: Mapping[str, object]) -> None:
-    """Raises InvalidInput that names the field."""
+    """Requires that all text of a config is UTF-8. Raises InvalidInput that names the field."""
     for name, value in config.items():
         require_text(name, value)
 

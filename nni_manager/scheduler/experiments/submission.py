@@ -62,7 +62,7 @@ class Endpoints(Protocol):
         """Closes the port and its connections, or gives up restoring it. Idempotent."""
 
     def url(self, endpoint: Endpoint) -> str:
-        """``http://host:port/prefix/``."""
+        """The address of an endpoint, ``http://host:port/prefix/``."""
 
     def problem(self, experiment_id: str) -> str:
         """Why a recorded endpoint is not open; empty when all is well."""

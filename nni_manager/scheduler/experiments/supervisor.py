@@ -88,7 +88,7 @@ class Supervisor:
             raise failure
 
     def find(self, id: str) -> OpenExperiment:
-        """Raises Conflict when it is closed."""
+        """The experiment at work. Raises Conflict when it is closed."""
         experiment = self._open.get(id)
         if experiment is None:
             reason = self.not_opened.get(id)
@@ -262,7 +262,7 @@ class Supervisor:
                 await asyncio.sleep(_OPEN_AGAIN_S)
 
     async def _begin_stop(self, experiment: OpenExperiment) -> None:
-        """Raises StoreError, having given everything back."""
+        """Begins the stop. Raises StoreError, having given everything back."""
         try:
             await experiment.database.try_write(lambda c: _stop_unless_stopped(c, self.shared.clock()))
         except BaseException:

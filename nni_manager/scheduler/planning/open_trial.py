@@ -112,7 +112,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
 
 
 def _patience_s(snapshot: Snapshot, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None) -> float:
-    """How long is waited for what is missing. Storage may show a success late, and nothing else is as dear."""
+    """The seconds to wait for what is missing. Storage may show a success late, and nothing else is as dear."""
     word = runner.report() if runner is not None else platform
     may_lag = job.channel == protocol.PULL or (snapshot.service(job.service).state.is_read and not job.channel)
     is_success = word is not None and word.state is JobState.SUCCEEDED
@@ -150,7 +150,7 @@ def _had_a_runner(job: AttemptRow) -> bool:
 
 
 def _lost_sight_of(snapshot: Snapshot, service: Service, job: AttemptRow, decisions: Decisions) -> JobReport | None:
-    """LOST, when nobody could ask about the job for longer than its service allows."""
+    """The report that a job is LOST, when nobody could ask about it for longer than its service allows; else None."""
     grace_s = service.state.unreachable_grace_s
     if job.unreachable_ms is None or grace_s is None:
         return None

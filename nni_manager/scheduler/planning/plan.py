@@ -70,7 +70,7 @@ def plan(snapshot: Snapshot) -> Decisions:
 
 
 def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial], list[OpenTrial]]:
-    """Oldest first: trials with an attempt that has not ended, and trials whose attempt was not started yet."""
+    """The trials with an attempt that has not ended, and those whose attempt was not started yet; oldest first."""
     ended = {record.trial_id for record in decisions.records if isinstance(record, _ENDS)}
     trials = [trial for trial in snapshot.open_trials if trial.id not in ended]
     return [trial for trial in trials if trial.job is not None], [trial for trial in trials if trial.job is None]
@@ -138,7 +138,7 @@ def _submit(snapshot: Snapshot, trial: OpenTrial | NewTrial, service: str, inten
 
 
 class NewTrial(NamedTuple):
-    """One that this plan makes."""
+    """A trial that this plan makes."""
 
     id: str
     sequence_id: int

@@ -135,7 +135,7 @@ class Snapshot:
     here: ProcessState
 
     def service(self, name: str) -> Service:
-        """The one of this name; one that nobody knows any more is removed and well."""
+        """The service of this name; one that nobody knows any more counts as removed and well."""
         found = next((service for service in self.services if service.name == name), None)
         return found or Service(name=name, state=ServiceState(), is_removed=True)
 

@@ -36,7 +36,7 @@ _STACK_LOOK_S = 0.05
 
 
 class TunerHost:
-    """One process; made by `start`, of no use after `close` or TunerDied."""
+    """The process of a tuner, an assessor or both; made by `start`, of no use after `close` or TunerDied."""
 
     def __init__(self, process: asyncio.subprocess.Process, mark: str, log_file: Path, stack_file: Path) -> None:
         self._process = process
@@ -174,14 +174,14 @@ class TunerHosts:
     """Made by `start`; asked as one `TunerHost` is."""
 
     def __init__(self, tuner: TunerHost, assessor: TunerHost) -> None:
-        """The same host twice when one process runs both, or there is no assessor."""
+        """`tuner`, `assessor`: the same host twice when one process runs both, or there is no assessor."""
         self._tuner = tuner
         self._assessor = assessor
         self._asked = tuner
 
     @classmethod
     async def start(cls, place: HostPlace, spec: ExperimentSpec) -> TunerHosts:
-        """Raises TunerDied when one cannot be started."""
+        """The processes of tuner and assessor. Raises TunerDied when one cannot be started."""
         tuner = await _start(place, spec, is_users=bool(spec.tuner.class_name))
         assessor = spec.assessor
         if assessor is None or bool(assessor.class_name) == bool(spec.tuner.class_name):
@@ -206,7 +206,7 @@ class TunerHosts:
         return await self._asked.stacks()
 
     async def close(self, *, kill: bool = False) -> None:
-        """Idempotent."""
+        """Ends the processes. Idempotent."""
         await asyncio.gather(*(host.close(kill=kill) for host in {self._tuner, self._assessor}))
 
     async def _ask(
@@ -235,5 +235,5 @@ def _for_our_python(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The other process runs it."""
+    """The arguments without one that the other process gets."""
     return {**arguments, name: None} if name in arguments else arguments

@@ -46,7 +46,7 @@ class WatchedTuner:
         return self._hosts is not None
 
     async def start(self, spec: ExperimentSpec) -> None:
-        """Raises TunerDied."""
+        """Starts the processes. Raises TunerDied."""
         self._hosts = await TunerHosts.start(self._place, spec)
 
     async def call(self, verb: str, **arguments: Any) -> Any:

@@ -36,7 +36,7 @@ _MOST_NAMED = 1000
 
 
 class Deliveries:
-    """One per experiment."""
+    """The deliveries of one experiment's jobs."""
 
     def __init__(self, database: Database, inbox: Inbox, clock: Clock) -> None:
         self._database = database
@@ -113,8 +113,11 @@ async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:
 
 
 class JobMessages:
-    """One per experiment. `judge`: called with a trial that has new intermediate results; `changed`: after everything
-    that clients might want to see."""
+    """The news of an experiment's jobs.
+
+    `judge`: called with a trial that has new intermediate results; `changed`: after everything that clients might want
+    to see.
+    """
 
     def __init__(
         self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, deliveries: Deliveries,

@@ -74,7 +74,7 @@ class ExperimentLoop:
     # Called from everywhere
 
     def wake(self) -> None:
-        """Something happened; look at once."""
+        """Has the next turn begin at once, as something happened."""
         self.inbox.wake()
 
     @property

@@ -74,7 +74,7 @@ class Forgetting:
         self._group = self._task = None
 
     def add(self, jobs: Iterable[Forget]) -> None:
-        """Returns at once."""
+        """Adds jobs that are to be forgotten. Returns at once."""
         for job in jobs:
             if job.runner_word:
                 now = asyncio.get_running_loop().time()

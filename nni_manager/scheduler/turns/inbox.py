@@ -60,7 +60,7 @@ class _News:
 
 
 class Inbox:
-    """One per experiment."""
+    """The inbox of one experiment: what happened since its last turn."""
 
     def __init__(self) -> None:
         self._news = _News()
@@ -108,7 +108,7 @@ class Inbox:
         return future
 
     def put_on_hold(self, hold: Hold, service: str = "") -> None:
-        """The experiment, or one of its training services."""
+        """Puts the experiment on hold, or one of its training services."""
         if service:
             self._news.holds[service] = hold
         else:
@@ -122,11 +122,11 @@ class Inbox:
 
     @property
     def hold(self) -> Hold | None:
-        """The experiment's, when it is not stored yet."""
+        """The experiment's hold that is not stored yet; None: there is none."""
         return self._news.hold or self._hold_taken
 
     def hold_of(self, service: str) -> Hold | None:
-        """The same of a training service."""
+        """A training service's hold that is not stored yet; None: there is none."""
         return self._news.holds.get(service) or self._holds_taken.get(service)
 
     # The turn
@@ -154,7 +154,7 @@ class Inbox:
     # The wake-up
 
     def wake(self) -> None:
-        """Something happened; look at once. Many calls while nobody looks are one."""
+        """Has the next turn begin at once, as something happened. Many calls before it are one."""
         self._rung.set()
 
     def wake_soon(self) -> None:

@@ -40,12 +40,12 @@ async def keep(trials: Path, handles: Sequence[JobHandle], read_file: ReadFile) 
 
 
 def _without_logs(trials: Path, handles: Sequence[JobHandle]) -> list[JobHandle]:
-    """Whoever writes logs here begins with what the command prints."""
+    """The jobs without logs here; whoever writes logs here begins with what the command prints."""
     return [one for one in handles if not os.path.lexists(trials / attempt_directory_of(one.job_name) / STDOUT_FILE)]
 
 
 def _write(folder: Path, name: str, data: bytes) -> None:
-    """Whole or not at all; never through what somebody has put in its place."""
+    """Writes a file whole or not at all; never through what somebody has put in its place."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = folder / f".{name}.kept"
     draft.unlink(missing_ok=True)

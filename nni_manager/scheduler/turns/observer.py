@@ -94,7 +94,7 @@ class Observer:
             self._later = None
 
     async def look(self) -> None:
-        """One round; nothing is asked when there is nothing to ask about."""
+        """Looks at all jobs once; nothing is asked when there is nothing to ask about."""
         if self._look_at_all:
             self._look_at_all = False
             self._handles.update(await self._database.read(lambda c: _undecided(c, self._service)))

@@ -118,7 +118,7 @@ class Heartbeats:
 
 
 class DaemonWarnings:
-    """One per daemon. Whoever notices something sets it, and clears it when it is over; both are idempotent."""
+    """The warnings of a daemon. Whoever notices something sets one, and clears it later; both are idempotent."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[str, str], ExperimentWarning]] = {}
@@ -144,5 +144,5 @@ class DaemonWarnings:
             self.on_change(experiment_id)
 
     def of(self, experiment_id: str) -> tuple[ExperimentWarning, ...]:
-        """Oldest first."""
+        """The warnings of an experiment, oldest first."""
         return tuple(self._known.get(experiment_id, {}).values())

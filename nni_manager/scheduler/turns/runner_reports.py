@@ -37,7 +37,7 @@ _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerOf:
-    """Which attempt a post is about; its token was checked."""
+    """The attempt that a post is about; its token was checked."""
 
     experiment_id: str
     trial_id: str
@@ -51,7 +51,7 @@ class RunnerOf:
 
 
 class RunnerReports:
-    """One per daemon. Every method raises NotFound, AttemptDecided or StoreUnavailable."""
+    """The reports of runners to a daemon. Every method raises NotFound, AttemptDecided or StoreUnavailable."""
 
     def __init__(self, supervisor: Supervisor, tokens: RunnerTokens, manager_version: str) -> None:
         self._supervisor = supervisor
@@ -133,7 +133,7 @@ class RunnerReports:
             raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
 
     async def must_stop(self, who: RunnerOf) -> bool:
-        """Heartbeat."""
+        """Whether the attempt is to stop; the question is the runner's heartbeat."""
         _, side = await self._greeted(who)
         return side.must_stop
 
@@ -169,7 +169,7 @@ class RunnerReports:
         return experiment, side
 
     async def _closed(self, experiment_id: str) -> Exception:
-        """One that should be at work will be; its jobs must not hear that all is over."""
+        """The error for an experiment that is not open; jobs of one that will be must not hear that all is over."""
         entry = await self._supervisor.index.read(lambda c: index.get(c, experiment_id))
         if entry.is_open:
             return StoreUnavailable(f"experiment {experiment_id} is not open yet; try again in a moment")

@@ -247,7 +247,7 @@ class TrainingService:
     # Its verbs
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
-        """Raises SubmitRejected, PlatformUnavailable, BadCredentials, or what an adapter raises by mistake."""
+        """Submits a job. Raises SubmitRejected, PlatformUnavailable, BadCredentials, or an adapter's own errors."""
         try:
             answer = await self.call("submit", lambda: self.platform.submit(spec))
         except BadCredentials as error:
@@ -262,7 +262,7 @@ class TrainingService:
         return answer
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        """Raises as `submit`."""
+        """Asks jobs to end. Raises as `submit`."""
         await self.call("cancel", lambda: self.platform.cancel(handles, grace_period_s))
 
     async def close(self) -> None:
@@ -375,7 +375,7 @@ class TrainingService:
         return now.free == 0 and now.full is not None and now.full.code is WaitCode.MACHINE_DOWN
 
     def _shut(self, why: Wait) -> None:
-        """No room: not asked again before room changes, or a while is over."""
+        """Notes that there is no room: it is not asked again before room changes, or a while is over."""
         self._full = why
         wait_ms = _RETRY_WAITS_MS[min(self._failures + 2, len(_RETRY_WAITS_MS) - 1)]
         self._failures += 1

@@ -16,7 +16,7 @@ class TrialListener(Protocol):
     authority: str
 
     async def open(self, experiment_id: str) -> None:
-        """Idempotent. Raises PlatformUnavailable, with `refused`, while it cannot be opened."""
+        """Opens the listener. Idempotent. Raises PlatformUnavailable, with `refused`, while it cannot be opened."""
 
     async def close(self, experiment_id: str) -> None:
         """The experiment needs it no more; the last one closes it. Idempotent."""
