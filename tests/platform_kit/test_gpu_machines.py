@@ -72,15 +72,16 @@ async def test_no_card_is_over_its_limit_while_daemons_are_killed(hosts: Hosts) 
         await kill_now_and_then(hosts, [one, pair], KILLS)
     looking.cancel()
     assert oracle.findings == []
-    assert Counter(trial.partition("-")[0] for trial in oracle.trials) == {"one": 16, "pair": 8}
-    assert oracle.cards == ALL
+    assert (len(one.done), len(pair.done)) == (16, 8)
+    seen = Counter(trial.partition("-")[0] for trial in oracle.trials)  # a busy machine hides a short one
+    assert seen["one"] >= 8 and seen["pair"] >= 4 and oracle.cards == ALL
 
 
 async def test_cards_of_others_are_left_alone_on_every_host(hosts: Hosts) -> None:
     mine = os.getpid()
     hosts["two"].driver.show({0: [OnCard(mine)], 1: [OnCard(mine, kind="G")]})
     hosts["four"].driver.show({n: [OnCard(mine, 11264)] for n in range(4)})
-    stored = Stored("one", Demand(count=1), trials=3, concurrency=3, seconds="0.2")
+    stored = Stored("one", Demand(count=1), trials=3, concurrency=3, seconds="0.5")
     oracle = Oracle(hosts, {"one": 1})
     looking = asyncio.create_task(oracle.run())
     async with asyncio.timeout(30):

@@ -94,7 +94,7 @@ class Ending:
             self._finish(job)
 
     def _look_soon(self, job: Job) -> None:
-        """One look for all that happens in a turn."""
+        """Looks at the job's processes in the loop's next turn; several requests before it are one look."""
         if not job.is_look_due:
             job.is_look_due = True
             self._loop.call_soon(lambda: self._look(job))

@@ -155,7 +155,7 @@ class Server:
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """One a turn: each start holds everything up for a millisecond."""
+        """Answers the request that waits longest; one in each turn of the loop: a start holds all up for 1 ms."""
         answer = self._waiting[0]
         try:
             answer()

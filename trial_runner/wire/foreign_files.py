@@ -196,7 +196,7 @@ def _parent_of(folder: str, name: str) -> Iterator[Tuple[int, str]]:
 
 
 def _open_folder(folder: str, parts: Sequence[str]) -> int:
-    """One part at a time: O_NOFOLLOW guards only the last part of a path. Raises OSError."""
+    """The descriptor of a folder, opened part by part: O_NOFOLLOW guards the last alone. Raises OSError."""
     descriptor = os.open(folder, _FOLDER)
     for part in parts:
         outer = descriptor

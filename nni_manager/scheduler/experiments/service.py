@@ -47,7 +47,7 @@ _AS_IT_WAS = Reopening()
 
 
 class Service:
-    """One per daemon. Raises NotFound, Conflict, InvalidInput, AlreadyOwned, StoreUnavailable and
+    """The operations on a daemon's experiments. Raise NotFound, Conflict, InvalidInput, AlreadyOwned, StoreUnavailable,
     PlatformUnavailable."""
 
     def __init__(self, supervisor: Supervisor) -> None:

@@ -33,7 +33,7 @@ _LAST_MOMENT_S = 1.0
 
 
 class Forgetting:
-    """One task while there is something to forget; several jobs are told in one call.
+    """The forgetting of jobs by a training service: one task while there are any, and one call for several of them.
 
     `forget`, `observe`: ask the training service; `forgotten` hears which jobs it keeps nothing of any more.
     """

@@ -17,13 +17,13 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning
 
 @dataclass(slots=True)
 class LiveSpec:
-    """One object for loop, tuner and jobs: a change reaches all of them at once."""
+    """The experiment's config as it is now, one object for loop, tuner and jobs: a change reaches all at once."""
 
     now: ExperimentSpec
 
 
 class Changes:
-    """Many notes while nobody looks are one. `also`: is told as well."""
+    """A notice of changes; many before somebody looks are one. `also`: another one that is told, too."""
 
     def __init__(self, also: Changes | None = None) -> None:
         self._also = also
