@@ -117,7 +117,7 @@ def processes(daemon: Daemon) -> dict[str, psutil.Process]:
     own = psutil.Process(daemon.process.pid)
     found = {"daemon": own, "keeper": psutil.Process(daemon.keeper_pid())}
     for child in own.children():
-        if any("tuner_process" in part for part in child.cmdline()):
+        if any("tuning.process" in part for part in child.cmdline()):
             found["tuner"] = child
     return found
 
