@@ -4,9 +4,8 @@ import os
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
-from trial_runner.wire import foreign_files
-from trial_runner.wire.foreign_files import Listing
-from trial_runner.wire.outbox_name import file_name, newest_name, next_name, spelled
+from trial_runner.wire import foreign_files, outbox_files
+from trial_runner.wire.outbox_name import file_name, newest_name, next_name
 from trial_runner.wire.records import Records, may_begin_at, read_records
 
 #: Bytes read at once where nobody says otherwise.
@@ -76,11 +75,14 @@ class Outboxes:
             while chunk is not None:
                 yield chunk
                 chunk = self.next_chunk(outbox, is_all)
+        if is_all and self._has_too_many and not self._offsets.get(protocol.NOT_READ_OUTBOX):
+            self._offsets[protocol.NOT_READ_OUTBOX] = len(protocol.NOT_READ)
+            yield OutboxRecords(protocol.NOT_READ_OUTBOX, 0, len(protocol.NOT_READ), [protocol.NOT_READ])
 
     def names(self) -> List[str]:
-        """The outboxes that there are now, as `wire.outbox_name` spells them."""
-        files = sorted(map(spelled, self._listing().files))
-        return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
+        """The outboxes that there are now, as `wire.outbox_name` spells them; those that were read before come first,
+        however many other files there are."""
+        return self._present().names
 
     def sizes(self) -> Dict[str, int]:
         """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
@@ -127,21 +129,15 @@ class Outboxes:
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
-        return self._listing().folders
+        return self._present().folders
 
-    def _listing(self) -> Listing:
-        found = foreign_files.listing(self._attempt_directory, protocol.OUTBOX_FOLDER)
+    def _present(self) -> outbox_files.Present:
+        found = outbox_files.present(self._attempt_directory, self._offsets)
         if not found.is_complete and not self._has_too_many:
             self._has_too_many = True
             place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
             self._log("{} holds more, or deeper, than is looked at: some of it is not read".format(place))
         return found
-
-    def _has_metrics_file(self) -> bool:
-        try:
-            return foreign_files.size(self._attempt_directory, protocol.METRICS_FILE) >= 0
-        except OSError:
-            return False
 
     def _read(self, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
         """Raises OSError and _Replaced."""

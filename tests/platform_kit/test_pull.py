@@ -545,7 +545,7 @@ def stretches(folder: Path, *, is_ended: bool = False, name: str = protocol.METR
 def test_frames_of_the_metrics_file(tmp_path: Path, data: bytes, is_ended: bool, expected: list[str]) -> None:
     (tmp_path / ".nni").mkdir()
     (tmp_path / protocol.METRICS_FILE).write_bytes(data)
-    assert runner_folder.outbox_names(tmp_path) == [protocol.METRICS_FILE]
+    assert outbox_files.present(str(tmp_path), ()).names == [protocol.METRICS_FILE]
     assert [line for lines in stretches(tmp_path, is_ended=is_ended) for line in lines] == expected
 
 
@@ -581,4 +581,4 @@ def test_pipes_and_hidden_files_are_no_outboxes(tmp_path: Path) -> None:
     for name in ("main.jsonl", ".hidden", "deep/more.jsonl"):
         (tmp_path / "outbox" / name).touch()
     os.mkfifo(tmp_path / "outbox" / "pipe")
-    assert runner_folder.outbox_names(tmp_path) == ["outbox/deep/more.jsonl", MAIN]
+    assert outbox_files.present(str(tmp_path), ()).names == ["outbox/deep/more.jsonl", MAIN]
