@@ -34,7 +34,7 @@ class Wire(BaseModel):
 
 
 class Sent(Wire):
-    """A request's body. Its checks are compiled at the start: later, pydantic would warn of what FastAPI adds to them."""
+    """A request's body. Its checks are compiled at the start: later, pydantic warns of what FastAPI adds to them."""
 
     model_config = ConfigDict(defer_build=False)
 
