@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.acceptance.kubernetes_cluster import fake_cluster
 from tests import installed
+from tests.acceptance.kubernetes_cluster import fake_cluster
 from tests.fakes import containers
 from tests.fakes.aml.server import serving as serving_aml
 from tests.fakes.aml.workspace import Workspace
