@@ -61,7 +61,7 @@ def check_refusal(daemon: Daemon, id_: str, words: str) -> None:
     """The only trial failed, the experiment is in ERROR, and these words stand wherever users look."""
     state = daemon.wait(id_, "ERROR")
     assert (state["errors"], state["hold"], state["counts"]) == ([words], None, {"FAILED": 1})
-    (trial,) = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
+    (trial,) = daemon.trials(id_)
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", words)
     for command in (["experiment", "show", id_], ["experiment", "status", id_], ["experiment", "list"],
                     ["trial", "ls", id_]):  # fmt: skip
@@ -115,7 +115,7 @@ def test_who_does_not_greet_is_refused(own: Daemon, trials: Path, route: str) ->
     status, answer = say(cluster.environments[0], route, **body)
     assert (status, answer) == (409, {"error": sentence(None, "0.6.0")})
     check_refusal(own, cluster.id, sentence(None, "0.6.0"))
-    assert own.rows(cluster.id, "SELECT count(*) FROM metrics") == [(0,)]
+    assert own.results(cluster.id) == []
     close(own, cluster.id)
 
 
@@ -214,6 +214,6 @@ def test_real_runners_of_real_managers(later: Daemon, trials: Path, tmp_path: Pa
         check_refusal(later, id_, sentence(version, manager))
         return
     assert later.wait(id_, "DONE")["counts"] == {"SUCCEEDED": 1}
-    (trial,) = later.call("GET", f"/experiments/{id_}/trials")["trials"]
+    (trial,) = later.trials(id_)
     assert trial["finalValue"] == 7
     assert f"runner {version}, push" in seen.page(later, f"/experiments/{id_}")
