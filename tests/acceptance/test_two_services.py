@@ -99,7 +99,7 @@ class Watcher:
             self._watch_the_first()
 
     def _watch_the_first(self) -> None:
-        """Trials that the first service took, and how long since the last one came, while there are some left to start."""
+        """Trials that the first service took, and how long since the last one came, while there are more to start."""
         trials = self._daemon.trials(self._id)
         first = {trial["id"] for trial in trials if trial["service"] == "scripted"}
         if first != self._first or len(trials) >= TRIALS:
