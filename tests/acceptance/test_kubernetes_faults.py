@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.acceptance.kubernetes_cluster import PODS, FakeCluster, of
-from tests.live_daemon import LISTENING, Daemon, running_daemon
+from tests.live_daemon import LISTENING, Daemon, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -67,25 +67,26 @@ class Stage:
         """Requests to the cluster that went wrong so far."""
         return int(self.cluster.control("met")["requests"])
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.daemon.rows(self.id, query)
+    def ends(self) -> list[tuple[Any, ...]]:
+        """(sequence id, status, result) of each trial."""
+        return picked(self.daemon.trials(self.id), "sequenceId", "status", "finalValue")
 
     def check(self, trials: int) -> None:
         """Every trial ended well, at the first attempt, as the only job that ever was."""
         self.daemon.wait(self.id, "DONE", timeout_s=OUTAGE_S + 60)
-        assert self.rows("SELECT sequence_id, status, final_value FROM trials ORDER BY sequence_id") == [
-            (number, "SUCCEEDED", number) for number in range(trials)
-        ]
-        assert self.rows("SELECT max(number), count(*) FROM attempts") == [(1, trials)]
+        assert self.ends() == [(number, "SUCCEEDED", number) for number in range(trials)]
+        assert picked(self.daemon.attempts(self.id), "number") == [(1,)] * trials
         ever = self.cluster.control("timeline", resource="tfjobs.kubeflow.org")
         assert sum(self.id in name for name in ever) == trials
 
 
 @pytest.fixture
-def stage(cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
-    with running_daemon(tmp_path, *LISTENING) as daemon:
-        yield Stage(daemon, cluster, tmp_path)
+def stage(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(shared, cluster, tmp_path)
+    yield stage
     cluster.control("clear")
+    if stage.id:
+        shared.call("POST", f"/experiments/{stage.id}/stop")
 
 
 def test_a_daemon_killed_around_each_call_submits_nothing_twice(stage: Stage) -> None:
@@ -171,4 +172,4 @@ def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage
     finally:
         stage.daemon.process.send_signal(signal.SIGCONT)
     stage.daemon.wait(stage.id, "DONE", timeout_s=OUTAGE_S + 60)
-    assert stage.rows("SELECT status, final_value FROM trials") == [("SUCCEEDED", 0)]
+    assert stage.ends() == [(0, "SUCCEEDED", 0)]
