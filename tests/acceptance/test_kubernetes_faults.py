@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.acceptance.kubernetes_cluster import PODS, FakeCluster, of
-from tests.live_daemon import LISTENING, Daemon, picked
+from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -81,6 +81,14 @@ class Stage:
 
 
 @pytest.fixture
+def mortal(cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
+    """With a daemon of its own, to be killed."""
+    with running_daemon(tmp_path, *LISTENING) as daemon:
+        yield Stage(daemon, cluster, tmp_path)
+    cluster.control("clear")
+
+
+@pytest.fixture
 def stage(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(shared, cluster, tmp_path)
     yield stage
@@ -89,26 +97,26 @@ def stage(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterator[Stag
         shared.call("POST", f"/experiments/{stage.id}/stop")
 
 
-def test_a_daemon_killed_around_each_call_submits_nothing_twice(stage: Stage) -> None:
+def test_a_daemon_killed_around_each_call_submits_nothing_twice(mortal: Stage) -> None:
     """Between intent and create, in a create that is carried out later, between create and record, and in mid-watch."""
     around = [("POST", "/secrets", 60.0), ("POST", "/tfjobs", 1.0), ("PATCH", "/secrets", 60.0)]
     for number, (method, path, delay) in enumerate(around):
-        met = stage.met()
-        stage.cluster.control("fault", method=method, path=path, delay=delay, times=-1)
+        met = mortal.met()
+        mortal.cluster.control("fault", method=method, path=path, delay=delay, times=-1)
         if number == 0:
-            stage.create(trials=3, at_once=3)
+            mortal.create(trials=3, at_once=3)
         else:
-            stage.restart()
-        stage.cluster.until(lambda before=met: stage.met() >= before + 3)
-        stage.daemon.kill()
-        stage.cluster.control("clear")
-    stage.restart()
-    stage.until_running(3)
-    stage.daemon.kill()
-    stage.cluster.control("break-watches")
-    stage.go()
-    stage.restart()
-    stage.check(3)
+            mortal.restart()
+        mortal.cluster.until(lambda before=met: mortal.met() >= before + 3)
+        mortal.daemon.kill()
+        mortal.cluster.control("clear")
+    mortal.restart()
+    mortal.until_running(3)
+    mortal.daemon.kill()
+    mortal.cluster.control("break-watches")
+    mortal.go()
+    mortal.restart()
+    mortal.check(3)
 
 
 def test_an_api_server_that_goes_away_and_breaks_watches_costs_no_trial(stage: Stage) -> None:
