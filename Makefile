@@ -31,7 +31,7 @@ demo: $(VENV)/.demo
 test: check
 	sh .ci/debian-packages
 	$(BIN)/python -m tests.nni3
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not alone"
+	$(PYTEST) -n $(WORKERS) --dist loadscope -m "not alone"
 	$(PYTEST) -m alone
 
 # What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
