@@ -1,6 +1,6 @@
 """Files that others may have written (a trial, a container, an archive): opened, read, listed, and written beside.
 
-Every function takes a folder and a name below it, with slashes. No symbolic link is followed on the way from that
+Every function takes a folder, by its path or open already, and a name below it, with slashes. No symbolic link is followed on the way from that
 folder, itself included, to the file; what leads to the folder is the caller's own. Only regular files are opened, and
 nothing ever waits for somebody else, as opening a pipe would. `removal` removes such things.
 """
@@ -9,7 +9,8 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from functools import lru_cache
+from typing import Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 from trial_runner.wire import removal
 
@@ -28,6 +29,24 @@ class NotRegular(OSError):
         super().__init__(errno.EINVAL, "not a regular file", name)
 
 
+class OpenFolder:
+    """A folder that stays open for several calls about what is in it; left, it is closed. Raises OSError."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.descriptor = os.open(path, _FOLDER)
+
+    def __enter__(self) -> "OpenFolder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+
+#: A folder: its path, or itself.
+Folder = Union[str, OpenFolder]
+
+
 class Listing(NamedTuple):
     """Paths below the folder that was asked about, in order."""
 
@@ -38,7 +57,7 @@ class Listing(NamedTuple):
     is_complete: bool
 
 
-def open_file(folder: str, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+def open_file(folder: Folder, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """A descriptor of a regular file. Raises OSError; NotRegular where something else is in its place."""
     parts = _parts(name)
     parent = _open_folder(folder, parts[:-1])
@@ -56,7 +75,7 @@ def open_file(folder: str, name: str, flags: int = os.O_RDONLY, mode: int = 0o60
     return descriptor
 
 
-def read(folder: str, name: str, offset: int, limit: int) -> bytes:
+def read(folder: Folder, name: str, offset: int, limit: int) -> bytes:
     """At most `limit` bytes of a file from `offset` on; a negative one counts from its end. Raises OSError."""
     descriptor = open_file(folder, name)
     try:
@@ -66,7 +85,7 @@ def read(folder: str, name: str, offset: int, limit: int) -> bytes:
         os.close(descriptor)
 
 
-def tail(folder: str, name: str, limit: int) -> bytes:
+def tail(folder: Folder, name: str, limit: int) -> bytes:
     """The last bytes; none where there is no such file that can be read."""
     try:
         return read(folder, name, -limit, limit)
@@ -74,12 +93,12 @@ def tail(folder: str, name: str, limit: int) -> bytes:
         return b""
 
 
-def size(folder: str, name: str) -> int:
+def size(folder: Folder, name: str) -> int:
     """Bytes of a regular file. Raises OSError."""
     return status(folder, name).st_size
 
 
-def status(folder: str, name: str) -> os.stat_result:
+def status(folder: Folder, name: str) -> os.stat_result:
     """The status of a regular file. Raises OSError."""
     parts = _parts(name)
     parent = _open_folder(folder, parts[:-1])
@@ -92,7 +111,7 @@ def status(folder: str, name: str) -> os.stat_result:
     return found
 
 
-def listing(folder: str, name: str) -> Listing:
+def listing(folder: Folder, name: str) -> Listing:
     """All that is in the folder `name` and below it, but names that begin with a dot; empty where there is none.
 
     What is more, or deeper, than may be looked at is left out, deeper folders first.
@@ -117,7 +136,7 @@ def listing(folder: str, name: str) -> Listing:
     return Listing(sorted(files), sorted(folders), is_complete)
 
 
-def make_folder(folder: str, name: str) -> List[str]:
+def make_folder(folder: Folder, name: str) -> List[str]:
     """Makes the folder `name`, and those on the way, where they are missing; answers which. Raises OSError."""
     parts, made = _parts(name), []
     for count, part in enumerate(parts):
@@ -133,7 +152,7 @@ def make_folder(folder: str, name: str) -> List[str]:
 
 
 @contextmanager
-def opened_folder(folder: str, name: str) -> Iterator[int]:
+def opened_folder(folder: Folder, name: str) -> Iterator[int]:
     """A descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
     descriptor = _open_folder(folder, _parts(name) if name else ())
     try:
@@ -142,13 +161,14 @@ def opened_folder(folder: str, name: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def remove(folder: str, name: str) -> List[str]:
+def remove(folder: Folder, name: str) -> List[str]:
     """Removes whatever it is; answers what stays, as `removal.remove` does. Raises OSError."""
     with _parent_of(folder, name) as (parent, last):
-        return removal.remove_below(parent, last, os.path.join(folder, name))
+        shown = folder if isinstance(folder, str) else folder.path
+        return removal.remove_below(parent, last, os.path.join(shown, name))
 
 
-def write_whole(folder: str, name: str, data: bytes, mode: int = 0o600) -> None:
+def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600) -> None:
     """Puts a file there, whole or not at all. What lies there, or where its draft is made, goes. Raises OSError."""
     with _parent_of(folder, name) as (parent, last):
         draft = last + ".tmp"
@@ -188,16 +208,16 @@ def _rename(parent: int, draft: str, name: str) -> None:
 
 
 @contextmanager
-def _parent_of(folder: str, name: str) -> Iterator[Tuple[int, str]]:
+def _parent_of(folder: Folder, name: str) -> Iterator[Tuple[int, str]]:
     """The opened folder that holds the file, and the file's own name."""
     parts = _parts(name)
     with opened_folder(folder, "/".join(parts[:-1])) as parent:
         yield parent, parts[-1]
 
 
-def _open_folder(folder: str, parts: Sequence[str]) -> int:
+def _open_folder(folder: Folder, parts: Sequence[str]) -> int:
     """The descriptor of a folder, opened part by part: O_NOFOLLOW guards the last alone. Raises OSError."""
-    descriptor = os.open(folder, _FOLDER)
+    descriptor = os.open(folder, _FOLDER) if isinstance(folder, str) else os.dup(folder.descriptor)
     for part in parts:
         outer = descriptor
         try:
@@ -207,9 +227,10 @@ def _open_folder(folder: str, parts: Sequence[str]) -> int:
     return descriptor
 
 
-def _parts(name: str) -> List[str]:
+@lru_cache(maxsize=64)  # nearly all are the same few names
+def _parts(name: str) -> Tuple[str, ...]:
     """The parts of a path. Raises OSError for what is no path below a folder."""
-    parts = [part for part in name.split("/") if part not in ("", ".")]
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if not parts or ".." in parts or name[0] == "/" or not _can_be_a_name(name):
         raise OSError(errno.EINVAL, "not a path below a folder", name)
     return parts
@@ -222,7 +243,7 @@ def _can_be_a_name(name: str) -> bool:
         return False
 
 
-def _names(folder: str, name: str, most: int) -> Tuple[List[Tuple[str, bool]], int]:
+def _names(folder: Folder, name: str, most: int) -> Tuple[List[Tuple[str, bool]], int]:
     """(names of files and folders, each with whether it is a folder; how many names there are, at least, of any kind).
 
     No more than `most` are looked at. Raises OSError.
