@@ -75,8 +75,9 @@ class Loop:
     def run_turn(self) -> None:
         """Waits until something is due, and does all of it."""
         ready = self._epoll.poll(self._timeout())
-        watches = [self._watched.get(descriptor) for descriptor, _ in ready]
-        for (descriptor, mask), watch in zip(ready, watches):
+        watched = {descriptor: self._watched.get(descriptor) for descriptor, _ in ready}
+        for descriptor, mask in ready:
+            watch = watched[descriptor]
             # An earlier callback of this batch may have closed this descriptor, and another one taken its number.
             if watch is not None and self._watched.get(descriptor) is watch:
                 events, callback = watch

@@ -2,7 +2,7 @@
 
 import os
 from contextlib import ExitStack, suppress
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 from trial_runner import protocol
 from trial_runner.keeper.requests import Refusal, system_refusal
@@ -37,7 +37,7 @@ def fill(folder: OpenFolder, files: Dict[str, str], undo: ExitStack) -> None:
         if parent:
             _make_below(folder, parent, undo)
         foreign_files.write_whole(folder, name, text.encode("utf-8", "surrogateescape"))
-        undo.callback(_quietly, os.unlink, os.path.join(folder.path, name))
+        undo.callback(_quietly, os.unlink, folder.path, name)
 
 
 def remove_exit_file(folder: OpenFolder) -> None:
@@ -55,7 +55,7 @@ def open_output(folder: OpenFolder, name: str, undo: ExitStack) -> int:
         descriptor = foreign_files.open_file(folder, name, _APPENDING)
     os.set_blocking(descriptor, True)  # the command inherits it
     if os.fstat(descriptor).st_size == 0:
-        undo.callback(_quietly, os.unlink, os.path.join(folder.path, name))
+        undo.callback(_quietly, os.unlink, folder.path, name)
     return descriptor
 
 
@@ -105,9 +105,9 @@ def stderr_tail(folder: str) -> str:
 
 def _make_below(folder: OpenFolder, name: str, undo: ExitStack) -> None:
     for made in foreign_files.make_folder(folder, name):
-        undo.callback(_quietly, os.rmdir, os.path.join(folder.path, made))
+        undo.callback(_quietly, os.rmdir, folder.path, made)
 
 
-def _quietly(operation: Any, path: str) -> None:
+def _quietly(operation: Callable[[str], None], folder: str, name: str = "") -> None:
     with suppress(OSError):
-        operation(path)
+        operation(os.path.join(folder, name) if name else folder)

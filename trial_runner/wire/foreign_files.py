@@ -1,16 +1,16 @@
 """Files that others may have written (a trial, a container, an archive): opened, read, listed, and written beside.
 
-Every function takes a folder, by its path or open already, and a name below it, with slashes. No symbolic link is followed on the way from that
-folder, itself included, to the file; what leads to the folder is the caller's own. Only regular files are opened, and
-nothing ever waits for somebody else, as opening a pipe would. `removal` removes such things.
+Every function takes a folder, by its path or open already, and a name below it, with slashes. No symbolic link is
+followed on the way from that folder, itself included, to the file; what leads to the folder is the caller's own. Only
+regular files are opened, and nothing ever waits for somebody else, as opening a pipe would. `removal` removes such
+things.
 """
 
 import errno
 import os
 import stat
-from contextlib import contextmanager
 from functools import lru_cache
-from typing import Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import List, NamedTuple, Sequence, Tuple, Union
 
 from trial_runner.wire import removal
 
@@ -59,16 +59,14 @@ class Listing(NamedTuple):
 
 def open_file(folder: Folder, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """A descriptor of a regular file. Raises OSError; NotRegular where something else is in its place."""
-    parts = _parts(name)
-    parent = _open_folder(folder, parts[:-1])
-    try:
-        descriptor = os.open(parts[-1], flags | _FILE, mode, dir_fd=parent)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise NotRegular(name) from error
-        raise
-    finally:
-        os.close(parent)
+    *above, last = _parts(name)
+    with _opened(folder, above) as parent:
+        try:
+            descriptor = os.open(last, flags | _FILE, mode, dir_fd=parent)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise NotRegular(name) from error
+            raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise NotRegular(name)
@@ -100,12 +98,9 @@ def size(folder: Folder, name: str) -> int:
 
 def status(folder: Folder, name: str) -> os.stat_result:
     """The status of a regular file. Raises OSError."""
-    parts = _parts(name)
-    parent = _open_folder(folder, parts[:-1])
-    try:
-        found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
-    finally:
-        os.close(parent)
+    *above, last = _parts(name)
+    with _opened(folder, above) as parent:
+        found = os.stat(last, dir_fd=parent, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
         raise NotRegular(name)
     return found
@@ -146,31 +141,46 @@ def make_folder(folder: Folder, name: str) -> List[str]:
                 made.append("/".join(parts[: count + 1]))
             except FileExistsError:
                 pass
-    with opened_folder(folder, name):
-        pass  # it is one, and no link to one
+    if name not in made:
+        with opened_folder(folder, name):
+            pass  # it is one, and no link to one
     return made
 
 
-@contextmanager
-def opened_folder(folder: Folder, name: str) -> Iterator[int]:
-    """A descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
-    descriptor = _open_folder(folder, _parts(name) if name else ())
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+class _Descriptor:
+    """A context that has a descriptor, and closes one of its own. Cheaper than a generator: each job has a dozen."""
+
+    __slots__ = ("_is_own", "_number")
+
+    def __init__(self, number: int, is_own: bool) -> None:
+        self._number = number
+        self._is_own = is_own
+
+    def __enter__(self) -> int:
+        return self._number
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_own:
+            os.close(self._number)
+
+
+def opened_folder(folder: Folder, name: str) -> _Descriptor:
+    """A context with a descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
+    return _opened(folder, _parts(name) if name else ())
 
 
 def remove(folder: Folder, name: str) -> List[str]:
     """Removes whatever it is; answers what stays, as `removal.remove` does. Raises OSError."""
-    with _parent_of(folder, name) as (parent, last):
+    *above, last = _parts(name)
+    with _opened(folder, above) as parent:
         shown = folder if isinstance(folder, str) else folder.path
         return removal.remove_below(parent, last, os.path.join(shown, name))
 
 
 def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600) -> None:
     """Puts a file there, whole or not at all. What lies there, or where its draft is made, goes. Raises OSError."""
-    with _parent_of(folder, name) as (parent, last):
+    *above, last = _parts(name)
+    with _opened(folder, above) as parent:
         draft = last + ".tmp"
         descriptor = _new_file(parent, draft, mode)
         try:
@@ -207,24 +217,18 @@ def _rename(parent: int, draft: str, name: str) -> None:
         os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-@contextmanager
-def _parent_of(folder: Folder, name: str) -> Iterator[Tuple[int, str]]:
-    """The opened folder that holds the file, and the file's own name."""
-    parts = _parts(name)
-    with opened_folder(folder, "/".join(parts[:-1])) as parent:
-        yield parent, parts[-1]
-
-
-def _open_folder(folder: Folder, parts: Sequence[str]) -> int:
-    """The descriptor of a folder, opened part by part: O_NOFOLLOW guards the last alone. Raises OSError."""
-    descriptor = os.open(folder, _FOLDER) if isinstance(folder, str) else os.dup(folder.descriptor)
+def _opened(folder: Folder, parts: Sequence[str]) -> _Descriptor:
+    """A folder, opened part by part: O_NOFOLLOW guards the last alone. Raises OSError."""
+    is_own = isinstance(folder, str)
+    descriptor = os.open(folder, _FOLDER) if isinstance(folder, str) else folder.descriptor
     for part in parts:
-        outer = descriptor
+        outer, is_outer_own = descriptor, is_own
         try:
-            descriptor = os.open(part, _FOLDER, dir_fd=outer)
+            descriptor, is_own = os.open(part, _FOLDER, dir_fd=outer), True
         finally:
-            os.close(outer)
-    return descriptor
+            if is_outer_own:
+                os.close(outer)
+    return _Descriptor(descriptor, is_own)
 
 
 @lru_cache(maxsize=64)  # nearly all are the same few names
