@@ -5,6 +5,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files, outbox_files
+from trial_runner.wire.foreign_files import Folder, OpenFolder
 from trial_runner.wire.outbox_name import file_name, newest_name, next_name
 from trial_runner.wire.records import Records, may_begin_at, read_records
 
@@ -49,6 +50,8 @@ class Outboxes:
         self._names: Dict[str, str] = {}
         self._tails: Dict[str, _Tail] = {}
         self._has_too_many = False
+        #: Nothing more was in the file when it was read last.
+        self._is_at_end = False
         #: Bytes read at once; longer only for a single record that is longer.
         self.chunk_bytes = _CHUNK_BYTES
 
@@ -70,11 +73,16 @@ class Outboxes:
 
     def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
         """New records. A caller that stops in between goes on there next time. `is_all`: nobody writes any more."""
-        for outbox in self.names():
-            chunk = self.next_chunk(outbox, is_all)
-            while chunk is not None:
-                yield chunk
-                chunk = self.next_chunk(outbox, is_all)
+        try:
+            folder = OpenFolder(self._attempt_directory)
+        except OSError:
+            return
+        with folder:
+            for outbox in self._present(folder).names:
+                chunk = self._next_chunk(folder, outbox, is_all)
+                while chunk is not None:
+                    yield chunk
+                    chunk = None if self._is_at_end else self._next_chunk(folder, outbox, is_all)
         if is_all and self._has_too_many and not self._offsets.get(protocol.NOT_READ_OUTBOX):
             self._offsets[protocol.NOT_READ_OUTBOX] = len(protocol.NOT_READ)
             yield OutboxRecords(protocol.NOT_READ_OUTBOX, 0, len(protocol.NOT_READ), [protocol.NOT_READ])
@@ -82,7 +90,7 @@ class Outboxes:
     def names(self) -> List[str]:
         """The outboxes that there are now, as `wire.outbox_name` spells them; those that were read before come first,
         however many other files there are."""
-        return self._present().names
+        return self._present(self._attempt_directory).names
 
     def sizes(self) -> Dict[str, int]:
         """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
@@ -96,10 +104,14 @@ class Outboxes:
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
         """New records of one outbox; None when there are none that are complete."""
+        return self._next_chunk(self._attempt_directory, outbox, is_all)
+
+    def _next_chunk(self, folder: Folder, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
         name = self._name_of(outbox)
         start = self._offsets.get(name, 0)
+        self._is_at_end = False
         try:
-            records = self._read(outbox, name, start, is_all)
+            records = self._read(folder, outbox, name, start, is_all)
         except _Replaced:
             return self._begin_again(outbox, name)
         except OSError as error:
@@ -129,23 +141,24 @@ class Outboxes:
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
-        return self._present().folders
+        return self._present(self._attempt_directory).folders
 
-    def _present(self) -> outbox_files.Present:
-        found = outbox_files.present(self._attempt_directory, self._offsets)
+    def _present(self, folder: Folder) -> outbox_files.Present:
+        found = outbox_files.present(folder, self._offsets)
         if not found.is_complete and not self._has_too_many:
             self._has_too_many = True
             place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
             self._log("{} holds more, or deeper, than is looked at: some of it is not read".format(place))
         return found
 
-    def _read(self, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
+    def _read(self, folder: Folder, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
         """Raises OSError and _Replaced."""
         file, tail = file_name(outbox), self._tails.get(name)
-        status = foreign_files.status(self._attempt_directory, file)
-        if status.st_size == start and (tail is None or tail.changed == _changed(status)):
-            return None
-        descriptor = foreign_files.open_file(self._attempt_directory, file)
+        if start:  # else it was hardly read before
+            status = foreign_files.status(folder, file)
+            if status.st_size == start and (tail is None or tail.changed == _changed(status)):
+                return None
+        descriptor = foreign_files.open_file(folder, file)
         try:
             status = os.fstat(descriptor)
             self._require_same(descriptor, outbox, name, start, status.st_size)
@@ -153,6 +166,7 @@ class Outboxes:
             size = min(status.st_size - start + 1, self.chunk_bytes)
             records = self._read_records(descriptor, outbox, start, is_all, size)
             self._note_tail(descriptor, name, start + records.length, _changed(status))
+            self._is_at_end = start + records.length == status.st_size
             return records
         finally:
             os.close(descriptor)

@@ -26,9 +26,10 @@ _DROPPED = (
     "(SELECT coalesce(sum(o.lines), 0) FROM outboxes o WHERE o.trial_id = t.id AND o.attempt = t.attempt)"
     " - (SELECT count(*) FROM metrics m WHERE m.trial_id = t.id AND m.attempt = t.attempt)"
 )
-#: How many lines were dropped, where the trial's end was told of the first of them.
+#: How many lines were dropped, where the trial's end was told of the first of them, or has no result that is compared.
 _DROPPED_LINES = f"""
-CASE WHEN instr(t.message, ' was dropped: ') > 0 AND {_DROPPED} > 0
+CASE WHEN (instr(t.message, ' was dropped: ') > 0 OR (t.status = 'SUCCEEDED' AND t.final_value IS NULL))
+    AND {_DROPPED} > 0
 THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanager.log says why' ELSE '' END
 """
 #: How a trial ended, as its end was told, and why one that ended well has no result that is compared.

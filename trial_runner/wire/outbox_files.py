@@ -4,6 +4,7 @@ from typing import Iterable, List, NamedTuple
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
+from trial_runner.wire.foreign_files import Folder
 from trial_runner.wire.outbox_name import file_name, spelled
 
 
@@ -18,29 +19,29 @@ class Present(NamedTuple):
     is_complete: bool
 
 
-def present(attempt_directory: str, known: Iterable[str]) -> Present:
+def present(folder: Folder, known: Iterable[str]) -> Present:
     """The outboxes below `outbox/`, and NNI's metrics file.
 
     A listing that is cut short goes by the order of the folder, which is none: outboxes that are `known` (names of
     some that were read before) and the one that ``$NNI_OUTBOX`` names are then looked for by name, and come first.
     """
-    found = foreign_files.listing(attempt_directory, protocol.OUTBOX_FOLDER)
+    found = foreign_files.listing(folder, protocol.OUTBOX_FOLDER)
     names = sorted(map(spelled, found.files))
     if not found.is_complete:
-        first = [name for name in sorted({*known, protocol.MAIN_OUTBOX}) if _is_outbox(attempt_directory, name)]
+        first = [name for name in sorted({*known, protocol.MAIN_OUTBOX}) if _is_outbox(folder, name)]
         names = [*first, *(name for name in names if name not in first)]
-    if _is_there(attempt_directory, protocol.METRICS_FILE):
+    if _is_there(folder, protocol.METRICS_FILE):
         names.append(protocol.METRICS_FILE)
     return Present(names, found.folders, found.is_complete)
 
 
-def _is_outbox(attempt_directory: str, name: str) -> bool:
+def _is_outbox(folder: Folder, name: str) -> bool:
     is_below = name.startswith(protocol.OUTBOX_FOLDER + "/") and "/." not in name
-    return is_below and _is_there(attempt_directory, file_name(name))
+    return is_below and _is_there(folder, file_name(name))
 
 
-def _is_there(attempt_directory: str, file: str) -> bool:
+def _is_there(folder: Folder, file: str) -> bool:
     try:
-        return foreign_files.size(attempt_directory, file) >= 0
+        return foreign_files.size(folder, file) >= 0
     except OSError:
         return False

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from nni_manager.api.schemas.daemon import Wire
+from nni_manager.api.schemas.daemon import Sent, Wire
 from nni_manager.domain.metrics import MetricType
 from nni_manager.domain.parameters import ParameterSource
 from nni_manager.domain.reason import Reason
@@ -125,7 +125,7 @@ class TrialList(Wire):
     trials: list[Trial] = Field(description="The page that was asked for.")
 
 
-class NewTrial(Wire):
+class NewTrial(Sent):
     parameters: JsonValue = Field(description="What the trial gets: usually an object of names and values.")
 
 
