@@ -4,9 +4,9 @@ import os
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
-from trial_runner.wire import foreign_files
-from trial_runner.wire.foreign_files import Folder, Listing, OpenFolder
-from trial_runner.wire.outbox_name import file_name, newest_name, next_name, spelled
+from trial_runner.wire import foreign_files, outbox_files
+from trial_runner.wire.foreign_files import Folder, OpenFolder
+from trial_runner.wire.outbox_name import file_name, newest_name, next_name
 from trial_runner.wire.records import Records, may_begin_at, read_records
 
 #: Bytes read at once where nobody says otherwise.
@@ -78,19 +78,19 @@ class Outboxes:
         except OSError:
             return
         with folder:
-            for outbox in self._names_in(folder):
+            for outbox in self._present(folder).names:
                 chunk = self._next_chunk(folder, outbox, is_all)
                 while chunk is not None:
                     yield chunk
                     chunk = None if self._is_at_end else self._next_chunk(folder, outbox, is_all)
+        if is_all and self._has_too_many and not self._offsets.get(protocol.NOT_READ_OUTBOX):
+            self._offsets[protocol.NOT_READ_OUTBOX] = len(protocol.NOT_READ)
+            yield OutboxRecords(protocol.NOT_READ_OUTBOX, 0, len(protocol.NOT_READ), [protocol.NOT_READ])
 
     def names(self) -> List[str]:
-        """The outboxes that there are now, as `wire.outbox_name` spells them."""
-        return self._names_in(self._attempt_directory)
-
-    def _names_in(self, folder: Folder) -> List[str]:
-        files = sorted(map(spelled, self._listing(folder).files))
-        return [*files, protocol.METRICS_FILE] if _has_metrics_file(folder) else files
+        """The outboxes that there are now, as `wire.outbox_name` spells them; those that were read before come first,
+        however many other files there are."""
+        return self._present(self._attempt_directory).names
 
     def sizes(self) -> Dict[str, int]:
         """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
@@ -141,10 +141,10 @@ class Outboxes:
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
-        return self._listing(self._attempt_directory).folders
+        return self._present(self._attempt_directory).folders
 
-    def _listing(self, folder: Folder) -> Listing:
-        found = foreign_files.listing(folder, protocol.OUTBOX_FOLDER)
+    def _present(self, folder: Folder) -> outbox_files.Present:
+        found = outbox_files.present(folder, self._offsets)
         if not found.is_complete and not self._has_too_many:
             self._has_too_many = True
             place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
@@ -196,13 +196,6 @@ class Outboxes:
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)
         self._log("{} has {} bytes that are no record at offset {}".format(place, length, start))
-
-
-def _has_metrics_file(folder: Folder) -> bool:
-    try:
-        return foreign_files.size(folder, protocol.METRICS_FILE) >= 0
-    except OSError:
-        return False
 
 
 def _changed(status: os.stat_result) -> Tuple[int, int]:

@@ -14,6 +14,8 @@ from trial_runner import protocol
 
 #: Stands where a line was that is too long to be taken.
 _TOO_LONG = json.loads(protocol.TOO_LONG)
+#: Stands for files that are not read; it is no line of the trial's.
+_NOT_READ = json.loads(protocol.NOT_READ)
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
 #: Said of such a line.
 TOO_LONG = f"is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
@@ -90,7 +92,9 @@ def _decode(lines: Sequence[str]) -> Sequence[object]:
     return entries if len(entries) == len(lines) else [_Undecoded(line) for line in lines]
 
 
-def _own_metric(number: int, entry: object) -> Metric:
+def _own_metric(number: int, entry: object) -> Metric | None:
+    if entry == _NOT_READ:
+        return None
     if not isinstance(entry, dict):
         raise TypeError("not an object")
     type_ = _TYPES.get(entry["type"])

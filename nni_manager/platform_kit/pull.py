@@ -24,6 +24,7 @@ from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.runner_folder import End
 from trial_runner import protocol
+from trial_runner.wire import outbox_files
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class _Attempt:
     #: The platform says that the job has ended: from then on nobody is kept waiting for the rest.
     give_up_at: float | None = None
     has_given_up: bool = False
+    #: Zeros where a log goes on are waited for until then; None: there are none.
+    hole_until: float | None = None
     #: Nothing more is read.
     is_over: bool = False
     trouble: str = ""
@@ -168,7 +171,7 @@ class Pull:
         if end is not None and end.container not in ("", attempt.container):
             end = None  # of a container that is gone
         stretches, trouble = await self._take_results(attempt, end)
-        copied = await asyncio.to_thread(runner_folder.copy_logs, attempt.folder, attempt.logs)
+        copied = await self._copy_logs(attempt)
         if end is not None and stretches < _MOST_STRETCHES:
             await self._take_end(attempt, end)
         if trouble is not None:
@@ -202,7 +205,10 @@ class Pull:
             attempt.offsets = dict((await self._host.followed([attempt.job_name]))[attempt.job_name])
         count, trouble, offsets = 0, None, attempt.offsets
         is_last = end is not None or attempt.give_up_at is not None
-        for outbox in await asyncio.to_thread(runner_folder.outbox_names, attempt.folder):
+        found = await asyncio.to_thread(outbox_files.present, str(attempt.folder), list(offsets))
+        if is_last and not found.is_complete:
+            await self._tell_of_unread_files(attempt)
+        for outbox in found.names:
             size = end.outboxes.get(outbox, 0) if end is not None and end.outboxes is not None else None
             try:
                 while count < _MOST_STRETCHES and await self._take_stretch(attempt, offsets, outbox, is_last, size):
@@ -225,6 +231,7 @@ class Pull:
             offsets.get(outbox, 0),
             is_ended=is_last,
             size=size,
+            takes_holes=_is_past(attempt.give_up_at),
         )
         if stretch is None:
             return False
@@ -236,6 +243,24 @@ class Pull:
             raise OSError(f"what {outbox} holds before byte {stretch.start} is not stored")
         offsets[outbox] = stretch.end
         return True
+
+    async def _tell_of_unread_files(self, attempt: _Attempt) -> None:
+        name, line = protocol.NOT_READ_OUTBOX, protocol.NOT_READ
+        if attempt.offsets is not None and name not in attempt.offsets:
+            await self._host.deliver(attempt.job_name, name, 0, len(line), (line,), container=attempt.container)
+            attempt.offsets[name] = len(line)
+
+    async def _copy_logs(self, attempt: _Attempt) -> int:
+        """Copies what is new of the logs; answers how many bytes that was. Zeros count as printed after a while."""
+        patience_is_over = _is_past(attempt.hole_until)
+        copied = await asyncio.to_thread(
+            runner_folder.copy_logs, attempt.folder, attempt.logs, takes_holes=patience_is_over
+        )
+        if copied.size or not copied.has_hole:
+            attempt.hole_until = None
+        if copied.has_hole and attempt.hole_until is None:
+            attempt.hole_until = asyncio.get_running_loop().time() + LOG_PATIENCE_S
+        return copied.size
 
     async def _take_end(self, attempt: _Attempt, end: End) -> None:
         """Tells the runner's word about the end; the attempt is over when everything that it speaks of is here."""
@@ -265,6 +290,11 @@ class Pull:
         if not attempt.is_over:
             attempt.is_over = True
             self._host.wake(attempt.job_name)
+
+
+def _is_past(moment: float | None) -> bool:
+    """Whether the moment has come, by the loop's clock; False for none."""
+    return moment is not None and asyncio.get_running_loop().time() >= moment
 
 
 def _log_doubt(missing: Mapping[str, tuple[int, int]]) -> str:

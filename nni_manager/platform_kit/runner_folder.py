@@ -10,17 +10,16 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nni_manager.domain.ids import CONTAINER
 from nni_manager.domain.version import is_legible
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
-from trial_runner.wire.outbox_name import file_name, is_outbox, spelled
-from trial_runner.wire.records import Records, read_records
+from trial_runner.wire.outbox_name import file_name, is_outbox
+from trial_runner.wire.records import HOLE, Records, read_records
 
 log = logging.getLogger(__name__)
 
@@ -96,29 +95,42 @@ def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int,
     return {name: (size, sizes[name]) for name, size in have.items() if size < sizes.get(name, 0)}
 
 
-def copy_logs(folder: Path, target: Path) -> int:
-    """Copies what is new of the logs; answers how many bytes that was. A log that was not written yet has none.
+class CopiedLogs(NamedTuple):
+    """What a look at the logs brought."""
+
+    #: How many bytes were copied.
+    size: int
+    #: Zeros stand where a log goes on: bytes that are not there yet, or that the command printed.
+    has_hole: bool
+
+
+def copy_logs(folder: Path, target: Path, *, takes_holes: bool = False) -> CopiedLogs:
+    """Copies what is new of the logs, up to zeros unless `takes_holes`. A log that was not written yet has nothing.
 
     Raises OSError of the target's disk.
     """
     if folder == target:
-        return 0
+        return CopiedLogs(0, False)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return sum(_copy(str(folder), str(target), name) for name in protocol.LOG_FILES)
+    copied = [_copy(str(folder), str(target), name, takes_holes) for name in protocol.LOG_FILES]
+    return CopiedLogs(sum(one.size for one in copied), any(one.has_hole for one in copied))
 
 
-def _copy(source: str, target: str, name: str) -> int:
+def _copy(source: str, target: str, name: str, takes_holes: bool) -> CopiedLogs:
     try:
         size = start = foreign_files.size(target, name)
     except FileNotFoundError:
         size = start = 0
-    while data := _read_if_there(source, name, size):
+    has_hole = False
+    while not has_hole and (read := _read_if_there(source, name, size)):
+        data = read if takes_holes else read.partition(HOLE)[0]
+        has_hole = len(data) < len(read)
         file = foreign_files.open_file(target, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             size += os.write(file, data)
         finally:
             os.close(file)
-    return size - start
+    return CopiedLogs(size - start, has_hole)
 
 
 def _read_word(folder: Path, name: str) -> Mapping[str, Any] | None:
@@ -189,29 +201,19 @@ class OutboxLines:
     lines: tuple[str, ...]
 
 
-def outbox_names(folder: Path) -> list[str]:
-    """The names of an attempt's outboxes, as `wire.outbox_name` spells them.
-
-    Links, pipes and names that begin with a dot are none.
-    """
-    found = sorted(map(spelled, foreign_files.listing(str(folder), protocol.OUTBOX_FOLDER).files))
-    with suppress(OSError):
-        foreign_files.size(str(folder), protocol.METRICS_FILE)
-        found.append(protocol.METRICS_FILE)
-    return found
-
-
 def next_outbox_stretch(
-    folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None
+    folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None, takes_holes: bool = False
 ) -> OutboxLines | None:
     """The complete lines of an outbox from `start` on; None: there are none. Raises OSError.
 
     `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, a
-    rest at the end is given up as no record only when that many bytes are there.
+    rest at the end is given up as no record only when that many bytes are there. `takes_holes`: zeros, which stand
+    where bytes are not there yet, are waited for no more.
     """
     file = foreign_files.open_file(str(folder), file_name(outbox))
     try:
         is_whole = is_ended and (size is None or os.fstat(file).st_size >= size)
+        is_whole = is_whole and (takes_holes or HOLE not in os.pread(file, _OUTBOX_BYTES, start))
         records = read_records(file, outbox, start, is_whole, _OUTBOX_BYTES)
         if is_whole and size is not None and not records.length:
             records = _rest_of_outbox(file, start)

@@ -26,17 +26,21 @@ _DROPPED = (
     "(SELECT coalesce(sum(o.lines), 0) FROM outboxes o WHERE o.trial_id = t.id AND o.attempt = t.attempt)"
     " - (SELECT count(*) FROM metrics m WHERE m.trial_id = t.id AND m.attempt = t.attempt)"
 )
-#: Why a trial that ended well has no result that is compared; what its end was told with comes first.
+#: How many lines were dropped, where the trial's end was told of the first of them, or has no result that is compared.
+_DROPPED_LINES = f"""
+CASE WHEN (instr(t.message, ' was dropped: ') > 0 OR (t.status = 'SUCCEEDED' AND t.final_value IS NULL))
+    AND {_DROPPED} > 0
+THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanager.log says why' ELSE '' END
+"""
+#: How a trial ended, as its end was told, and why one that ended well has no result that is compared.
 _MESSAGE = f"""
 CASE WHEN t.status <> 'SUCCEEDED' OR t.final_value IS NOT NULL THEN t.message ELSE
     CASE t.message WHEN '' THEN '' ELSE t.message || '; ' END || CASE
     WHEN t.final_data IS NULL AND t.intermediates = 0 THEN 'it reported no final result, and no intermediate one'
     WHEN t.final_data IS NULL THEN 'it reported no final result, only ' || t.intermediates || ' intermediate'
     WHEN ltrim(t.final_data) LIKE '{{%' THEN 'its final result has no number under `default`'
-    ELSE 'its final result is no number' END || CASE
-    WHEN {_DROPPED} > 0 THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanager.log says why'
-    ELSE '' END
-END
+    ELSE 'its final result is no number' END
+END || {_DROPPED_LINES}
 """
 
 _PARAMETERS = """

@@ -141,10 +141,26 @@ def test_a_broken_line_is_named_and_costs_itself_alone(bench: Bench) -> None:
     trial = bench.run('cat lines >> "$NNI_OUTBOX"')
     assert bench.results() == [1, 3, 4]
     assert (trial["status"], trial["finalValue"], trial["intermediates"]) == ("SUCCEEDED", 4, 2)
-    dropped = [line for line in bench.log().splitlines() if "dropped" in line]
+    dropped = [line for line in bench.log().splitlines() if "and all later ones like it" in line]
     assert len(dropped) == 3
     assert all("outbox/main.jsonl" in line and trial["id"] in line for line in dropped)
     assert all(any(text in line for line in dropped) for text in lines[1:4])
+    assert trial["message"].startswith("a line of outbox/main.jsonl was dropped: line 2 is no metric (")
+    assert lines[1] in trial["message"]
+    assert trial["message"].endswith("; lines that were dropped as no results: 3, nnimanager.log says why")
+
+
+def test_more_files_than_are_looked_at_cost_no_result(bench: Bench) -> None:
+    """Of the outbox that was read before, and of the one that every trial has; what is not read is said."""
+    (bench.code / "many.py").write_text(
+        "import os\nfolder = os.path.dirname(os.environ['NNI_OUTBOX'])\n"
+        "for number in range(8000):\n    open(os.path.join(folder, 'z%d' % number), 'w').close()\n"
+        "with open(os.environ['NNI_OUTBOX'], 'a') as file:\n"
+        '    file.write(\'{"type": "intermediate", "value": 1}\\n{"type": "final", "value": 2}\\n\')\n'
+    )
+    trial = bench.run(f"{PYTHON} many.py")
+    assert (trial["status"], trial["finalValue"], trial["intermediates"]) == ("SUCCEEDED", 2.0, 1)
+    assert trial["message"] == "there are more files in outbox/ than are looked at (5000): some were not read"
 
 
 def test_the_metrics_file_of_older_sdks(bench: Bench) -> None:
@@ -202,6 +218,7 @@ def test_a_line_that_is_too_long_is_named_on_its_trial(bench: Bench) -> None:
     assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
     assert trial["message"] == (
         "a result of outbox/main.jsonl was dropped: it is longer than 4194304 bytes, the most that is taken"
+        "; lines that were dropped as no results: 1, nnimanager.log says why"
     )
 
 

@@ -22,6 +22,7 @@ from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.testing import DeliveredLines, Lag, Recorder, lagging_storage, unreachable_keeper
 from tests.trial_runner.deep_tree import deep_tree_at
 from trial_runner import protocol
+from trial_runner.wire import foreign_files, outbox_files
 
 pytestmark = pytest.mark.unit
 
@@ -241,6 +242,72 @@ async def test_what_became_visible_late_is_taken_also_when_nobody_waits_any_more
     attempt.report(FINAL + "\n")
     await attempt.look()
     assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+
+
+@pytest.mark.parametrize("first", ["start", "middle"])
+async def test_zeros_are_bytes_that_are_not_there_yet(attempt: Attempt, first: str) -> None:
+    """NFS shows a file's new length before its new bytes; all is there when the job is said to have ended, or later."""
+    lines = [json.dumps({"type": "intermediate", "value": number}) for number in range(50)] + [FINAL]
+    text = "\n".join(lines) + "\n"
+    path = attempt.folder / MAIN
+    attempt.greet()
+    shown = 0 if first == "start" else len(text) // 2
+    path.write_text(text[:shown] + "\0" * (len(text) - shown))
+    await attempt.look()
+    attempt.exit(0, outboxes={MAIN: len(text)})
+    attempt.pull.finish(JOB, 60)
+    await attempt.look()
+    assert not attempt.pull.is_over(JOB)
+    path.write_text("\0" * 100 + text[100:])
+    await attempt.look()
+    path.write_text(text)
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == lines
+    assert attempt.pull.is_over(JOB)
+
+
+async def test_zeros_that_stay_cost_no_result_behind_them(attempt: Attempt) -> None:
+    attempt.greet()
+    (attempt.folder / MAIN).write_text("\0" * 100 + FINAL + "\n")
+    attempt.exit(0, outboxes={MAIN: 101 + len(FINAL)})
+    attempt.pull.finish(JOB, 0)
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+
+
+async def test_zeros_in_a_log_are_waited_for_and_then_taken(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt.greet()
+    stdout, copy = attempt.folder / "stdout", attempt.logs / "stdout"
+    stdout.write_bytes(b"begin\n" + b"\0" * 8)
+    await attempt.look()
+    assert copy.read_bytes() == b"begin\n"
+    stdout.write_bytes(b"begin\n" + b"the rest")
+    await attempt.look()
+    assert copy.read_bytes() == b"begin\nthe rest"
+    stdout.write_bytes(b"begin\n" + b"the rest" + b"\0 printed")
+    await attempt.look()
+    assert copy.read_bytes() == b"begin\nthe rest"
+    monkeypatch.setattr(pull, "LOG_PATIENCE_S", 0.0)
+    attempt.pull = attempt.reader()
+    await attempt.look()
+    await attempt.look()
+    assert copy.read_bytes() == b"begin\nthe rest\0 printed"
+
+
+async def test_many_other_files_cost_no_outbox_that_is_known(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order of the folder: with nothing listed at all, what was read before and the usual one are read."""
+    attempt.greet()
+    attempt.report(FINAL + "\n", "outbox/of-a-process")
+    await attempt.look()
+    monkeypatch.setattr(foreign_files, "MOST_NAMES", 0)
+    attempt.report(FINAL + "\n", "outbox/of-a-process")
+    attempt.report(FINAL + "\n")
+    attempt.exit(0)
+    for _ in range(2):
+        await attempt.look()
+    assert attempt.recorder.lines(JOB, "outbox/of-a-process") == [FINAL, FINAL]
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+    assert attempt.recorder.lines(JOB, protocol.NOT_READ_OUTBOX) == [protocol.NOT_READ]
 
 
 async def test_a_frame_that_is_not_whole_yet_is_not_given_up(attempt: Attempt) -> None:
@@ -545,7 +612,7 @@ def stretches(folder: Path, *, is_ended: bool = False, name: str = protocol.METR
 def test_frames_of_the_metrics_file(tmp_path: Path, data: bytes, is_ended: bool, expected: list[str]) -> None:
     (tmp_path / ".nni").mkdir()
     (tmp_path / protocol.METRICS_FILE).write_bytes(data)
-    assert runner_folder.outbox_names(tmp_path) == [protocol.METRICS_FILE]
+    assert outbox_files.present(str(tmp_path), ()).names == [protocol.METRICS_FILE]
     assert [line for lines in stretches(tmp_path, is_ended=is_ended) for line in lines] == expected
 
 
@@ -581,4 +648,4 @@ def test_pipes_and_hidden_files_are_no_outboxes(tmp_path: Path) -> None:
     for name in ("main.jsonl", ".hidden", "deep/more.jsonl"):
         (tmp_path / "outbox" / name).touch()
     os.mkfifo(tmp_path / "outbox" / "pipe")
-    assert runner_folder.outbox_names(tmp_path) == ["outbox/deep/more.jsonl", MAIN]
+    assert outbox_files.present(str(tmp_path), ()).names == ["outbox/deep/more.jsonl", MAIN]

@@ -10,6 +10,8 @@ from trial_runner import protocol
 _MARK = re.compile(
     re.escape(protocol.METRICS_FILE_MARK) + b"([0-9]{%d})" % protocol.METRICS_FILE_DIGITS
 )  # e.g. ME000098
+#: The byte that storage shows where something is not there yet.
+HOLE = b"\0"
 _MARK_LENGTH = len(protocol.METRICS_FILE_MARK) + protocol.METRICS_FILE_DIGITS
 
 
@@ -26,6 +28,8 @@ class Records(NamedTuple):
 def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
     """Complete records from `start` on, of the first `size` bytes there; of more for a single record that is longer.
 
+    A byte of zero is no part of a record: storage of others shows zeros before it shows what was written there. Nothing
+    beyond it counts as complete, unless `is_all`.
     A line of more than `protocol.MAX_RECORD` bytes is passed over, and named once, where it begins, by the line
     `protocol.TOO_LONG`. `is_all`: nobody writes any more. Raises OSError.
     """
@@ -36,6 +40,8 @@ def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: i
     limit = size
     while True:
         data = os.pread(descriptor, size, start)
+        if not is_all:
+            data = data.partition(HOLE)[0]  # what follows is not there yet
         records = cut(data, is_all and len(data) < size)
         if records.length or len(data) < size:
             return cut_first(cut, data, records) if records.length > limit else records
@@ -67,8 +73,8 @@ def _rest_of_long_line(data: bytes) -> Records:
 def cut_lines(data: bytes, is_all: bool) -> Records:
     """Lines, each ended by a newline. With `is_all` nothing follows: a last line without one counts if it is JSON."""
     length = data.rfind(b"\n") + 1
-    texts = data[: length - 1].decode("utf-8", "replace").split("\n") if length else []
-    rest = data[length:]
+    texts = [text.strip("\0") for text in data[: length - 1].decode("utf-8", "replace").split("\n")] if length else []
+    rest = data[length:].strip(HOLE)
     if is_all and rest and _is_json(rest):
         texts.append(rest.decode("utf-8", "replace"))
         length = len(data)

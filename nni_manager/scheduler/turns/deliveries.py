@@ -25,6 +25,7 @@ from nni_manager.store import metrics, runners
 from nni_manager.store.database import Database
 from nni_manager.store.metrics import OutboxPart, Receipt, Stored
 from trial_runner import protocol
+from trial_runner.wire.foreign_files import MOST_NAMES
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +55,10 @@ class Deliveries:
         name = spelled(name)  # one that no text column takes would undo the whole turn, and every turn after it
         async with self._parsing:  # what comes later must not overtake
             parsed = await _parse(name, lines)
-            self._complain(job_name, name, parsed)
+            dropped = self._complain(job_name, name, parsed)
             chunk = OutboxPart(
                 job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics,
-                container=container, doubt=_doubt(name, lines),
+                container=container, doubt=_doubt(name, lines) or dropped,
             )  # fmt: skip
             storing = self._start(chunk, ended)
         receipt = await storing
@@ -67,19 +68,24 @@ class Deliveries:
             tally.results += len(chunk.metrics)
         return receipt
 
-    def _complain(self, job_name: str, name: str, parsed: outbox.Lines) -> None:
-        """Each cause once for each outbox: a trial that writes nonsense must not fill its experiment's log."""
+    def _complain(self, job_name: str, name: str, parsed: outbox.Lines) -> str:
+        """Names each cause once for each outbox: a trial that writes nonsense must not fill its experiment's log.
+
+        Answers the sentence about the first line of the outbox that was dropped; empty: none was, or it was told.
+        """
         if not parsed.broken:
-            return
+            return ""
         if len(self._named) > _MOST_NAMED:
             self._named.clear()
         named = self._named.setdefault((job_name, name), set())
+        is_first = not named
         for cause in [cause for cause in parsed.broken if cause not in named][: _MOST_CAUSES - len(named)]:
             named.add(cause)
             log.warning(
                 "a result of job %s was dropped, and all later ones like it: %s: %s", job_name, name,
                 parsed.broken[cause], extra={"action": "broken"},
             )  # fmt: skip
+        return f"a line of {name} was dropped: {next(iter(parsed.broken.values()))}" if is_first else ""
 
     def _start(self, chunk: OutboxPart, ended: JobReport | None) -> asyncio.Future[Receipt]:
         if ended is None:
@@ -88,7 +94,11 @@ class Deliveries:
 
 
 def _doubt(name: str, lines: Sequence[str]) -> str:
-    """A line that is no result is often none of ours; one that was too long to be read may have been the result."""
+    """Why a result may be missing of which no line was parsed; empty: there is no reason."""
+    if protocol.NOT_READ in lines:
+        return (
+            f"there are more files in {protocol.OUTBOX_FOLDER}/ than are looked at ({MOST_NAMES}): some were not read"
+        )
     if protocol.TOO_LONG not in lines:
         return ""
     return f"a result of {name} was dropped: it {outbox.TOO_LONG}"
