@@ -63,7 +63,7 @@ def test_nothing_of_the_machine_is_there_but_what_is_mounted(begin: Callable[...
     mounts = [Mount(tmp_path / "storage", Path("/mnt/nfs")), Mount(tmp_path / "inner", Path("/mnt/nfs/team"))]
     probe = (
         f"! test -e {tmp_path} || exit 2; ! test -e {Path(__file__)} || exit 3; ! test -e {Path.home()}/.ssh || exit 4;"
-        " ! touch /usr/x 2>/dev/null || exit 5; echo >/mnt/nfs/outer; echo >/mnt/nfs/team/deeper; ls / /tmp; exit 7"
+        " ! touch /usr/bin/x 2>/dev/null || exit 5; echo >/mnt/nfs/outer; echo >/mnt/nfs/team/deeper; ls / /tmp; exit 7"
     )
     folder = begin("/bin/bash", "-c", probe, mounts=mounts)
     assert ended(folder) == 7, (folder / "stderr").read_text()
