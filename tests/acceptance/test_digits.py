@@ -46,7 +46,8 @@ def openpai(folder: Path, _environment: pytest.MonkeyPatch) -> Iterator[Section]
 @contextmanager
 def dlts(folder: Path, _environment: pytest.MonkeyPatch) -> Iterator[Section]:
     with running("dlts", folder / "cluster") as fake:
-        fake.control("reset", users={"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}})
+        users = {"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}}
+        fake.control("reset", users=users, mounts=[[str(folder.parent / "data")] * 2])
         yield {"dashboard": f"{fake.address}/", "password": "passw0rd"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.fakes import containers
+from tests.fakes import sandbox
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon
 
@@ -25,7 +25,9 @@ nni.report_final_result(x)
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeProcess]:
     with running("dlts", tmp_path / "dlts") as fake:
-        fake.control("reset", users={"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}})
+        # the manager runs where pods run: both see its folder under the same path
+        users = {"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}}
+        fake.control("reset", users=users, mounts=[[str(tmp_path / "data")] * 2])
         yield fake
 
 
@@ -64,7 +66,7 @@ def test_answers_get_lost_and_the_daemon_is_killed(listening: Daemon, fake: Fake
 def test_results_come_through_the_home_folder_alone(
     listening: Daemon, fake: FakeProcess, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     fake.stop()
     fake.start()
     id = create(listening, fake, code, 2, "127.0.0.2")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.fakes import containers
+from tests.fakes import sandbox
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon
 
@@ -98,7 +98,7 @@ def test_answers_get_lost_the_daemon_is_killed_and_the_fake_begins_anew(listenin
 def test_results_come_through_the_storage_where_runners_cannot_reach_us(
     listening: Daemon, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     cluster.fake.stop()
     cluster.fake.start()
     id = cluster.create(listening, 3, nniManagerIp="127.0.0.2")

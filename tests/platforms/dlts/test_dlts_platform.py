@@ -171,6 +171,7 @@ async def test_gpus_are_of_the_teams_kind(world: DltsWorld) -> None:
 
 async def test_the_home_folder_is_shared_where_nothing_else_is_said(world: DltsWorld) -> None:
     folders = {"localStorageMountPoint": None, "containerStorageMountPoint": None}
+    world.share_home()
     async with world.make(**folders) as platform:
         handle = await taken(world, platform, world.command("aaaaa", "cat greeting.txt"))
         await world.start_job(handle.job_name)
