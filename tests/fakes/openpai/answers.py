@@ -13,7 +13,7 @@ def summary(job: Job) -> dict[str, Any]:
     roles = job.config["taskRoles"].values()
     return {
         "debugId": job.framework, "name": job.name, "username": job.user, "state": job.state,
-        "subState": job.sub_state, "executionType": "STOP" if job.code == exits.STOPPED else "START", "tags": [],
+        "subState": job.shown_sub_state, "executionType": "STOP" if job.code == exits.STOPPED else "START", "tags": [],
         "retries": job.platform_retries + job.user_retries, "retryDetails": _retries(job), "retryDelayTime": None,
         "submissionTime": job.submitted_ms, "createdTime": job.submitted_ms, "launchedTime": job.launched_ms,
         "completedTime": job.completed_ms, "appExitCode": job.code if job.sub_state == COMPLETED else None,
@@ -37,7 +37,7 @@ def detail(job: Job) -> dict[str, Any]:
         "completedTime",
     )
     status = {
-        "username": job.user, "state": job.state, "subState": job.sub_state, **{key: listed[key] for key in same},
+        "username": job.user, "state": job.state, "subState": job.shown_sub_state, **{key: listed[key] for key in same},
         "submissionTime": job.submitted_ms, "attemptId": job.attempt, "attemptState": job.state,
         "appId": f"{job.attempt}_{job.framework}", "appProgress": int(code is not None), "appTrackingUrl": "",
         "appCreatedTime": job.submitted_ms, "appLaunchedTime": job.launched_ms, "appCompletedTime": job.completed_ms,

@@ -48,7 +48,9 @@ class Job:
     #: When what still runs is killed.
     kill_ms: int | None = None
     is_begun: bool = False
+    #: What a test says that it is.
     forced_state: str = ""
+    forced_sub_state: str = ""
     tasks: list[Task] = field(default_factory=list)
 
     @property
@@ -67,7 +69,11 @@ class Job:
 
     @property
     def state(self) -> str:
-        return self.forced_state or shown_state(self.sub_state, self.code)
+        return self.forced_state or shown_state(self.shown_sub_state, self.code)
+
+    @property
+    def shown_sub_state(self) -> str:
+        return self.forced_sub_state or self.sub_state
 
 
 def shown_state(sub_state: str, code: int | None) -> str:

@@ -24,6 +24,8 @@ export PAI_WORK_DIR="$(pwd)"
 _ENTRY = f"""\
 #!/bin/bash
 set -o errexit -o nounset -o pipefail
+# what handles a failure takes its time, in which the last output reaches the log
+trap 'code=$?; [ $code = 0 ] || timeout 2 tail --pid=$logger -f /dev/null || true; exit $code' EXIT
 mkfifo {_HOME}/logs/user_log_pipe
 {_HOME}/runtime.d/user.sh \\
     2> >(tee -a {_HOME}/logs/user_log_pipe >&2) \\

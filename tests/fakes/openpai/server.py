@@ -114,10 +114,10 @@ class RestServer:
     def _change(self, verb: str, user: str, name: str, **told: Any) -> None:
         job = self.cluster.jobs[user, name]
         if verb == "begin":
-            job.is_begun = True
+            job.is_begun, job.forced_sub_state = True, ""
         elif verb == "state":
             job.forced_state = told.get("state", "")
-            job.sub_state = told.get("subState", job.sub_state)
+            job.forced_sub_state = told.get("subState", "")
         else:
             {"stop": self.cluster.stop, "remove": self.cluster.remove,
              "end": lambda job: self.cluster.end(job, told["code"])}[verb](job)  # fmt: skip
