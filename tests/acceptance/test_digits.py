@@ -29,6 +29,8 @@ LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 TRIALS, EPOCHS = int(os.environ.get("NNI_DIGITS_TRIALS", "2")), 15
 #: What the images of the example have beside Python.
 _PACKAGES = ("numpy", "scipy", "sklearn", "joblib", "threadpoolctl")
+#: What some of their releases need as well.
+_ALSO = ("cloudpickle", "narwhals")
 Section = dict[str, Any]
 
 
@@ -122,7 +124,7 @@ def _example(platform: str) -> dict[str, Any]:
 def _image(folder: Path) -> Path:
     """These packages, and nothing else of ours."""
     folder.mkdir()
-    for name in _PACKAGES:
+    for name in (*_PACKAGES, *(name for name in _ALSO if importlib.util.find_spec(name))):
         found = importlib.util.find_spec(name)
         assert found is not None and found.origin is not None, name
         place = Path(found.origin)

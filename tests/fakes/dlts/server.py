@@ -169,7 +169,7 @@ class Dashboard:
                 return JSONResponse([] if self.faults.backend else [self._team(team) for team in self._teams(user)])
             case "GET", _, ["teams", team, "clusters", cluster]:
                 self._check(cluster)
-                return JSONResponse(self._virtual_cluster(user, team))
+                return JSONResponse(self._virtual_cluster(user, team, is_v2))
             case "POST", False, ["clusters", cluster, "jobs"]:
                 self._check(cluster)
                 return await self._submit(request, user)
@@ -203,10 +203,14 @@ class Dashboard:
         gpus = {_KIND: {"perNode": 4, "quota": 8}}
         return {"id": team, "clusters": [{"id": CLUSTER, "admin": False, "gpus": gpus}]}
 
-    def _virtual_cluster(self, user: str, team: str) -> dict[str, Any]:
+    def _virtual_cluster(self, user: str, team: str, is_v2: bool) -> dict[str, Any]:
+        """The first version has the database's row, in which JSON stands as text."""
         if team not in self._teams(user):
             raise Refused(404, "Team is not found")
-        return {"vcName": team, "admin": False, "gpu_capacity": {_KIND: 8}, "gpu_available": {_KIND: 8}}
+        if is_v2:
+            return {"config": {}, "runningJobs": 0, "types": {_KIND: {"gpu": {"total": 8, "used": 0, "available": 8}}}}
+        texts = {"quota": json.dumps({_KIND: 8}), "metadata": json.dumps({_KIND: {"num_gpu_per_node": 4}})}
+        return {"vcName": team, "parent": "default", **texts, "gpu_capacity": {_KIND: 8}, "gpu_available": {_KIND: 8}}
 
     async def _submit(self, request: Request, user: str) -> Response:
         """200, whatever the service behind says."""
