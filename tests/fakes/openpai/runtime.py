@@ -24,18 +24,19 @@ export PAI_WORK_DIR="$(pwd)"
 _ENTRY = f"""\
 #!/bin/bash
 set -o errexit -o nounset -o pipefail
+cd {_HOME}/logs
 # what handles a failure takes its time, in which the last output reaches the log
-trap 'code=$?; [ $code = 0 ] || timeout 2 tail --pid=$logger -f /dev/null || true; exit $code' EXIT
-mkfifo {_HOME}/logs/user_log_pipe
-{_HOME}/runtime.d/user.sh \\
-    2> >(tee -a {_HOME}/logs/user_log_pipe >&2) \\
-    > >(tee -a {_HOME}/logs/user_log_pipe) &
+trap 'code=$?; [ $code = 0 ] || {{ (sleep 2; kill $loggers) & wait $loggers || true; }}; exit $code' EXIT
+mkfifo out err
+tee -a user-all < out &
+loggers=$!
+tee -a user-all < err >&2 &
+loggers="$loggers $!"
+cd "$PAI_WORK_DIR"
+{_HOME}/runtime.d/user.sh > {_HOME}/logs/out 2> {_HOME}/logs/err &
 user=$!
-cat < {_HOME}/logs/user_log_pipe > {_HOME}/logs/user-all &
-logger=$!
 wait $user
-wait $logger
-sync -f {_HOME}/logs
+wait $loggers
 """
 _USER = "#!/bin/bash\nset -o errexit\nset -o nounset\nset -o pipefail\n\n# the job's commands\n"
 
