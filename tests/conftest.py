@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import settings
 
-from tests import left_children, left_log_handlers
+from tests import left_children, left_log_handlers, module_groups
 from tests.order import Order
 
 # How long an example takes says how busy the machine is.
@@ -31,8 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(left_children)
     config.pluginmanager.register(left_log_handlers)
+    config.pluginmanager.register(module_groups)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist shows nothing
         config.pluginmanager.register(Order(config))
+        config.pluginmanager.register(module_groups.ModuleGroups())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,7 +5,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
-from trial_runner.wire.foreign_files import Listing
+from trial_runner.wire.foreign_files import Folder, Listing, OpenFolder
 from trial_runner.wire.outbox_name import file_name, newest_name, next_name, spelled
 from trial_runner.wire.records import Records, may_begin_at, read_records
 
@@ -50,6 +50,8 @@ class Outboxes:
         self._names: Dict[str, str] = {}
         self._tails: Dict[str, _Tail] = {}
         self._has_too_many = False
+        #: Nothing more was in the file when it was read last.
+        self._is_at_end = False
         #: Bytes read at once; longer only for a single record that is longer.
         self.chunk_bytes = _CHUNK_BYTES
 
@@ -71,16 +73,24 @@ class Outboxes:
 
     def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
         """New records. A caller that stops in between goes on there next time. `is_all`: nobody writes any more."""
-        for outbox in self.names():
-            chunk = self.next_chunk(outbox, is_all)
-            while chunk is not None:
-                yield chunk
-                chunk = self.next_chunk(outbox, is_all)
+        try:
+            folder = OpenFolder(self._attempt_directory)
+        except OSError:
+            return
+        with folder:
+            for outbox in self._names_in(folder):
+                chunk = self._next_chunk(folder, outbox, is_all)
+                while chunk is not None:
+                    yield chunk
+                    chunk = None if self._is_at_end else self._next_chunk(folder, outbox, is_all)
 
     def names(self) -> List[str]:
         """The outboxes that there are now, as `wire.outbox_name` spells them."""
-        files = sorted(map(spelled, self._listing().files))
-        return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
+        return self._names_in(self._attempt_directory)
+
+    def _names_in(self, folder: Folder) -> List[str]:
+        files = sorted(map(spelled, self._listing(folder).files))
+        return [*files, protocol.METRICS_FILE] if _has_metrics_file(folder) else files
 
     def sizes(self) -> Dict[str, int]:
         """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
@@ -94,10 +104,14 @@ class Outboxes:
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
         """New records of one outbox; None when there are none that are complete."""
+        return self._next_chunk(self._attempt_directory, outbox, is_all)
+
+    def _next_chunk(self, folder: Folder, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
         name = self._name_of(outbox)
         start = self._offsets.get(name, 0)
+        self._is_at_end = False
         try:
-            records = self._read(outbox, name, start, is_all)
+            records = self._read(folder, outbox, name, start, is_all)
         except _Replaced:
             return self._begin_again(outbox, name)
         except OSError as error:
@@ -127,29 +141,24 @@ class Outboxes:
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
-        return self._listing().folders
+        return self._listing(self._attempt_directory).folders
 
-    def _listing(self) -> Listing:
-        found = foreign_files.listing(self._attempt_directory, protocol.OUTBOX_FOLDER)
+    def _listing(self, folder: Folder) -> Listing:
+        found = foreign_files.listing(folder, protocol.OUTBOX_FOLDER)
         if not found.is_complete and not self._has_too_many:
             self._has_too_many = True
             place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
             self._log("{} holds more, or deeper, than is looked at: some of it is not read".format(place))
         return found
 
-    def _has_metrics_file(self) -> bool:
-        try:
-            return foreign_files.size(self._attempt_directory, protocol.METRICS_FILE) >= 0
-        except OSError:
-            return False
-
-    def _read(self, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
+    def _read(self, folder: Folder, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
         """Raises OSError and _Replaced."""
         file, tail = file_name(outbox), self._tails.get(name)
-        status = foreign_files.status(self._attempt_directory, file)
-        if status.st_size == start and (tail is None or tail.changed == _changed(status)):
-            return None
-        descriptor = foreign_files.open_file(self._attempt_directory, file)
+        if start:  # else it was hardly read before
+            status = foreign_files.status(folder, file)
+            if status.st_size == start and (tail is None or tail.changed == _changed(status)):
+                return None
+        descriptor = foreign_files.open_file(folder, file)
         try:
             status = os.fstat(descriptor)
             self._require_same(descriptor, outbox, name, start, status.st_size)
@@ -157,6 +166,7 @@ class Outboxes:
             size = min(status.st_size - start + 1, self.chunk_bytes)
             records = self._read_records(descriptor, outbox, start, is_all, size)
             self._note_tail(descriptor, name, start + records.length, _changed(status))
+            self._is_at_end = start + records.length == status.st_size
             return records
         finally:
             os.close(descriptor)
@@ -186,6 +196,13 @@ class Outboxes:
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)
         self._log("{} has {} bytes that are no record at offset {}".format(place, length, start))
+
+
+def _has_metrics_file(folder: Folder) -> bool:
+    try:
+        return foreign_files.size(folder, protocol.METRICS_FILE) >= 0
+    except OSError:
+        return False
 
 
 def _changed(status: os.stat_result) -> Tuple[int, int]:

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nni_manager.api import login
 from nni_manager.api.token import Token
 
 
@@ -86,6 +87,10 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, _hardened(send))
             return
+        if self._token.is_set and _needs_checks(scope) and login.is_sent(scope, Headers(scope=scope), SESSION_PATH):
+            answer = await self._begin_session(scope, body)
+            await answer(scope, body.receive, _hardened(send))
+            return
         await self._pass_on(scope, body, _hardened(send))
 
     async def _pass_on(self, scope: Scope, body: LimitedBody, send: Send) -> None:
@@ -133,10 +138,12 @@ class Guard:
 
     def _answer_listener(self, scope: Scope, headers: Headers) -> Response | None:
         """The answer of a listener that wants a token; None: the request may pass."""
-        cookie = f"nni_manager_{scope['server'][1]}"  # cookies are shared by all ports of a host
+        if login.is_sent(scope, headers, SESSION_PATH):
+            return None
+        cookie = _cookie(scope)
         session = self._token.sessions.shown(headers, cookie)
         if session is None and not self._token.is_shown(headers):
-            return self._log_in(scope, cookie)
+            return self._log_in(scope, headers)
         if (scope["method"], scope["path"]) == ("DELETE", SESSION_PATH):
             return self._log_out(session, cookie)
         return None
@@ -151,14 +158,31 @@ class Guard:
         response.delete_cookie(cookie, httponly=True, samesite="strict")
         return response
 
-    def _log_in(self, scope: Scope, cookie: str) -> Response:
+    def _log_in(self, scope: Scope, headers: Headers) -> Response:
         target = self._token.login(scope)
-        if target is None:
-            sentence = "this listener needs its token: send `Authorization: Bearer <token>`, or open ?token=<token>"
-            return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
+        if target is not None:
+            return self._session(scope, target)
+        if login.wants_page(scope, headers):
+            return login.form(scope.get("root_path", "") + SESSION_PATH, login.asked_for(scope))
+        sentence = "this listener needs its token: send `Authorization: Bearer <token>`, or open ?token=<token>"
+        return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
+
+    async def _begin_session(self, scope: Scope, body: LimitedBody) -> Response:
+        """The answer to the form of `login`."""
+        shown, target = await login.sent(body.receive)
+        if self._token.matches(shown):
+            return self._session(scope, target)
+        return login.form(scope.get("root_path", "") + SESSION_PATH, target, is_wrong=True)
+
+    def _session(self, scope: Scope, target: str) -> Response:
         response = RedirectResponse(target, 303)
-        response.set_cookie(cookie, self._token.sessions.begin(), httponly=True, samesite="strict")
+        response.set_cookie(_cookie(scope), self._token.sessions.begin(), httponly=True, samesite="strict")
         return response
+
+
+def _cookie(scope: Scope) -> str:
+    """The name of a session's cookie: cookies are shared by all ports of a host."""
+    return f"nni_manager_{scope['server'][1]}"
 
 
 def _needs_checks(scope: Scope) -> bool:

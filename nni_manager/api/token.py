@@ -28,19 +28,20 @@ class Token:
 
     def is_shown(self, headers: Headers) -> bool:
         scheme, _, shown = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self._matches(shown.strip())
+        return scheme.lower() == "bearer" and self.matches(shown.strip())
 
     def login(self, scope: Scope) -> str | None:
         """The path where a GET with the right ``?token=`` goes on, without it; None when it has none or a wrong one."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         shown = dict(query).get("token", "")
-        if scope["method"] != "GET" or not self._matches(shown):
+        if scope["method"] != "GET" or not self.matches(shown):
             return None
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + quote(scope["path"]).lstrip("/")  # two slashes would lead to another host
         return f"{path}?{rest}" if rest else path
 
-    def _matches(self, shown: str) -> bool:
+    def matches(self, shown: str) -> bool:
+        """Whether it is the token."""
         return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), self._token)
 
 

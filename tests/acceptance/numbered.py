@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.cluster import until
-from tests.live_daemon import PYTHON, Daemon
+from tests.live_daemon import PYTHON, Daemon, picked
 
 Json = dict[str, Any]
 
@@ -54,23 +54,23 @@ class Numbered:
 
     def stored(self) -> dict[str, list[Any]]:
         """By job: values in the order of the store."""
-        found: dict[str, list[Any]] = {job: [] for (job,) in self.rows("SELECT job_name FROM attempts")}
-        query = (
-            "SELECT job_name, data FROM metrics m JOIN attempts a ON (a.trial_id, a.number) = (m.trial_id, m.attempt)"
-        )
-        for job, data in self.rows(f"{query} ORDER BY m.id"):
-            found[job].append(json.loads(data))
+        jobs = {(one["trialId"], one["number"]): one["jobName"] for one in self.attempts()}
+        found: dict[str, list[Any]] = {job: [] for job in jobs.values()}
+        for result in self.daemon.results(self.id):
+            found[jobs[result["trialId"], result["attempt"]]].append(json.loads(result["result"]))
         return found
 
-    def ends(self) -> dict[str, tuple[str, str, int | None, str]]:
+    def ends(self) -> dict[str, tuple[str, str | None, int | None, str | None]]:
         """By job: status and reason of its trial, the command's exit code as its runner said, the channel."""
-        query = (
-            "SELECT job_name, status, t.reason, json_extract(runner_exit, '$.exitCode'), channel FROM attempts a"
-            " JOIN trials t ON t.id = a.trial_id"
-        )
-        return {
-            job: (status, reason, exit_code, channel) for job, status, reason, exit_code, channel in self.rows(query)
-        }
+        trials = {trial["id"]: trial for trial in self.shown()}
+        return {one["jobName"]: (*_end(trials[one["trialId"]]), *_exit(one)) for one in self.attempts()}
+
+    def shown(self) -> list[Json]:
+        """Trials as the API shows them."""
+        return self.daemon.trials(self.id)
+
+    def attempts(self) -> list[Json]:
+        return self.daemon.attempts(self.id)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.daemon.rows(self.id, query)
@@ -91,19 +91,29 @@ class Numbered:
         until(lambda: self._printed() == printed)  # logs come after the end
         codes = {job: entries[-1]["exit_code"] for job, entries in noted.items()}
         assert self.ends() == {
-            job: (("SUCCEEDED", "", 0) if code == 0 else ("FAILED", "USER_CODE", code)) + (channel,)
+            job: (("SUCCEEDED", None, 0) if code == 0 else ("FAILED", "USER_CODE", code)) + (channel,)
             for job, code in codes.items()
         }
         assert sorted(codes.values()) == [0] * (self.trials - self.trials // 4) + [3] * (self.trials // 4)
-        finals = self.rows("SELECT job_name, final_data FROM trials t JOIN attempts a ON a.trial_id = t.id")
-        assert {job: json.loads(data) for job, data in finals} == {job: noted[job][0]["x"] for job in noted}
+        finals = {trial["id"]: json.loads(trial["finalResult"]) for trial in self.shown()}
+        assert {job: finals[trial] for trial, job in picked(self.attempts(), "trialId", "jobName")} == {
+            job: noted[job][0]["x"] for job in noted
+        }
 
     def _printed(self) -> dict[str, list[str]]:
         """By job: the log of its standard output."""
         folder = self.daemon.data / self.id / "trials"
-        trials = self.rows("SELECT job_name, trial_id FROM attempts")
-        paths = {job: folder / trial / "stdout" for job, trial in trials}
+        paths = {job: folder / trial / "stdout" for trial, job in picked(self.attempts(), "trialId", "jobName")}
         return {job: path.read_text().splitlines() for job, path in paths.items() if path.exists()}
+
+
+def _end(trial: Json) -> tuple[str, str | None]:
+    return trial["status"], trial["reason"]
+
+
+def _exit(attempt: Json) -> tuple[int | None, str | None]:
+    """The exit code as its runner said, and the channel."""
+    return (attempt["runnerExit"] or {}).get("exitCode"), attempt["channel"]
 
 
 def _lines(path: Path) -> list[str]:

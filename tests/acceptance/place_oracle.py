@@ -10,6 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
+
+from tests.live_daemon import Daemon
 from trial_runner import protocol
 
 #: Seconds between two looks; a longer pause, when the machine has other things to do, counts for the second of these.
@@ -133,6 +136,17 @@ class Oracle:
                 machine = reservation["machine"].rpartition(":")[2]
                 if tuple((machine, place) for place in reservation["places"]) != sight.places:
                     self.findings.append(f"{sight} runs elsewhere than its keeper says: {reservation}")
+
+
+def waiting(daemon: Daemon, *ids: str) -> Callable[[], bool]:
+    """Whether a trial of these experiments is there for which no place was found yet; no daemon, no answer: False."""
+
+    def waits() -> bool:
+        with suppress(httpx.HTTPError, OSError):
+            return any(trial["service"] is None for id_ in ids for trial in daemon.trials(id_, status="WAITING"))
+        return False
+
+    return waits
 
 
 def _kept_off_s(pid: int) -> float:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.acceptance.command_line import CommandLine, command_line
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("bad_input")]
+pytestmark = pytest.mark.acceptance
 
 MIB = 1 << 20
 

@@ -7,19 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import bad_network
-from tests.acceptance.numbered import LISTENING, Numbered
-from tests.live_daemon import Daemon
+from tests.acceptance.numbered import Numbered
+from tests.live_daemon import LISTENING, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 LATENCY_S = 1.0
 
 
-def test_a_slow_network_that_loses_requests_and_answers(daemon: Daemon, code: Path) -> None:
+def test_a_slow_network_that_loses_requests_and_answers(code: Path, tmp_path: Path) -> None:
     port = bad_network.free_port()
-    daemon.terminate()
-    daemon.start(*LISTENING, "--trial-port", str(port))
-    with bad_network.bad_network(port, LATENCY_S) as network:
+    at_port = running_daemon(tmp_path, *LISTENING, "--trial-port", str(port))
+    with bad_network.bad_network(port, LATENCY_S) as network, at_port as daemon:
         work = Numbered(
             daemon, code, trials=24, steps=20, pause_s=0.2, platform={"nniManagerIp": bad_network.ADDRESS},
             trialConcurrency=24,

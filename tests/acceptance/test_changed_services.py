@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.numbered import ENVIRONMENT
-from tests.live_daemon import Daemon, assert_gone
+from tests.live_daemon import Daemon, assert_gone, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
 
@@ -30,13 +30,12 @@ def test_services_change_under_way(daemon: Daemon, code: Path) -> None:
     daemon.wait_for(id_, lambda _: _places(daemon, id_) >= {"m2, place 0", "m2, place 1"})
     drained = _started_on(daemon, id_, "m1")
     _change(daemon, id_, {"platform": "scripted", "name": "scripted-2", "machines": [_machine("m2"), _machine("m3")]})
-    daemon.kill()
     before = _started_on_service(daemon, id_, "scripted")
+    daemon.kill()
     daemon.start()
     daemon.wait(id_, "DONE", timeout_s=60)
-    rows = daemon.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
-    assert rows == [(number, "SUCCEEDED", str(number)) for number in range(TRIALS)]
-    assert daemon.rows(id_, "SELECT count(*) FROM attempts") == [(TRIALS,)], "no job was lost"
+    ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult", "attempt")
+    assert ends == [(number, "SUCCEEDED", str(number), 1) for number in range(TRIALS)], "no job was lost"
     assert _started_on(daemon, id_, "m1") == drained, "nothing new on a machine that is drained"
     assert _started_on_service(daemon, id_, "scripted") == before, "nor on a service that is removed"
     assert _started_on(daemon, id_, "m3") > 0
@@ -56,12 +55,12 @@ def _change(daemon: Daemon, id_: str, *sections: dict[str, Any]) -> None:
 
 
 def _places(daemon: Daemon, id_: str) -> set[str]:
-    return {place for (place,) in daemon.rows(id_, "SELECT place FROM attempts WHERE place <> ''")}
+    return {place for (place,) in picked(daemon.attempts(id_), "place") if place}
 
 
 def _started_on(daemon: Daemon, id_: str, machine: str) -> int:
-    return int(daemon.rows(id_, f"SELECT count(*) FROM attempts WHERE place LIKE '{machine},%'")[0][0])
+    return sum(place.startswith(f"{machine},") for (place,) in picked(daemon.attempts(id_), "place"))
 
 
 def _started_on_service(daemon: Daemon, id_: str, service: str) -> int:
-    return int(daemon.rows(id_, f"SELECT count(*) FROM attempts WHERE service = '{service}'")[0][0])
+    return picked(daemon.attempts(id_), "service").count((service,))

@@ -15,7 +15,7 @@ from tests.acceptance.command_line import CommandLine, command_line, id_in
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("code_archive")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 MIB = 1 << 20
 LISTER = Path(__file__).with_name("trials") / "lister.py"
@@ -65,7 +65,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
-def test_what_trials_see(listening: Daemon, tree: Path, notes: Path, channel: str) -> None:
+def test_what_trials_see(shared: Daemon, tree: Path, notes: Path, channel: str) -> None:
     expected = {"lister.py": str(LISTER.stat().st_size), "logs/deep": "folder", "logs": "folder", "data": "folder"}
     for name, (text, travels) in TREE.items():
         path = tree / name
@@ -84,22 +84,22 @@ def test_what_trials_see(listening: Daemon, tree: Path, notes: Path, channel: st
         "empty": "folder", "empty/inside": "folder", "run.sh": "x 10", "link.csv": "-> data/small.csv",
         "inner/up": "-> ../empty", os.fsdecode(b"caf\xe9"): "5",
     }  # fmt: skip
-    id_ = listening.create(_config(tree, notes, channel=channel), tree, ENVIRONMENT)
+    id_ = shared.create(_config(tree, notes, channel=channel), tree, ENVIRONMENT)
     (tree / "later.py").write_text("what is written after the submission stays here")
-    listening.wait(id_, "DONE")
+    shared.wait(id_, "DONE")
     seen = [json.loads(path.read_text()) for path in notes.iterdir()]
     assert len(seen) == 2 and len({entry["folder"] for entry in seen}) == 2
     for entry in seen:
         assert {os.fsdecode(bytes.fromhex(name)): what for name, what in entry["found"].items()} == expected
 
 
-def test_as_many_files_as_may_travel(listening: Daemon, tree: Path, notes: Path) -> None:
+def test_as_many_files_as_may_travel(shared: Daemon, tree: Path, notes: Path) -> None:
     for number in range(1998):
         (tree / f"{number}.txt").touch()
     (tree / "big").write_bytes(os.urandom(32 * MIB))  # which no compression makes small
     config = {**_config(tree, notes), "maxTrialNumber": 1}
-    id_ = listening.create(config, tree, ENVIRONMENT)
-    listening.wait(id_, "DONE", timeout_s=100)
+    id_ = shared.create(config, tree, ENVIRONMENT)
+    shared.wait(id_, "DONE", timeout_s=100)
     (found,) = (json.loads(path.read_text())["found"] for path in notes.iterdir())
     assert len(found) == 2000
     assert found[b"big".hex()] == str(32 * MIB)

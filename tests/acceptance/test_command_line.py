@@ -18,7 +18,7 @@ import pytest
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line, id_in, state_of
 from tests.live_daemon import Daemon, assert_gone
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 FAIL = "echo nothing works >&2; exit 3"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import installed
 from tests.acceptance.kubernetes_cluster import fake_cluster
 from tests.fakes import containers
 from tests.fakes.aml.server import serving as serving_aml
@@ -21,16 +21,13 @@ from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.server import serving as serving_dlc
 from tests.fakes.dlc.service import DlcService
 from tests.fakes.process import running
-from tests.live_daemon import running_daemon
+from tests.live_daemon import LISTENING, Daemon, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 CONFIGS = Path(__file__).parents[2] / "configs"
-LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 TRIALS, EPOCHS = int(os.environ.get("NNI_DIGITS_TRIALS", "2")), 15
-#: What the images of the example have beside Python.
-_PACKAGES = ("numpy", "scipy", "sklearn", "joblib", "threadpoolctl")
-#: What some of their releases need as well.
-_ALSO = ("cloudpickle", "narwhals")
+#: What the images of the example have beside Python, with all that it needs.
+_PACKAGE = "scikit-learn"
 Section = dict[str, Any]
 
 
@@ -95,23 +92,42 @@ def cluster(folder: Path, _environment: pytest.MonkeyPatch) -> Iterator[Section]
         yield {"kubeconfig": str(fake.kubeconfig), "podTemplate": {"spec": {"containers": [container]}}}
 
 
-#: By the name of their example.
+#: By the name of their example; those that a daemon needs nothing of its own for.
 SERVICES: dict[str, Callable[[Path, pytest.MonkeyPatch], AbstractContextManager[Section]]] = {
-    "openpai": openpai, "dlts": dlts, "aml": aml, "dlc": dlc, "kubeflow": cluster, "frameworkcontroller": cluster,
+    "openpai": openpai, "dlts": dlts, "dlc": dlc, "kubeflow": cluster, "frameworkcontroller": cluster,
     "adl": cluster,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("platform", SERVICES)
-def test_the_digits_example_runs_there(platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a service, whose containers have what the example needs."""
     monkeypatch.setenv(containers.IMAGE, json.dumps({"PYTHONPATH": str(_image(tmp_path / "image"))}))
     (tmp_path / "far").mkdir()
-    config, service = _example(platform), SERVICES[platform]
-    with service(tmp_path / "far", monkeypatch) as section, running_daemon(tmp_path, *LISTENING) as daemon:
-        config["trainingService"] |= {"nniManagerIp": "127.0.0.1", **section}
-        id = daemon.create({**config, "maxTrialNumber": TRIALS}, CONFIGS)
-        daemon.wait(id, "DONE", timeout_s=90)
-        trials = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+    return tmp_path / "far"
+
+
+@pytest.mark.parametrize("platform", SERVICES)
+def test_the_digits_example_runs_there(
+    shared: Daemon, platform: str, far: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SERVICES[platform](far, monkeypatch) as section:
+        _search(shared, platform, section)
+
+
+def test_the_digits_example_runs_on_azure(far: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its daemon has the identity of the machine, which it is started with."""
+    with aml(far, monkeypatch) as section, running_daemon(tmp_path, *LISTENING) as daemon:
+        _search(daemon, "aml", section)
+
+
+def _search(daemon: Daemon, platform: str, section: Section) -> None:
+    config = _example(platform)
+    config["trainingService"] |= {"nniManagerIp": "127.0.0.1", **section}
+    id = daemon.create({**config, "maxTrialNumber": TRIALS}, CONFIGS)
+    daemon.wait(id, "DONE", timeout_s=90)
+    trials = daemon.trials(id)
+    daemon.call("POST", f"/experiments/{id}/stop")
     assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * TRIALS
     assert all(0.05 < trial["finalValue"] <= 1 and trial["intermediates"] == EPOCHS for trial in trials)
 
@@ -122,13 +138,8 @@ def _example(platform: str) -> dict[str, Any]:
 
 
 def _image(folder: Path) -> Path:
-    """These packages, and nothing else of ours."""
+    """scikit-learn and what it needs, and nothing else of ours."""
     folder.mkdir()
-    for name in (*_PACKAGES, *(name for name in _ALSO if importlib.util.find_spec(name))):
-        found = importlib.util.find_spec(name)
-        assert found is not None and found.origin is not None, name
-        place = Path(found.origin)
-        place = place.parent if place.name == "__init__.py" else place
-        for one in (place, *place.parent.glob(f"*{name.removeprefix('sk')}*.libs")):
-            (folder / one.name).symlink_to(one)
+    for place in {place for name in installed.needed_by(_PACKAGE) for place in installed.places(name)}:
+        (folder / place.name).symlink_to(place)
     return folder

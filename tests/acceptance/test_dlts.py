@@ -64,26 +64,24 @@ def test_answers_get_lost_and_the_daemon_is_killed(listening: Daemon, fake: Fake
 
 
 def test_results_come_through_the_home_folder_alone(
-    listening: Daemon, fake: FakeProcess, code: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Daemon, fake: FakeProcess, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     fake.stop()
     fake.start()
-    id = create(listening, fake, code, 2, "127.0.0.2")
-    listening.wait(id, "DONE")
-    assert_every_trial_has_its_own_result(listening, id, 2)
+    id = create(shared, fake, code, 2, "127.0.0.2")
+    shared.wait(id, "DONE")
+    assert_every_trial_has_its_own_result(shared, id, 2)
 
 
-def test_a_password_is_rotated_while_trials_run_and_none_is_lost(
-    listening: Daemon, fake: FakeProcess, code: Path
-) -> None:
+def test_a_password_is_rotated_while_trials_run_and_none_is_lost(shared: Daemon, fake: FakeProcess, code: Path) -> None:
     fake.control("behaviour", hold=True)
-    id = create(listening, fake, code, 3, "127.0.0.1")
+    id = create(shared, fake, code, 3, "127.0.0.1")
     until(lambda: len(fake.control("jobs")) == 3, within_s=30)
     fake.control("users", users={"alice@example.com": {"password": "another", "teams": ["platform"]}})
-    listening.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
-    listening.call("PUT", f"/experiments/{id}/credentials", json={"secrets": {"${PASSWORD}": "another"}})
+    shared.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    shared.call("PUT", f"/experiments/{id}/credentials", json={"secrets": {"${PASSWORD}": "another"}})
     fake.control("behaviour", hold=False)
-    listening.wait(id, "DONE")
-    assert_every_trial_has_its_own_result(listening, id, 3)
+    shared.wait(id, "DONE")
+    assert_every_trial_has_its_own_result(shared, id, 3)
     assert len(fake.control("jobs")) == 3

@@ -21,12 +21,20 @@ import pytest
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line, id_in, state_of
 from tests.live_daemon import Daemon
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
 def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
     with command_line(tmp_path) as line:
+        yield line
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """With a daemon that an open experiment keeps."""
+    with command_line(tmp_path_factory.mktemp("kept")) as line:
+        line.create(trialCommand=RUN_ON, maxTrialNumber=1)
         yield line
 
 
@@ -62,25 +70,24 @@ def test_two_views_on_one_daemon(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_a_port_that_is_taken_is_named_and_nothing_is_made(nnictl: CommandLine) -> None:
-    (port,) = _free_ports(1)
-    holder = nnictl.create(trialCommand=RUN_ON)
-    config = nnictl.config(trialCommand=RUN_ON)
+def test_a_port_that_is_taken_is_named_and_nothing_is_made(kept: CommandLine) -> None:
+    (port,), before = _free_ports(1), _made(kept)
+    holder = kept.create(trialCommand=RUN_ON)
+    config = kept.config(trialCommand=RUN_ON)
     with socket.create_server(("127.0.0.1", port)):
-        code, sentence = nnictl.bad("create", "-c", config, "--port", port)
+        code, sentence = kept.bad("create", "-c", config, "--port", port)
     name = psutil.Process().name()
     assert (code, sentence) == (
         1, f"nnictl: port {port} is in use by process {os.getpid()} ({name}); choose another with --port",
     )  # fmt: skip
-    taken = nnictl.daemon.status(holder)["endpoint"]["port"]
-    code, sentence = nnictl.bad("create", "-c", config, "--port", taken)
+    taken = kept.daemon.status(holder)["endpoint"]["port"]
+    code, sentence = kept.bad("create", "-c", config, "--port", taken)
     assert (
         sentence == f"nnictl: port {taken} is in use by the endpoint of experiment {holder}; choose another with --port"
     )
-    assert nnictl.bad("create", "-c", config, "--url_prefix", "a/../b")[0] == 2
-    assert [one["id"] for one in nnictl.daemon.call("GET", "/experiments")["experiments"]] == [holder]
-    assert sorted(path.parent.name for path in nnictl.data.glob("*/db")) == [holder]
-    nnictl.good("stop", "--all")
+    assert kept.bad("create", "-c", config, "--url_prefix", "a/../b")[0] == 2
+    assert _made(kept) == tuple(each | {holder} for each in before)
+    kept.good("stop", holder)
 
 
 def test_without_a_port(nnictl: CommandLine) -> None:
@@ -182,38 +189,38 @@ def test_a_viewed_experiment_keeps_the_daemon(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_a_copied_folder_is_viewed_and_resumed(nnictl: CommandLine) -> None:
-    id_ = nnictl.create(trialCommand=REPORT, maxTrialNumber=2)
-    nnictl.daemon.wait(id_, "DONE")
-    nnictl.good("stop", id_)
-    elsewhere = nnictl.folder / "elsewhere"
-    shutil.copytree(nnictl.data / id_, elsewhere / id_)
-    nnictl.good("experiment", "delete", id_, "--yes")
+def test_a_copied_folder_is_viewed_and_resumed(kept: CommandLine) -> None:
+    id_ = kept.create(trialCommand=REPORT, maxTrialNumber=2)
+    kept.daemon.wait(id_, "DONE")
+    kept.good("stop", id_)
+    elsewhere = kept.folder / "elsewhere"
+    shutil.copytree(kept.data / id_, elsewhere / id_)
+    kept.good("experiment", "delete", id_, "--yes")
     (port,) = _free_ports(1)
-    code, sentence = nnictl.bad("view", id_, "--port", port, "--experiment_dir", nnictl.folder)
-    assert code == 1 and f"there is no experiment folder {nnictl.folder / id_}" in sentence and _is_free(port)
-    nnictl.good("view", id_, "--port", port, "--experiment_dir", elsewhere)
+    code, sentence = kept.bad("view", id_, "--port", port, "--experiment_dir", kept.folder)
+    assert code == 1 and f"there is no experiment folder {kept.folder / id_}" in sentence and _is_free(port)
+    kept.good("view", id_, "--port", port, "--experiment_dir", elsewhere)
     assert _status(port) == "VIEWED" and len(_get(port, "/api/v1/nni/trial-jobs").json()) == 2
-    nnictl.good("stop", id_)
-    out = nnictl.good("resume", id_, "-e", elsewhere / id_, "--port", port, "--debug")
+    kept.good("stop", id_)
+    out = kept.good("resume", id_, "-e", elsewhere / id_, "--port", port, "--debug")
     assert f"folder  {elsewhere / id_}\n" in out
     profile = _get(port, "/api/v1/nni/experiment").json()
     assert (profile["params"]["debug"], profile["logDir"]) == (True, str(elsewhere / id_))
-    nnictl.good("stop", id_)
+    kept.good("stop", id_)
 
 
-def test_debug(nnictl: CommandLine) -> None:
-    id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "--debug", "-p", 0))
-    shown = json.loads(nnictl.good("experiment", "show", id_, "--json"))
+def test_debug(kept: CommandLine) -> None:
+    id_ = id_in(kept.good("create", "-c", kept.config(trialCommand=RUN_ON), "--debug", "-p", 0))
+    shown = json.loads(kept.good("experiment", "show", id_, "--json"))
     assert shown["config"]["debug"] is True and shown["config"]["logLevel"] == "debug"
     assert shown["endpoint"]["port"] > 0
-    nnictl.good("stop", "--all")
+    kept.good("stop", id_)
 
 
-def test_the_page_on_a_view(nnictl: CommandLine) -> None:
+def test_the_page_on_a_view(kept: CommandLine) -> None:
     (port,) = _free_ports(1)
-    id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port, "-u", "my/pre"))
-    state_of(nnictl.daemon, id_, RUNNING=2)
+    id_ = id_in(kept.good("create", "-c", kept.config(trialCommand=RUN_ON), "-p", port, "-u", "my/pre"))
+    state_of(kept.daemon, id_, RUNNING=2)
     page = _get(port, "/my/pre/")
     assert page.status_code == 200 and id_ in page.text
     paths = {path for path in _links(page.text) if not path.startswith("#")}
@@ -277,6 +284,12 @@ def test_nni_s_list_of_experiments(nnictl: CommandLine) -> None:
     nnictl.good("experiment", "delete", id_, "--yes")
     nnictl.good("stop", "--all")
     assert _registry(nnictl) == theirs
+
+
+def _made(line: CommandLine) -> tuple[set[str], set[str]]:
+    """Experiments that the daemon knows, and those that have a folder."""
+    known = {one["id"] for one in line.daemon.call("GET", "/experiments")["experiments"]}
+    return known, {path.parent.name for path in line.data.glob("*/db")}
 
 
 def _registry(nnictl: CommandLine) -> dict[str, Any]:

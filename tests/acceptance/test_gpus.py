@@ -16,9 +16,9 @@ import pytest
 
 from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
-from tests.acceptance.place_oracle import Oracle
+from tests.acceptance.place_oracle import Oracle, waiting
 from tests.fake_driver import FakeDriver, OnCard
-from tests.live_daemon import Daemon, assert_gone, running_daemon
+from tests.live_daemon import Daemon, assert_gone, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
@@ -29,12 +29,6 @@ TRIALS = 6 + 2 * KILLS
 MOST_IDLE_S = 2.5
 #: Seconds until a wait reason says what has changed.
 MOST_STALE_S = 5.0
-
-#: Trials that no card was looked for with success.
-_WAITING = """
-    SELECT 1 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
-    WHERE t.status = 'WAITING' AND a.trial_id IS NULL
-"""
 
 
 @pytest.fixture
@@ -55,14 +49,11 @@ def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
     alone = daemon.create(_config("1.3", TRIALS), code, ENVIRONMENT)
     sharing = daemon.create(_config("1.9", TRIALS, maxTrialNumberPerGpu=2), code, ENVIRONMENT)
 
-    def waits() -> bool:
-        return any(daemon.rows(id_, _WAITING) for id_ in (alone, sharing))
-
     def process() -> int:
         return daemon.process.pid if daemon.process is not None else 0
 
     limits = {alone: 1, sharing: 2}
-    with Oracle(daemon.data, {"this machine": 4}, waits, process, limits=limits) as oracle:
+    with Oracle(daemon.data, {"this machine": 4}, waiting(daemon, alone, sharing), process, limits=limits) as oracle:
         oracle.note_ready(True)
         for _ in range(KILLS):
             time.sleep(random.uniform(0.1, 2.0))
@@ -78,8 +69,7 @@ def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
     assert (oracle.most_at_once, oracle.most_on_one) == (4, 2)
     assert oracle.longest_idle_s <= MOST_IDLE_S, oracle.longest_idle
     for id_ in (alone, sharing):
-        attempts = "SELECT status, (SELECT count(*) FROM attempts a WHERE a.trial_id = t.id) FROM trials t"
-        assert daemon.rows(id_, attempts) == [("SUCCEEDED", 1)] * TRIALS
+        assert picked(daemon.trials(id_), "status", "attempt") == [("SUCCEEDED", 1)] * TRIALS
         daemon.call("POST", f"/experiments/{id_}/stop")
     assert daemon.terminate() == 0
     assert_gone(str(daemon.data))
@@ -96,7 +86,7 @@ def test_a_wait_reason_follows_who_is_on_the_cards(daemon: Daemon, code: Path, d
         driver.show({**busy, 0: [OnCard(second)]})
         until(lambda: f"gpu 0 on this machine busy: pid {second} {user}, 1 GiB;" in _why(daemon, id_), MOST_STALE_S)
         driver.show({**busy, 0: [OnCard(second, kind="G")]})
-        until(lambda: daemon.rows(id_, "SELECT place FROM attempts") == [("this machine, gpu 0",)], MOST_STALE_S)
+        until(lambda: picked(daemon.trials(id_), "place") == [("this machine, gpu 0",)], MOST_STALE_S)
         daemon.wait(id_, "DONE")
 
 
@@ -149,4 +139,4 @@ def _somebody() -> Iterator[int]:
 
 def _why(daemon: Daemon, id: str) -> str:
     """Of its only trial."""
-    return str(daemon.rows(id, "SELECT coalesce(max(wait_sentence), '') FROM trials")[0][0])
+    return "".join(trial["wait"]["sentence"] for trial in daemon.trials(id) if trial["wait"])

@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.cluster import until
 from tests.fakes.process import FakeProcess, running
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -22,15 +22,15 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 TRIALS = 60
 #: What a trial reports on its way says whose command it ran.
 SERVICES = {"local": 1, "remote": 2, "remote-2": 3, "openpai": 4}
+_GONE_SOON = {"trialConcurrency": 2, "machineGracePeriod": "2s"}
 
 
 class Hybrid:
     """The places, and what each service has of its own: command, code, GPU number, concurrency."""
 
-    def __init__(self, folder: Path, fake: FakeProcess, machines: list[RealMachine]) -> None:
+    def __init__(self, folder: Path, fake: FakeProcess) -> None:
         self.folder = folder
         self.fake = fake
-        self.comes_back, self.is_gone = machines
         self.nfs = self._folder("nfs")
         for service in SERVICES:
             (self._folder(f"code of {service}") / f"only-{service}").touch()
@@ -44,20 +44,20 @@ class Hybrid:
         (self.folder / name).mkdir(exist_ok=True)
         return self.folder / name
 
-    def config(self) -> dict[str, Any]:
+    def config(self, *machines: RealMachine) -> dict[str, Any]:
+        """`machines`: of the two services over SSH, which are left out without."""
         pai = {
             "host": self.fake.address, "username": "alice", "token": "t0ken", "dockerImage": "example/image",
             "trialCpuNumber": 1, "trialMemorySize": "1GB", "storageConfigName": "team-nfs",
             "localStorageMountPoint": str(self.nfs), "containerStorageMountPoint": str(self.folder / "in-containers"),
         }  # fmt: skip
-        come_back, gone = [self.comes_back.entry()], [self.is_gone.entry()]
+        remote = zip(("remote", "remote-2"), machines, ({"trialConcurrency": 3}, _GONE_SOON), strict=False)
         return {
             "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "exit 9",
             "trialConcurrency": 10, "maxTrialNumber": TRIALS, "tuner": {"name": "Random"}, "nniManagerIp": "127.0.0.1",
             "trainingService": [
                 self._section("local", trialGpuNumber=0, trialConcurrency=2),
-                self._section("remote", machineList=come_back, trialConcurrency=3),
-                self._section("remote-2", machineList=gone, trialConcurrency=2, machineGracePeriod="2s"),
+                *[self._section(name, machineList=[machine.entry()], **own) for name, machine, own in remote],
                 self._section("openpai", trialGpuNumber=1, **pai),
             ],
         }  # fmt: skip
@@ -77,114 +77,112 @@ class Hybrid:
 
 @pytest.fixture
 def hybrid(tmp_path: Path) -> Iterator[Hybrid]:
+    with running("openpai", tmp_path / "cluster") as fake:
+        yield Hybrid(tmp_path, fake)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
     machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
     for machine in machines:
         asyncio.run(machine.start())
-    with running("openpai", tmp_path / "cluster") as fake:
-        yield Hybrid(tmp_path, fake, machines)
+    yield machines
     for machine in machines:
         asyncio.run(machine.stop())
         _end_processes(machine)
 
 
-def test_each_has_its_own_and_no_trial_is_lost(listening: Daemon, hybrid: Hybrid) -> None:
+def test_each_has_its_own_and_no_trial_is_lost(shared: Daemon, hybrid: Hybrid, machines: list[RealMachine]) -> None:
+    comes_back, is_gone = machines
     hybrid.fake.control("behaviour", quota=1)
-    id_ = listening.create(hybrid.config(), hybrid.folder)
-    until(lambda: _open(listening, id_).keys() == SERVICES.keys(), within_s=40)
-    asyncio.run(hybrid.is_gone.stop())
-    _end_processes(hybrid.is_gone)
-    asyncio.run(hybrid.comes_back.stop())
-    until(lambda: {"remote", "remote-2"} <= _away(listening, id_), within_s=20)
-    ended = _ended(listening, id_, "local", "openpai")
-    until(lambda: _ended(listening, id_, "local", "openpai") >= ended + 4)  # the others go on
-    asyncio.run(hybrid.comes_back.start())
-    state = listening.wait(id_, "DONE", timeout_s=90)
+    id_ = shared.create(hybrid.config(*machines), hybrid.folder)
+    until(lambda: _open(shared, id_).keys() == SERVICES.keys(), within_s=40)
+    asyncio.run(is_gone.stop())
+    _end_processes(is_gone)
+    asyncio.run(comes_back.stop())
+    until(lambda: {"remote", "remote-2"} <= _away(shared, id_), within_s=20)
+    ended = _ended(shared, id_, "local", "openpai")
+    until(lambda: _ended(shared, id_, "local", "openpai") >= ended + 4)  # the others go on
+    asyncio.run(comes_back.start())
+    state = shared.wait(id_, "DONE", timeout_s=90)
     assert state["hold"] is None
-    _check(listening, id_)
-    assert _away(listening, id_) == {"remote-2"}
+    _check(shared, id_)
+    assert _away(shared, id_) == {"remote-2"}
     assert all(job["totalGpuNumber"] == 1 for job in hybrid.fake.control("jobs")), "GPUs of this service's trials"
-    listening.call("POST", f"/experiments/{id_}/stop")
+    shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_where_no_service_takes_a_trial_it_names_all_their_reasons(listening: Daemon, hybrid: Hybrid) -> None:
+def test_where_no_service_takes_a_trial_it_names_all_their_reasons(shared: Daemon, hybrid: Hybrid) -> None:
     hybrid.fake.control("behaviour", quota=0)
     config = hybrid.config()
-    del config["trainingService"][1:3]
     config["trainingService"][0]["trialCommand"] = f"while [ ! -e {hybrid.folder}/go ]; do sleep 0.05; done; exit 0"
-    id_ = listening.create(config | {"maxTrialNumber": 4}, hybrid.folder)
+    id_ = shared.create(config | {"maxTrialNumber": 4}, hybrid.folder)
     words = ("local: all 2 slots of trialConcurrency", "openpai: OpenPAI: User alice has 0 of 0 jobs")
-    until(lambda: any(all(word in sentence for word in words) for sentence in _sentences(listening, id_)))
+    until(lambda: any(all(word in sentence for word in words) for sentence in _sentences(shared, id_)))
     (hybrid.folder / "go").touch()
-    listening.wait(id_, "DONE")
-    assert listening.rows(id_, "SELECT DISTINCT service, number FROM attempts") == [("local", 1)]
+    shared.wait(id_, "DONE")
+    assert set(picked(shared.attempts(id_), "service", "number")) == {("local", 1)}
 
 
-def test_a_token_expires_and_is_replaced_while_trials_run_and_none_is_lost(listening: Daemon, hybrid: Hybrid) -> None:
+def test_a_token_expires_and_is_replaced_while_trials_run_and_none_is_lost(shared: Daemon, hybrid: Hybrid) -> None:
     hybrid.fake.control("behaviour", hold=True)
     config = hybrid.config() | {"trialConcurrency": 5, "maxTrialNumber": 12}
-    del config["trainingService"][1:3]
-    config["trainingService"][1]["token"] = "${PAI_TOKEN}"
-    id_ = listening.create(config, hybrid.folder, {"PAI_TOKEN": "t0ken"})
+    config["trainingService"][-1]["token"] = "${PAI_TOKEN}"
+    id_ = shared.create(config, hybrid.folder, {"PAI_TOKEN": "t0ken"})
     until(lambda: len(hybrid.fake.control("jobs")) == 3)
     hybrid.set_token("another")
-    until(lambda: _status(listening, id_, "openpai") == "on hold")
-    ended = _ended(listening, id_, "local")
-    until(lambda: _ended(listening, id_, "local") >= min(ended + 2, 9))  # it goes on
-    assert listening.status(id_)["hold"] is None
+    until(lambda: _status(shared, id_, "openpai") == "on hold")
+    ended = _ended(shared, id_, "local")
+    until(lambda: _ended(shared, id_, "local") >= min(ended + 2, 9))  # it goes on
+    assert shared.status(id_)["hold"] is None
     hybrid.fake.control("behaviour", hold=False)
-    _update_credentials(listening, id_, PAI_TOKEN="another")
-    listening.wait(id_, "DONE")
-    trials = listening.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
-    assert trials == [(number, "SUCCEEDED", str(number)) for number in range(12)]
-    assert listening.rows(id_, "SELECT DISTINCT number FROM attempts") == [(1,)]
-    assert len(hybrid.fake.control("jobs")) == len(
-        listening.rows(id_, "SELECT 1 FROM attempts WHERE service='openpai'")
-    )
+    _update_credentials(shared, id_, PAI_TOKEN="another")
+    shared.wait(id_, "DONE")
+    trials = picked(shared.trials(id_), "sequenceId", "status", "finalResult", "attempt")
+    assert trials == [(number, "SUCCEEDED", str(number), 1) for number in range(12)]
+    services = [service for (service,) in picked(shared.attempts(id_), "service")]
+    assert len(hybrid.fake.control("jobs")) == services.count("openpai")
 
 
-def test_one_that_is_gone_for_good_holds_up_neither_the_others_nor_a_stop(listening: Daemon, hybrid: Hybrid) -> None:
+def test_one_that_is_gone_for_good_holds_up_neither_the_others_nor_a_stop(shared: Daemon, hybrid: Hybrid) -> None:
     hybrid.fake.control("behaviour", hold=True)
     config = hybrid.config() | {"trialConcurrency": 5, "maxTrialNumber": 9}
-    del config["trainingService"][1:3]
-    id_ = listening.create(config, hybrid.folder)
+    id_ = shared.create(config, hybrid.folder)
     until(lambda: len(hybrid.fake.control("jobs")) == 3)
     hybrid.fake.stop(kill=True)
     try:
-        until(lambda: _ended(listening, id_, "local") == 6)
-        assert _status(listening, id_, "openpai") == "away"
-        listening.call("POST", f"/experiments/{id_}/stop")
-        ends = Counter(listening.rows(id_, "SELECT status, reason FROM trials"))
-        assert ends == {("SUCCEEDED", ""): 6, ("USER_CANCELED", "EXPERIMENT_STOPPED"): 3}
+        until(lambda: _ended(shared, id_, "local") == 6)
+        assert _status(shared, id_, "openpai") == "away"
+        shared.call("POST", f"/experiments/{id_}/stop")
+        ends = Counter(picked(shared.trials(id_), "status", "reason"))
+        assert ends == {("SUCCEEDED", None): 6, ("USER_CANCELED", "EXPERIMENT_STOPPED"): 3}
     finally:
         hybrid.fake.start()
 
 
 def _check(daemon: Daemon, id_: str) -> None:
     """Every trial has its own result, and ran the command of its service; only what is gone cost attempts."""
-    trials = daemon.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
+    trials = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
     assert trials == [(number, "SUCCEEDED", str(number)) for number in range(TRIALS)]
-    lost = daemon.rows(id_, "SELECT service FROM attempts WHERE state = 'LOST'")
-    assert lost in ([], [("remote-2",)], [("remote-2",)] * 2), lost
-    others = daemon.rows(id_, "SELECT service, trial_id FROM attempts WHERE state <> 'LOST'")
-    counts = Counter(service for service, _ in others)
-    assert len({trial for _, trial in others}) == len(others) == TRIALS, "one attempt of each"
+    attempts = daemon.attempts(id_)
+    lost = [attempt["service"] for attempt in attempts if attempt["state"] == "LOST"]
+    assert lost in ([], ["remote-2"], ["remote-2"] * 2), lost
+    others = [attempt for attempt in attempts if attempt["state"] != "LOST"]
+    counts = Counter(attempt["service"] for attempt in others)
+    assert len({attempt["trialId"] for attempt in others}) == len(others) == TRIALS, "one attempt of each"
     assert {"local", "remote", "openpai"} <= counts.keys(), counts
-    query = (
-        "SELECT DISTINCT service, data FROM metrics m JOIN attempts a ON (a.trial_id, a.number) ="
-        " (m.trial_id, m.attempt) WHERE type = 'PERIODICAL'"
-    )
-    said = {service: int(data) for service, data in daemon.rows(id_, query)}
-    assert said.items() <= SERVICES.items() and said.keys() >= counts.keys()
+    services = {(attempt["trialId"], attempt["number"]): attempt["service"] for attempt in attempts}
+    intermediates = picked(daemon.results(id_, type="PERIODICAL"), "trialId", "attempt", "result")
+    said = {(services[trial, number], int(result)) for trial, number, result in intermediates}
+    assert said <= set(SERVICES.items()) and {service for service, _ in said} >= counts.keys()
 
 
 def _open(daemon: Daemon, id_: str) -> Counter[str]:
-    rows = daemon.rows(id_, "SELECT service FROM attempts WHERE state = 'RUNNING'")
-    return Counter(service for (service,) in rows)
+    return Counter(trial["service"] for trial in daemon.trials(id_, status="RUNNING"))
 
 
 def _ended(daemon: Daemon, id_: str, *services: str) -> int:
-    rows = daemon.rows(id_, "SELECT service FROM attempts WHERE state = 'SUCCEEDED'")
-    return sum(service in services for (service,) in rows)
+    return sum(trial["service"] in services for trial in daemon.trials(id_, status="SUCCEEDED"))
 
 
 def _away(daemon: Daemon, id_: str) -> set[str]:
@@ -203,7 +201,7 @@ def _update_credentials(daemon: Daemon, id_: str, **variables: str) -> None:
 
 
 def _sentences(daemon: Daemon, id_: str) -> list[str]:
-    return [sentence for (sentence,) in daemon.rows(id_, "SELECT wait_sentence FROM trials WHERE status = 'WAITING'")]
+    return [trial["wait"]["sentence"] for trial in daemon.trials(id_, status="WAITING") if trial["wait"]]
 
 
 def _end_processes(machine: RealMachine) -> None:

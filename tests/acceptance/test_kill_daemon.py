@@ -1,4 +1,7 @@
-"""The daemon killed at twenty-four moments while 200 trials run: nothing lost, nothing twice, every pair right."""
+"""The daemon killed again and again while trials run: nothing lost, nothing twice, every pair right.
+
+The moments are those of the store, which is therefore looked at itself: an intent in it, and a commit half written.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,17 @@ import pytest
 
 from tests.acceptance import witness
 from tests.acceptance.write_ahead_log import read_log
-from tests.live_daemon import Daemon, assert_gone
+from tests.live_daemon import Daemon, assert_gone, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
-TRIALS = 200
+#: NNI_KILLS=24 for as many as a release is judged by.
+KILLS = int(os.environ.get("NNI_KILLS", "8"))
+#: More than can end between two kills.
+TRIALS = 8 + 8 * KILLS
 
 
-def test_twenty_four_kills_lose_and_double_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_kills_lose_and_double_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     notes, tuner_notes = tmp_path / "witness.jsonl", tmp_path / "hosts"
     tuner_notes.mkdir()
     config = witness.config(trials=TRIALS, steps=5, pause_s=0.03, tuner=witness.noting_tuner(tuner_notes))
@@ -32,8 +38,7 @@ def test_twenty_four_kills_lose_and_double_nothing(daemon: Daemon, code: Path, t
         moment(daemon, id_)
         daemon.start()
     daemon.wait(id_, "DONE", timeout_s=90)
-    rows = daemon.rows(id_, "SELECT DISTINCT status, attempt, (SELECT count(*) FROM trials) FROM trials")
-    assert rows == [("SUCCEEDED", 1, TRIALS)]
+    assert picked(daemon.trials(id_), "status", "attempt") == [("SUCCEEDED", 1)] * TRIALS
     witness.check_results(daemon, id_, notes)
     witness.check_tuners(tuner_notes, TRIALS)
     daemon.call("POST", f"/experiments/{id_}/stop")
@@ -42,8 +47,9 @@ def test_twenty_four_kills_lose_and_double_nothing(daemon: Daemon, code: Path, t
 
 
 def _moments() -> list[Callable[[Daemon, str], None]]:
-    moments = [_any_moment] * 12
-    moments += [*[_between_intent_and_spawn] * 4, *[_between_spawn_and_record] * 4, *[_during_a_commit] * 4]
+    """As many of each kind, in any order."""
+    kinds = [_any_moment, _between_intent_and_spawn, _between_spawn_and_record, _during_a_commit]
+    moments = [kinds[number % len(kinds)] for number in range(KILLS)]
     random.shuffle(moments)
     return moments
 
@@ -94,9 +100,10 @@ def _during_a_commit(daemon: Daemon, id_: str) -> None:
 
 def _wait_for_a_result(daemon: Daemon, id_: str) -> None:
     """Until the keeper has brought one, or there are no more to come."""
-    stored = "SELECT (SELECT count(*) FROM metrics), (SELECT count(*) FROM trials WHERE status = 'SUCCEEDED')"
-    before = daemon.rows(id_, stored)[0][0]
-    daemon.wait_for(id_, lambda _: (now := daemon.rows(id_, stored)[0])[0] > before or now[1] == TRIALS)
+    before = len(daemon.results(id_))
+    daemon.wait_for(
+        id_, lambda state: len(daemon.results(id_)) > before or state["counts"].get("SUCCEEDED", 0) == TRIALS
+    )
 
 
 def _wait_until_it_stands_still(pid: int) -> None:

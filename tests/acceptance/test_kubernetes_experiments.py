@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -56,7 +56,7 @@ def test_each_trial_has_its_own_result_and_nothing_is_left(
         here = {"localMountPoint": str(cluster.mounted)}
         service["storage"] = {"storageType": "nfs", "server": SERVER, "path": EXPORT, **here}
     id_ = _done(shared, cluster, tmp_path, service)
-    assert set(shared.rows(id_, "SELECT channel, number FROM attempts")) == {(channel, 1)}
+    assert set(picked(shared.attempts(id_), "channel", "number")) == {(channel, 1)}
     shared.call("POST", f"/experiments/{id_}/stop")
     shared.wait(id_, "STOPPED")
     assert cluster.left(id_) == []
@@ -68,7 +68,7 @@ def test_where_pods_do_not_reach_us_all_comes_through_the_api(
     """Nothing is said about channels: each pod tries, and once one has tried in vain the next need not."""
     section = {**CASES["master and worker"][1], "nniManagerIp": "127.0.0.2"}
     id_ = _done(shared, cluster, tmp_path, section)
-    assert shared.rows(id_, "SELECT channel, number FROM attempts") == [("exec", 1)] * TRIALS
+    assert picked(shared.attempts(id_), "channel", "number") == [("exec", 1)] * TRIALS
     shared.call("POST", f"/experiments/{id_}/stop")
     shared.wait(id_, "STOPPED")
     assert cluster.left(id_) == []
@@ -76,7 +76,7 @@ def test_where_pods_do_not_reach_us_all_comes_through_the_api(
 
 def test_where_they_do_the_same_setting_pushes(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     id_ = _done(shared, cluster, tmp_path, CASES["adl"][1])
-    assert shared.rows(id_, "SELECT channel, number FROM attempts") == [("push", 1)] * TRIALS
+    assert picked(shared.attempts(id_), "channel", "number") == [("push", 1)] * TRIALS
 
 
 def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str, Any]) -> str:
@@ -85,7 +85,7 @@ def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str,
     code.mkdir()
     id_ = daemon.create(_config({**section, "kubeconfig": str(cluster.kubeconfig)}), code)
     daemon.wait(id_, "DONE", timeout_s=90)
-    assert daemon.rows(id_, "SELECT sequence_id, status, final_value FROM trials ORDER BY sequence_id") == [
+    assert picked(daemon.trials(id_), "sequenceId", "status", "finalValue") == [
         (number, "SUCCEEDED", number) for number in range(TRIALS)
     ]
     return id_

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.acceptance.kubernetes_cluster import PODS, FakeCluster, of
-from tests.live_daemon import LISTENING, Daemon, running_daemon
+from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -67,47 +67,56 @@ class Stage:
         """Requests to the cluster that went wrong so far."""
         return int(self.cluster.control("met")["requests"])
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.daemon.rows(self.id, query)
+    def ends(self) -> list[tuple[Any, ...]]:
+        """(sequence id, status, result) of each trial."""
+        return picked(self.daemon.trials(self.id), "sequenceId", "status", "finalValue")
 
     def check(self, trials: int) -> None:
         """Every trial ended well, at the first attempt, as the only job that ever was."""
         self.daemon.wait(self.id, "DONE", timeout_s=OUTAGE_S + 60)
-        assert self.rows("SELECT sequence_id, status, final_value FROM trials ORDER BY sequence_id") == [
-            (number, "SUCCEEDED", number) for number in range(trials)
-        ]
-        assert self.rows("SELECT max(number), count(*) FROM attempts") == [(1, trials)]
+        assert self.ends() == [(number, "SUCCEEDED", number) for number in range(trials)]
+        assert picked(self.daemon.attempts(self.id), "number") == [(1,)] * trials
         ever = self.cluster.control("timeline", resource="tfjobs.kubeflow.org")
         assert sum(self.id in name for name in ever) == trials
 
 
 @pytest.fixture
-def stage(cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
+def mortal(cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
+    """With a daemon of its own, to be killed."""
     with running_daemon(tmp_path, *LISTENING) as daemon:
         yield Stage(daemon, cluster, tmp_path)
     cluster.control("clear")
 
 
-def test_a_daemon_killed_around_each_call_submits_nothing_twice(stage: Stage) -> None:
+@pytest.fixture
+def stage(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(shared, cluster, tmp_path)
+    yield stage
+    cluster.control("clear")
+    if stage.id:
+        shared.call("POST", f"/experiments/{stage.id}/stop")
+
+
+def test_a_daemon_killed_around_each_call_submits_nothing_twice(mortal: Stage) -> None:
     """Between intent and create, in a create that is carried out later, between create and record, and in mid-watch."""
     around = [("POST", "/secrets", 60.0), ("POST", "/tfjobs", 1.0), ("PATCH", "/secrets", 60.0)]
     for number, (method, path, delay) in enumerate(around):
-        met = stage.met()
-        stage.cluster.control("fault", method=method, path=path, delay=delay, times=-1)
+        met = mortal.met()
+        mortal.cluster.control("fault", method=method, path=path, delay=delay, times=-1)
         if number == 0:
-            stage.create(trials=3, at_once=3)
+            mortal.create(trials=3, at_once=3)
         else:
-            stage.restart()
-        stage.cluster.until(lambda before=met: stage.met() >= before + 3)
-        stage.daemon.kill()
-        stage.cluster.control("clear")
-    stage.restart()
-    stage.until_running(3)
-    stage.daemon.kill()
-    stage.cluster.control("break-watches")
-    stage.go()
-    stage.restart()
-    stage.check(3)
+            mortal.restart()
+        mortal.cluster.until(lambda before=met: mortal.met() >= before + 3)
+        mortal.daemon.kill()
+        mortal.cluster.control("clear")
+    mortal.restart()
+    mortal.until_running(3)
+    mortal.daemon.kill()
+    mortal.cluster.control("break-watches")
+    mortal.go()
+    mortal.restart()
+    mortal.check(3)
 
 
 def test_an_api_server_that_goes_away_and_breaks_watches_costs_no_trial(stage: Stage) -> None:
@@ -171,4 +180,4 @@ def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage
     finally:
         stage.daemon.process.send_signal(signal.SIGCONT)
     stage.daemon.wait(stage.id, "DONE", timeout_s=OUTAGE_S + 60)
-    assert stage.rows("SELECT status, final_value FROM trials") == [("SUCCEEDED", 0)]
+    assert stage.ends() == [(0, "SUCCEEDED", 0)]

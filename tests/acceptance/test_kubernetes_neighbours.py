@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
 from tests.acceptance.kubernetes_cluster import OURS, TFJOBS, FakeCluster, of
-from tests.live_daemon import LISTENING, Daemon, running_daemon
+from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -52,9 +52,9 @@ class Neighbour:
         """Every trial has its own result, at the first attempt."""
         self._go.touch()
         self.daemon.wait(self.id, "DONE", timeout_s=60)
-        found = self.daemon.rows(self.id, "SELECT status, final_value FROM trials ORDER BY sequence_id")
+        found = picked(self.daemon.trials(self.id), "status", "finalValue")
         assert found == [("SUCCEEDED", self._first + number) for number in range(TRIALS)]
-        assert self.daemon.rows(self.id, "SELECT max(number), count(*) FROM attempts") == [(1, TRIALS)]
+        assert picked(self.daemon.attempts(self.id), "number") == [(1,)] * TRIALS
 
     def remove(self) -> None:
         self.daemon.call("POST", f"/experiments/{self.id}/stop")

@@ -12,7 +12,7 @@ import pytest
 
 from nni_manager.platform_kit.kubernetes.resource import PODS
 from tests.acceptance.kubernetes_cluster import CRDS, TFJOBS, FakeCluster, fake_cluster
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -144,7 +144,7 @@ def test_a_namespace_that_restricts_pods(shared: Daemon, cluster: FakeCluster, t
     template = {"spec": {"securityContext": pod, "containers": [container]}}
     id_ = create(shared, tmp_path, {**section, "podTemplate": template})["id"]
     shared.wait(id_, "DONE", timeout_s=60)
-    assert shared.rows(id_, "SELECT status FROM trials") == [("SUCCEEDED",)]
+    assert picked(shared.trials(id_), "status") == [("SUCCEEDED",)]
     stop(shared, id_)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.kubernetes_cluster import BINDINGS, ROLES, FakeCluster
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -74,7 +74,7 @@ def test_what_is_asked_for_is_enough(
     warnings = [one["message"] for one in shared.status(id_)["warnings"]]
     assert all("events" in one or "pods/log" in one for one in warnings), warnings
     shared.wait(id_, "DONE", timeout_s=60)
-    assert shared.rows(id_, "SELECT status, final_value FROM trials") == [("SUCCEEDED", 1)] * 2
+    assert picked(shared.trials(id_), "status", "finalValue") == [("SUCCEEDED", 1)] * 2
     shared.call("POST", f"/experiments/{id_}/stop")
     shared.wait(id_, "STOPPED")
     assert cluster.left(id_) == []

@@ -10,7 +10,7 @@ import yaml
 
 from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
 from tests.acceptance.kubernetes_cluster import BINDINGS, FRAMEWORKS, ROLES, FakeCluster, of
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -37,15 +37,13 @@ def create(daemon: Daemon, cluster: FakeCluster, code: Path, section: dict[str, 
 
 
 def attempts(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
-    query = "SELECT trials.status, final_value, number, state FROM trials JOIN attempts ON trials.id = trial_id"
-    return daemon.rows(id_, query)
+    """(status and result of its trial, number, state) of each."""
+    ends = {trial["id"]: (trial["status"], trial["finalValue"]) for trial in daemon.trials(id_)}
+    return [(*ends[one["trialId"]], one["number"], one["state"]) for one in daemon.attempts(id_)]
 
 
 def intermediates(daemon: Daemon, id_: str) -> list[float]:
-    return [
-        float(value)
-        for (value,) in daemon.rows(id_, "SELECT data FROM metrics WHERE type = 'PERIODICAL' ORDER BY rowid")
-    ]
+    return [result["value"] for result in daemon.results(id_, type="PERIODICAL")]
 
 
 def task(name: str, command: str, *, failed: int, succeeded: int, number: int = 1) -> dict[str, Any]:
@@ -107,7 +105,7 @@ def test_a_worker_that_fails_ends_the_job_and_says_why(shared: Daemon, cluster: 
     shared.wait(id_, "DONE", timeout_s=60)
     assert attempts(shared, id_) == [("FAILED", None, 1, "FAILED")]
     assert intermediates(shared, id_) == [5]
-    ((code_of_worker, message, stderr),) = shared.rows(id_, "SELECT exit_code, message, stderr_tail FROM attempts")
+    ((code_of_worker, message, stderr),) = picked(shared.attempts(id_), "exitCode", "message", "stderrTail")
     assert code_of_worker == 3 and "worker-0: Error" in message and stderr == "no more\n"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from nni_manager.platform_kit.kubernetes.resource import CLAIMS
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster, fake_cluster
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -73,7 +73,7 @@ def test_storage_that_may_not_be_written_says_so(shared: Daemon, cluster: FakeCl
     """As an export with root_squash."""
     id_ = create(shared, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.2", "path": "/closed"})
     shared.wait(id_, "DONE", timeout_s=90)
-    rows = shared.rows(id_, "SELECT state, exit_code, message, stderr_tail FROM attempts")
+    rows = picked(shared.attempts(id_), "state", "exitCode", "message", "stderrTail")
     assert {(state, code) for state, code, _, _ in rows} == {("FAILED", 126)}, rows
     assert all("let user 0 write on the storage" in tail and "root_squash" in tail for *_, tail in rows), rows
     (trial,) = shared.call("GET", f"/experiments/{id_}/trials")["trials"]

@@ -16,7 +16,7 @@ import pytest
 from tests.acceptance.command_line import CommandLine, command_line, id_in
 from tests.live_daemon import Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.xdist_group("manager_elsewhere")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TOKEN = "correct horse battery staple"
 TRIAL = """

@@ -9,31 +9,30 @@ import pytest
 
 from nni_manager.platform_kit.testing.middlebox import Each, middlebox
 from tests.acceptance.bad_network import ADDRESS, free_port
-from tests.acceptance.numbered import LISTENING, Numbered
-from tests.live_daemon import Daemon
+from tests.acceptance.numbered import Numbered
+from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TRIALS = 4
 
 
-def test_boxes_that_answer_in_http(daemon: Daemon, code: Path) -> None:
+def test_boxes_that_answer_in_http(code: Path, tmp_path: Path) -> None:
     """Every trial comes to its own end with all its results, whatever stands between said about it."""
     port = free_port()
-    daemon.terminate()
-    daemon.start(*LISTENING, "--trial-port", str(port))
-    with middlebox(port, Each(2 * TRIALS), listen=(ADDRESS, port)) as box:
+    at_port = running_daemon(tmp_path, *LISTENING, "--trial-port", str(port))
+    with middlebox(port, Each(2 * TRIALS), listen=(ADDRESS, port)) as box, at_port as daemon:
         work = Numbered(daemon, code, trials=TRIALS, steps=10, pause_s=0.1, platform={"nniManagerIp": ADDRESS})
         work.wait(120)
-    work.check("push")
-    assert work.rows("SELECT DISTINCT message FROM trials WHERE status = 'SUCCEEDED'") == [("",)]
+        work.check("push")
+        assert {trial["message"] for trial in work.shown() if trial["status"] == "SUCCEEDED"} == {""}
     assert {route for route, _ in box.met} >= {"version", "code", "parameters", "outboxes", "metrics", "log", "status"}
 
 
 @pytest.mark.parametrize(
     ("exit_code", "words"), [(64, "its Python, is not what it needs"), (77, "its token was denied")]
 )
-def test_a_runner_that_fails_before_it_is_heard(listening: Daemon, code: Path, exit_code: int, words: str) -> None:
+def test_a_runner_that_fails_before_it_is_heard(shared: Daemon, code: Path, exit_code: int, words: str) -> None:
     """Not the user's code, and none of the user's retries: another attempt is on the platform's account."""
     folder = code.parent / "bin"
     folder.mkdir()
@@ -41,9 +40,9 @@ def test_a_runner_that_fails_before_it_is_heard(listening: Daemon, code: Path, e
     python.write_text(f"#!/bin/sh\nexit {exit_code}\n")
     python.chmod(0o755)
     environment = {"PATH": os.pathsep.join((str(folder), os.environ["PATH"]))}
-    work = Numbered(listening, code, trials=1, maxTrialRetries=1, environment=environment)
+    work = Numbered(shared, code, trials=1, maxTrialRetries=1, environment=environment)
     work.wait(60)
-    ((status, reason, message, attempts),) = work.rows("SELECT status, reason, message, attempt FROM trials")
+    ((status, reason, message, attempts),) = picked(work.shown(), "status", "reason", "message", "attempt")
     assert (status, reason, attempts) == ("FAILED", "RUNNER_FAILED", 3)
     assert message.startswith("the trial runner did not start the command") and words in message
-    assert work.rows("SELECT given_up FROM attempts ORDER BY number") == [("PLATFORM",), ("PLATFORM",), ("",)]
+    assert picked(work.attempts(), "givenUp") == [("PLATFORM",), ("PLATFORM",), (None,)]

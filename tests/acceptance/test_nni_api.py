@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, running_daemon
 
 pytestmark = pytest.mark.acceptance
 
@@ -38,13 +38,10 @@ RECORD_KEYS = {
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon with a service."""
-    (tmp_path / "data").mkdir()
-    daemon = Daemon(tmp_path / "data").start("--port", "0")
-    yield daemon
-    daemon.call("POST", "/experiments/stop")
-    daemon.terminate()
+def mortal(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon with a service that the test ends and starts again."""
+    with running_daemon(tmp_path, "--port", "0") as daemon:
+        yield daemon
 
 
 @contextmanager
@@ -81,20 +78,20 @@ def status_of(client: httpx.Client) -> str:
     return str(client.get("check-status").json()["status"])
 
 
-def test_what_clients_count_on(served: Daemon) -> None:
-    id_ = create(served, TRIAL, maxTrialNumber=3)
-    served.wait(id_, "DONE")
-    with nni(served, id_) as client:
+def test_what_clients_count_on(shared: Daemon) -> None:
+    id_ = create(shared, TRIAL, maxTrialNumber=3)
+    shared.wait(id_, "DONE")
+    with nni(shared, id_) as client:
         client.post("trial-jobs", json={"x": 0.125})  # refused: the limit is reached
         client.put("experiment?update_type=MAX_TRIAL_NUM", json={"params": {"maxTrialNumber": 4}})
         client.post("trial-jobs", json={"x": 0.125})
-        served.wait_for(id_, lambda state: state["status"] == "DONE" and state["counts"].get("SUCCEEDED") == 3)
+        shared.wait_for(id_, lambda state: state["status"] == "DONE" and state["counts"].get("SUCCEEDED") == 3)
         found = {path: client.get(path).json() for path in READS}
         version = client.get("version").text
     assert found["check-status"] == {"status": "DONE", "errors": []}
     assert len(version.split(".")) == 3
     assert not any(isinstance(answer, dict) and "error" in answer for answer in found.values())
-    _check_profile(found["experiment"], served.data / id_)
+    _check_profile(found["experiment"], shared.data / id_)
     _check_trials(found["trial-jobs"])
     _check_metrics(found["metric-data"])
     _check_export(found["export-data"], found["trial-jobs"])
@@ -145,10 +142,10 @@ def _check_export(export: list[dict[str, Any]], trials: list[dict[str, Any]]) ->
         assert json.loads(one["value"])["default"] == 1.5
 
 
-def test_a_delete_answers_before_it_stops_and_leaves_nothing_running(served: Daemon) -> None:
-    id_ = create(served, RUN_ON)
-    served.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
-    with nni(served, id_) as client:
+def test_a_delete_answers_before_it_stops_and_leaves_nothing_running(shared: Daemon) -> None:
+    id_ = create(shared, RUN_ON)
+    shared.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    with nni(shared, id_) as client:
         answer = client.delete("experiment")
         assert (answer.status_code, answer.content) == (200, b"")
         until(lambda: status_of(client) == "STOPPED")
@@ -157,46 +154,46 @@ def test_a_delete_answers_before_it_stops_and_leaves_nothing_running(served: Dae
         assert refused.status_code == 409 and "resume" in refused.json()["error"]
 
 
-def test_a_daemon_that_is_terminated_leaves_the_trials_to_the_next(served: Daemon) -> None:
-    id_ = create(served, RUN_ON)
-    served.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
-    with nni(served, id_) as client:
+def test_a_daemon_that_is_terminated_leaves_the_trials_to_the_next(mortal: Daemon) -> None:
+    id_ = create(mortal, RUN_ON)
+    mortal.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    with nni(mortal, id_) as client:
         before = client.get("trial-jobs").json()
         pid = client.get("experiment-metadata").json()["pid"]
-    assert served.terminate() == 0
+    assert mortal.terminate() == 0
     until(lambda: not psutil.pid_exists(pid))
-    served.start("--port", "0")
-    with nni(served, id_) as client:
+    mortal.start("--port", "0")
+    with nni(mortal, id_) as client:
         until(lambda: client.get("check-status").text.startswith("{"))
         assert status_of(client) == "RUNNING"
         until(lambda: client.get("trial-jobs").json() == before)
 
 
-def test_a_daemon_that_is_killed_leaves_no_process_for_clients_to_wait_for(served: Daemon) -> None:
-    id_ = create(served, RUN_ON)
-    with nni(served, id_) as client:
+def test_a_daemon_that_is_killed_leaves_no_process_for_clients_to_wait_for(mortal: Daemon) -> None:
+    id_ = create(mortal, RUN_ON)
+    with nni(mortal, id_) as client:
         pid = client.get("experiment-metadata").json()["pid"]
         assert psutil.pid_exists(pid)
-    served.kill()
+    mortal.kill()
     until(lambda: not psutil.pid_exists(pid))
-    served.start("--port", "0")
+    mortal.start("--port", "0")
 
 
-def test_it_goes_on_being_served_after_an_error(served: Daemon) -> None:
+def test_it_goes_on_being_served_after_an_error(shared: Daemon) -> None:
     outdated = {"platform": "scripted", "trials": [{"runnerVersion": "0.5.0"}]}
-    id_ = create(served, "true", trainingService=outdated)
-    served.wait(id_, "ERROR")
-    with nni(served, id_) as client:
+    id_ = create(shared, "true", trainingService=outdated)
+    shared.wait(id_, "ERROR")
+    with nni(shared, id_) as client:
         found = client.get("check-status").json()
         assert found["status"] == "ERROR" and "0.5.0" in found["errors"][0]
         assert "endTime" in client.get("experiment").json()
         assert client.get("trial-jobs").json()
 
 
-def test_a_trial_is_killed_and_its_files_are_read(served: Daemon) -> None:
-    id_ = create(served, RUN_ON, trialConcurrency=1, maxTrialNumber=1)
-    served.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1)
-    with nni(served, id_) as client:
+def test_a_trial_is_killed_and_its_files_are_read(shared: Daemon) -> None:
+    id_ = create(shared, RUN_ON, trialConcurrency=1, maxTrialNumber=1)
+    shared.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1)
+    with nni(shared, id_) as client:
         (trial,) = client.get("trial-jobs").json()
         file = f"trial-file/{trial['trialJobId']}"
         until(lambda: client.get(f"{file}/stdout").text == "running\n")
@@ -209,8 +206,8 @@ def test_a_trial_is_killed_and_its_files_are_read(served: Daemon) -> None:
         assert log.status_code == 200 and trial["trialJobId"] in log.text
 
 
-def test_nothing_bad_is_answered_with_a_fault_or_not_at_all(served: Daemon) -> None:
-    id_ = create(served, RUN_ON, maxTrialNumber=9)
+def test_nothing_bad_is_answered_with_a_fault_or_not_at_all(shared: Daemon) -> None:
+    id_ = create(shared, RUN_ON, maxTrialNumber=9)
     bad = [
         ("PUT", "experiment", b"{}", 400), ("PUT", "experiment?update_type=X", b"{}", 400),
         ("PUT", "experiment?update_type=SEARCH_SPACE", b"{", 400), ("POST", "trial-jobs", b"\x00", 400),
@@ -218,7 +215,7 @@ def test_nothing_bad_is_answered_with_a_fault_or_not_at_all(served: Daemon) -> N
         ("GET", "trial-jobs/zzzzz", b"", 404), ("GET", "nonsense", b"", 404), ("POST", "nonsense", b"", 404),
         ("POST", "tensorboard", b'{"trials": "abcde"}', 400), ("PUT", "experiment/cluster-metadata", b"{", 200),
     ]  # fmt: skip
-    with nni(served, id_) as client:
+    with nni(shared, id_) as client:
         for method, path, body, status in bad:
             answer = client.request(method, path, content=body)
             assert answer.status_code == status, (method, path, answer.text)

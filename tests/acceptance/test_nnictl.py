@@ -13,7 +13,7 @@ import pytest
 
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, state_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240), pytest.mark.xdist_group("nnictl")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 REPORT = """
 for value in 0.1 0.2; do echo '{"type": "intermediate", "value": '$value'}' >> "$NNI_OUTBOX"; done

@@ -245,6 +245,32 @@ async def test_no_cookie_for_less(closed_listener: httpx.AsyncClient, method: st
     assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
 
 
+async def test_a_browser_without_a_token_gets_a_form(closed_listener: httpx.AsyncClient) -> None:
+    asked = await closed_listener.get("/experiments/a?order=-final", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert asked.status_code == 401 and asked.headers["Content-Type"].startswith("text/html")
+    assert 'action="/api/v1/session"' in asked.text and 'value="/experiments/a?order=-final"' in asked.text
+    script = await closed_listener.get('/experiments/"><script>', headers={"Accept": "text/html"})
+    assert "<script>" not in script.text
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [("/experiments/a?x=1", "/experiments/a?x=1"), ("//evil.example/", "/"), ("/\\evil.example/", "/"),
+     ("https://evil.example/x", "/x"), ("", "/")],
+)  # fmt: skip
+async def test_the_form_begins_a_session(closed_listener: httpx.AsyncClient, target: str, path: str) -> None:
+    wrong = await closed_listener.post(SESSION_PATH, data={"token": "wrong", "next": target})
+    assert wrong.status_code == 401 and "That is not the token." in wrong.text and "Set-Cookie" not in wrong.headers
+    right = await closed_listener.post(SESSION_PATH, data={"token": TOKEN, "next": target})
+    assert (right.status_code, right.headers["Location"]) == (303, path)
+    assert (await closed_listener.get(EXPERIMENTS)).status_code == 200
+    closed_listener.cookies.clear()
+    foreign = {"Origin": "http://evil.example"}
+    assert (await closed_listener.post(SESSION_PATH, data={"token": TOKEN}, headers=foreign)).status_code == 403
+    long = await closed_listener.post(SESSION_PATH, data={"token": TOKEN, "next": "x" * 20_000})
+    assert long.status_code == 401
+
+
 async def test_the_way_on_stays_on_this_host(closed_listener: httpx.AsyncClient) -> None:
     url = httpx.URL("http://localhost:8080").copy_with(raw_path=b"//evil.example/?token=correct+horse+battery")
     answer = await closed_listener.send(httpx.Request("GET", url))

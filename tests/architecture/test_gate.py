@@ -47,6 +47,27 @@ def test_it(name):
     ran.append(name)
     assert len(ran) < 3, "".join(ran)
 """
+#: Those without a mark or a shared fixture go to any worker.
+GROUPED = """
+import os, time
+import pytest
+
+@pytest.fixture(scope="module")
+def shared():
+    with open("starts", "a") as file:
+        file.write("shared\\n")
+
+@pytest.mark.parametrize("number", range(6))
+def test_that_shares(shared, number):
+    time.sleep(0.1)
+
+@pytest.mark.xdist_group("marked")
+@pytest.mark.parametrize("number", range(6))
+def test_that_is_marked(number):
+    time.sleep(0.1)
+    with open("marked", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+"""
 MACHINE = """
 import pytest
 
@@ -92,6 +113,12 @@ def test_a_failure_that_hangs_on_the_order_can_be_repeated(tmp_path: Path) -> No
     assert again
     failed = {line for command in again for line in _failures(pytest_says(tmp_path, *shlex.split(command)))}
     assert failed == _failures(said) and failed
+
+
+def test_what_a_module_shares_is_started_once(tmp_path: Path) -> None:
+    assert "12 passed" in run(tmp_path, GROUPED, "-n", "2")
+    assert (tmp_path / "starts").read_text() == "shared\n"
+    assert len(set((tmp_path / "marked").read_text().splitlines())) == 1
 
 
 def test_machines_are_left_alone_and_named(tmp_path: Path) -> None:

@@ -9,13 +9,17 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
+from nni_manager.api.application import create_application
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.web.pages import PagesContext, create_pages
+from tests.api.listeners import tcp_listener
 from tests.api.world import World
 
 pytestmark = pytest.mark.browser
 
+TOKEN = "correct horse battery"
 HOLD = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError: x is not in the space",
             details='Traceback (most recent call last):\n  File "tuner.py", line 7\nValueError: x')  # fmt: skip
 
@@ -92,6 +96,48 @@ async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str,
             await page.get_by_role("button", name="Resume").click()
             await expect(page.locator(".heading .badge")).to_have_text("RUNNING")
             await page.goto("about:blank")
+
+
+async def test_one_failed_fetch_is_made_up_for(browser: Browser, site: str, world: World) -> None:
+    """The experiment's last event has come by then: nothing else would bring the page up to date."""
+    async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
+        id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.goto(f"{site}/experiments/{id_}")
+        await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
+        aborted: list[str] = []
+
+        async def abort(route: Route) -> None:
+            aborted.append(route.request.url)
+            await route.abort()
+
+        await page.route("**/fragment?*", abort, times=1)
+        added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
+        await expect(page.locator("#connection")).to_be_visible()
+        await expect(page.locator("tbody")).to_contain_text(added.json()["id"], timeout=20_000)
+        await expect(page.locator("#connection")).to_be_hidden()
+        assert len(aborted) == 1
+        await context.close()
+
+
+async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
+    """At a listener with a token: a wrong one is said to be wrong, the right one leads to what was asked for."""
+    await world.add("finished", status=ExperimentStatus.DONE)
+    pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
+    async with tcp_listener(create_application(world.context, token=TOKEN, pages=pages)) as address:
+        site, context = f"http://127.0.0.1:{address.port}", await browser.new_context()
+        page = await context.new_page()
+        await page.goto(f"{site}/experiments/finished?order=-final")
+        for token in ("wrong", TOKEN):
+            await page.get_by_label("Token of this daemon").fill(token)
+            await page.get_by_role("button", name="Log in").click()
+            if token == "wrong":
+                await expect(page.get_by_role("alert")).to_have_text("That is not the token.")
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("finished")
+        assert page.url == f"{site}/experiments/finished?order=-final"
+        await context.close()
+        world.stopping.set()
 
 
 async def test_it_works_without_scripts(browser: Browser, site: str, world: World) -> None:

@@ -161,6 +161,22 @@ class Asked(Watch):
         return moments
 
 
+async def test_a_job_that_is_over_a_moment_after_its_start_is_not_looked_at() -> None:
+    with looptime.enabled(strict=True):
+        watch = Watch(cast(Any, Empty()))
+        task = asyncio.create_task(watch.observer.run())
+        for name in (A, B):
+            watch.platform.jobs[name] = RUNNING
+            watch.observer.add(handle(name))
+        await asyncio.sleep(0.02)
+        assert watch.platform.observed == []
+        watch.observer.remove(A)  # its end was told, and decided on
+        await asyncio.sleep(0.1)
+        assert watch.platform.observed == [[B]]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_service_that_must_be_asked_is_asked_soon_after_a_start_and_then_less_and_less(path: Path) -> None:
     database = Database(path)
     asked = Asked(cast(Database, Empty()))  # a thread would let the loop's own time run on

@@ -73,6 +73,17 @@ def test_the_keeper_s_own_limits_are_as_before(spawner: Spawn, request_: SpawnRe
     os.close(job.pidfd)
 
 
+def test_the_files_that_a_start_makes_are_no_change_of_the_job(spawner: Spawn, request_: SpawnRequest) -> None:
+    """They would wake the keeper, and have it look for results, once for every job."""
+    job = spawner.start(request_)
+    queue = spawner._follow._watches._inotify
+    assert job.main is not None and queue is not None
+    os.kill(job.main.pid, 9)
+    os.waitpid(job.main.pid, 0)
+    os.close(job.pidfd)
+    assert list(queue.events()) == []
+
+
 def test_no_secret_is_in_a_request_s_repr(request_: SpawnRequest) -> None:
     assert repr(request_) == "SpawnRequest(name='job')"
 

@@ -10,7 +10,7 @@ import pytest
 
 from trial_runner import inotify, protocol
 from trial_runner.inotify import Changes, Event, Inotify
-from trial_runner.loop import Loop
+from trial_runner.loop import READ, Loop
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import settings
 from trial_runner.runner.client import FIRST_S, LONGEST_S, Backoff, Client
@@ -270,6 +270,25 @@ def test_an_overflow_makes_every_folder_watched(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "a").write_text("x")
     _until(loop, lambda: told)
     assert len(asked) == 2
+
+
+def test_a_hang_up_is_told_as_what_was_asked_for_and_only_to_those_who_still_ask() -> None:
+    told: list[tuple[str, int]] = []
+    loop = Loop(_raise)
+    pipes = [os.pipe() for _ in range(2)]
+
+    def hear(name: str, mask: int) -> None:
+        told.append((name, mask))
+        for reader, _ in pipes:  # the first that hears of it ends both
+            loop.unwatch(reader)
+
+    for name, (reader, writer) in zip("ab", pipes, strict=True):
+        loop.watch(reader, lambda mask, name=name: hear(name, mask))
+        os.close(writer)
+    loop.run_turn()
+    assert [mask for _, mask in told] == [READ]
+    for reader, _ in pipes:
+        os.close(reader)
 
 
 def test_an_echo_to_nobody_ends(tmp_path: Path) -> None:

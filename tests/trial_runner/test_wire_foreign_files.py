@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trial_runner.wire import foreign_files
-from trial_runner.wire.foreign_files import MOST_LEVELS, MOST_NAMES, NotRegular
+from trial_runner.wire.foreign_files import MOST_LEVELS, MOST_NAMES, NotRegular, OpenFolder
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(10)]
 
@@ -29,6 +29,22 @@ def test_a_stretch_of_a_file_is_read(folder: Path) -> None:
     assert foreign_files.read(str(folder), "outbox/1.jsonl", -30, 2) == b"01"
     assert foreign_files.size(str(folder), "./outbox//1.jsonl") == 10
     assert foreign_files.tail(str(folder), "outbox/none", 3) == b""
+
+
+def test_an_open_folder_is_the_same_wherever_its_name_leads_by_then(folder: Path, tmp_path: Path) -> None:
+    with OpenFolder(str(folder)) as opened:
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(tmp_path / "elsewhere")
+        assert foreign_files.read(opened, "outbox/1.jsonl", 0, 3) == b"012"
+        assert foreign_files.listing(opened, "outbox").files == ["outbox/1.jsonl"]
+        assert foreign_files.make_folder(opened, "new/er") == ["new", "new/er"]
+        foreign_files.write_whole(opened, "new/file", b"x")
+        with pytest.raises(NotRegular):
+            foreign_files.open_file(opened, "outbox")
+    assert (tmp_path / "moved" / "new" / "file").read_bytes() == b"x"
+    assert not (tmp_path / "elsewhere" / "new").exists()
+    with pytest.raises(OSError):
+        OpenFolder(str(folder))
 
 
 def test_no_link_is_followed_wherever_it_is(folder: Path, tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 import os
 from contextlib import ExitStack, suppress
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 from trial_runner import protocol
 from trial_runner.keeper.requests import Refusal, system_refusal
 from trial_runner.wire import foreign_files
-from trial_runner.wire.foreign_files import NotRegular
+from trial_runner.wire.foreign_files import NotRegular, OpenFolder
 
 #: Bytes of one answer, before base64.
 _MAX_READ = 4 * 1024 * 1024
@@ -29,7 +29,7 @@ def make(folder: str, undo: ExitStack) -> bool:
     return True
 
 
-def fill(folder: str, files: Dict[str, str], undo: ExitStack) -> None:
+def fill(folder: OpenFolder, files: Dict[str, str], undo: ExitStack) -> None:
     """Makes the outbox folder and the files. Raises OSError, and Refusal for a name that leads out."""
     _make_below(folder, protocol.OUTBOX_FOLDER, undo)
     for name, text in files.items():
@@ -37,16 +37,16 @@ def fill(folder: str, files: Dict[str, str], undo: ExitStack) -> None:
         if parent:
             _make_below(folder, parent, undo)
         foreign_files.write_whole(folder, name, text.encode("utf-8", "surrogateescape"))
-        undo.callback(_quietly, os.unlink, os.path.join(folder, name))
+        undo.callback(_quietly, os.unlink, folder.path, name)
 
 
-def remove_exit_file(folder: str) -> None:
+def remove_exit_file(folder: OpenFolder) -> None:
     """Left by an earlier job in the same place, it would be taken for the next job's."""
     with suppress(OSError):
         foreign_files.remove(folder, protocol.EXIT_FILE)
 
 
-def open_output(folder: str, name: str, undo: ExitStack) -> int:
+def open_output(folder: OpenFolder, name: str, undo: ExitStack) -> int:
     """A descriptor that appends to `stdout` or `stderr`. Raises OSError."""
     try:
         descriptor = foreign_files.open_file(folder, name, _APPENDING)
@@ -55,7 +55,7 @@ def open_output(folder: str, name: str, undo: ExitStack) -> int:
         descriptor = foreign_files.open_file(folder, name, _APPENDING)
     os.set_blocking(descriptor, True)  # the command inherits it
     if os.fstat(descriptor).st_size == 0:
-        undo.callback(_quietly, os.unlink, os.path.join(folder, name))
+        undo.callback(_quietly, os.unlink, folder.path, name)
     return descriptor
 
 
@@ -103,11 +103,11 @@ def stderr_tail(folder: str) -> str:
     return foreign_files.tail(folder, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL).decode("utf-8", "replace")
 
 
-def _make_below(folder: str, name: str, undo: ExitStack) -> None:
+def _make_below(folder: OpenFolder, name: str, undo: ExitStack) -> None:
     for made in foreign_files.make_folder(folder, name):
-        undo.callback(_quietly, os.rmdir, os.path.join(folder, made))
+        undo.callback(_quietly, os.rmdir, folder.path, made)
 
 
-def _quietly(operation: Any, path: str) -> None:
+def _quietly(operation: Callable[[str], None], folder: str, name: str = "") -> None:
     with suppress(OSError):
-        operation(path)
+        operation(os.path.join(folder, name) if name else folder)

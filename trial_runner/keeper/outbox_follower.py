@@ -13,6 +13,7 @@ from trial_runner.keeper.listener import Connection
 from trial_runner.keeper.log import Log
 from trial_runner.loop import Loop, Timer
 from trial_runner.wire import foreign_files
+from trial_runner.wire.foreign_files import OpenFolder
 
 #: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
 _GATHER_S = 0.03
@@ -48,13 +49,13 @@ class Watches:
         self._gathering: Optional[Timer] = None
         self._looking: Optional[Timer] = None
 
-    def add(self, job: Job, *, is_new: bool = False) -> None:
-        """`is_new`: its folder for outboxes was made just now, and nothing else."""
+    def add(self, job: Job, attempt: Optional[OpenFolder] = None, *, is_new: bool = False) -> None:
+        """`attempt`: its folder, if that is open. `is_new`: that for outboxes was made just now, and no other."""
         self._jobs[job.name] = job
         self._numbers[job.name] = set()
-        self._watch(job, _ATTEMPT_FOLDER, inotify.CREATE)
+        self._watch(job, _ATTEMPT_FOLDER, inotify.CREATE, attempt)
         if is_new:
-            self._watch(job, protocol.OUTBOX_FOLDER, _CHANGES)
+            self._watch(job, protocol.OUTBOX_FOLDER, _CHANGES, attempt)
         else:
             self._watch_outboxes(job)
             self._watch_metrics(job)
@@ -127,12 +128,12 @@ class Watches:
         if os.path.isdir(os.path.join(job.claim.attempt_directory, _METRICS_FOLDER)):
             self._watch(job, _METRICS_FOLDER, _CHANGES)
 
-    def _watch(self, job: Job, folder: str, mask: int) -> None:
+    def _watch(self, job: Job, folder: str, mask: int, attempt: Optional[OpenFolder] = None) -> None:
         attempt_folder = job.claim.attempt_directory
         try:
             if self._inotify is None:
                 raise OSError("there is no inotify")
-            with foreign_files.opened_folder(attempt_folder, folder) as descriptor:
+            with foreign_files.opened_folder(attempt or attempt_folder, folder) as descriptor:
                 number = self._inotify.add("/proc/self/fd/{}".format(descriptor), mask)
         except OSError as error:
             path = os.path.join(attempt_folder, folder)
@@ -191,9 +192,10 @@ class Follow:
         self._forget_asked()
         self._watches.mute()
 
-    def add(self, job: Job, *, is_new: bool = False) -> None:
-        """Watches the folders of a job that runs, or is about to. `is_new`: only that for outboxes is there."""
-        self._watches.add(job, is_new=is_new)
+    def add(self, job: Job, attempt: Optional[OpenFolder] = None, *, is_new: bool = False) -> None:
+        """Watches the folders of a job that runs, or is about to. `attempt`: its folder, if that is open; `is_new`:
+        only that for outboxes is in there."""
+        self._watches.add(job, attempt, is_new=is_new)
 
     def remove(self, job: Job) -> None:
         """Quiet for jobs that were never added."""
@@ -210,6 +212,7 @@ class Follow:
 
     def drain(self, job: Job) -> None:
         """Ships what is left of a job that has ended, as far as the connection takes it."""
+        self._watches.remove(job)  # before there is an exit file, which would be a change
         if job.is_followed and self._connection is not None:
             self._ship_lines(job, self._connection)
 

@@ -1,7 +1,7 @@
 """The start of a job. What must be true after a crash at any point decides the order.
 
-Folder, claim on the name, files, watch, process, its start time, and that into the state file. Whatever fails is taken
-back, the claim last, so that the same name can be tried again.
+Folder, claim on the name, files, watches, process, its start time, and that into the state file. Whatever fails is
+taken back, the claim last, so that the same name can be tried again.
 """
 
 import os
@@ -17,6 +17,7 @@ from trial_runner.keeper.job import Job
 from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.requests import Refusal, SpawnRequest, system_refusal
 from trial_runner.launch import Streams, launch
+from trial_runner.wire.foreign_files import OpenFolder
 
 
 class Spawn:
@@ -58,12 +59,8 @@ class Spawn:
         is_new = attempt_folder.make(request.attempt_directory, undo)
         self._claim(job.claim)
         undo.callback(self._state_files.remove, job.name)
-        if not is_new:
-            attempt_folder.remove_exit_file(request.attempt_directory)
-        attempt_folder.fill(request.attempt_directory, request.files, undo)
-        self._follow.add(job, is_new=is_new and not any("/" in name for name in request.files))
-        undo.callback(self._follow.remove, job)
-        pid, started_ms = self._run(request, job.claim, undo)
+        with OpenFolder(request.attempt_directory) as folder:
+            pid, started_ms = self._start_in(folder, job, request, undo, is_new)
         undo.callback(_abandon, pid)
         # Two descriptors were closed just now, so this process has one left.
         job.pidfd = processes.open_pidfd(pid)
@@ -73,6 +70,23 @@ class Spawn:
         job.main = MainProcess(pid, stat.start_ticks, started_ms)
         job.is_child = True
         return job
+
+    def _start_in(
+        self, folder: OpenFolder, job: Job, request: SpawnRequest, undo: ExitStack, is_new: bool
+    ) -> Tuple[int, int]:
+        """The pid, and when it was started. `is_new`: nothing is in the folder yet."""
+        if not is_new:
+            attempt_folder.remove_exit_file(folder)
+        attempt_folder.fill(folder, request.files, undo)
+        with ExitStack() as outputs:
+            streams = [self._null]
+            for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
+                streams.append(attempt_folder.open_output(folder, name, undo))
+                outputs.callback(os.close, streams[-1])
+            # All files are there: a watch that saw them made would wake us for nothing.
+            self._follow.add(job, folder, is_new=is_new and not any("/" in name for name in request.files))
+            undo.callback(self._follow.remove, job)
+            return self._run(request, job.claim, Streams(*streams))
 
     def _claim(self, claim: Claim) -> None:
         try:
@@ -96,19 +110,12 @@ class Spawn:
             reservation=request.reservation,
         )
 
-    def _run(self, request: SpawnRequest, claim: Claim, undo: ExitStack) -> Tuple[int, int]:
+    def _run(self, request: SpawnRequest, claim: Claim, streams: Streams) -> Tuple[int, int]:
         environment = dict(request.environment)
         environment[protocol.ENV_JOB] = process_tags.tag_variable(claim.name, claim.tag)
-        with ExitStack() as outputs:
-            stdout = attempt_folder.open_output(claim.attempt_directory, protocol.STDOUT_FILE, undo)
-            outputs.callback(os.close, stdout)
-            stderr = attempt_folder.open_output(claim.attempt_directory, protocol.STDERR_FILE, undo)
-            outputs.callback(os.close, stderr)
-            started_ms = time.time_ns() // 1000000
-            with process_tags.tagged(claim.tag), _Umask(self._job_umask):
-                streams = Streams(self._null, stdout, stderr)
-                pid = launch(request.command, request.directory, environment, streams)
-        return pid, started_ms
+        started_ms = time.time_ns() // 1000000
+        with process_tags.tagged(claim.tag), _Umask(self._job_umask):
+            return launch(request.command, request.directory, environment, streams), started_ms
 
 
 class _Umask:

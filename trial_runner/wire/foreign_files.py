@@ -1,15 +1,16 @@
 """Files that others may have written (a trial, a container, an archive): opened, read, listed, and written beside.
 
-Every function takes a folder and a name below it, with slashes. No symbolic link is followed on the way from that
-folder, itself included, to the file; what leads to the folder is the caller's own. Only regular files are opened, and
-nothing ever waits for somebody else, as opening a pipe would. `removal` removes such things.
+Every function takes a folder, by its path or open already, and a name below it, with slashes. No symbolic link is
+followed on the way from that folder, itself included, to the file; what leads to the folder is the caller's own. Only
+regular files are opened, and nothing ever waits for somebody else, as opening a pipe would. `removal` removes such
+things.
 """
 
 import errno
 import os
 import stat
-from contextlib import contextmanager
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from functools import lru_cache
+from typing import List, NamedTuple, Sequence, Tuple, Union
 
 from trial_runner.wire import removal
 
@@ -28,6 +29,24 @@ class NotRegular(OSError):
         super().__init__(errno.EINVAL, "not a regular file", name)
 
 
+class OpenFolder:
+    """A folder that stays open for several calls about what is in it; left, it is closed. Raises OSError."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.descriptor = os.open(path, _FOLDER)
+
+    def __enter__(self) -> "OpenFolder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+
+#: A folder: its path, or itself.
+Folder = Union[str, OpenFolder]
+
+
 class Listing(NamedTuple):
     """Paths below the folder that was asked about, in order."""
 
@@ -38,25 +57,23 @@ class Listing(NamedTuple):
     is_complete: bool
 
 
-def open_file(folder: str, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+def open_file(folder: Folder, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """A descriptor of a regular file. Raises OSError; NotRegular where something else is in its place."""
-    parts = _parts(name)
-    parent = _open_folder(folder, parts[:-1])
-    try:
-        descriptor = os.open(parts[-1], flags | _FILE, mode, dir_fd=parent)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise NotRegular(name) from error
-        raise
-    finally:
-        os.close(parent)
+    *above, last = _parts(name)
+    with _opened(folder, above) as parent:
+        try:
+            descriptor = os.open(last, flags | _FILE, mode, dir_fd=parent)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise NotRegular(name) from error
+            raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise NotRegular(name)
     return descriptor
 
 
-def read(folder: str, name: str, offset: int, limit: int) -> bytes:
+def read(folder: Folder, name: str, offset: int, limit: int) -> bytes:
     """At most `limit` bytes of a file from `offset` on; a negative one counts from its end. Raises OSError."""
     descriptor = open_file(folder, name)
     try:
@@ -66,7 +83,7 @@ def read(folder: str, name: str, offset: int, limit: int) -> bytes:
         os.close(descriptor)
 
 
-def tail(folder: str, name: str, limit: int) -> bytes:
+def tail(folder: Folder, name: str, limit: int) -> bytes:
     """The last bytes; none where there is no such file that can be read."""
     try:
         return read(folder, name, -limit, limit)
@@ -74,25 +91,22 @@ def tail(folder: str, name: str, limit: int) -> bytes:
         return b""
 
 
-def size(folder: str, name: str) -> int:
+def size(folder: Folder, name: str) -> int:
     """Bytes of a regular file. Raises OSError."""
     return status(folder, name).st_size
 
 
-def status(folder: str, name: str) -> os.stat_result:
+def status(folder: Folder, name: str) -> os.stat_result:
     """The status of a regular file. Raises OSError."""
-    parts = _parts(name)
-    parent = _open_folder(folder, parts[:-1])
-    try:
-        found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
-    finally:
-        os.close(parent)
+    *above, last = _parts(name)
+    with _opened(folder, above) as parent:
+        found = os.stat(last, dir_fd=parent, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
         raise NotRegular(name)
     return found
 
 
-def listing(folder: str, name: str) -> Listing:
+def listing(folder: Folder, name: str) -> Listing:
     """All that is in the folder `name` and below it, but names that begin with a dot; empty where there is none.
 
     What is more, or deeper, than may be looked at is left out, deeper folders first.
@@ -117,7 +131,7 @@ def listing(folder: str, name: str) -> Listing:
     return Listing(sorted(files), sorted(folders), is_complete)
 
 
-def make_folder(folder: str, name: str) -> List[str]:
+def make_folder(folder: Folder, name: str) -> List[str]:
     """Makes the folder `name`, and those on the way, where they are missing; answers which. Raises OSError."""
     parts, made = _parts(name), []
     for count, part in enumerate(parts):
@@ -127,30 +141,46 @@ def make_folder(folder: str, name: str) -> List[str]:
                 made.append("/".join(parts[: count + 1]))
             except FileExistsError:
                 pass
-    with opened_folder(folder, name):
-        pass  # it is one, and no link to one
+    if name not in made:
+        with opened_folder(folder, name):
+            pass  # it is one, and no link to one
     return made
 
 
-@contextmanager
-def opened_folder(folder: str, name: str) -> Iterator[int]:
-    """A descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
-    descriptor = _open_folder(folder, _parts(name) if name else ())
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+class _Descriptor:
+    """A context that has a descriptor, and closes one of its own. Cheaper than a generator: each job has a dozen."""
+
+    __slots__ = ("_is_own", "_number")
+
+    def __init__(self, number: int, is_own: bool) -> None:
+        self._number = number
+        self._is_own = is_own
+
+    def __enter__(self) -> int:
+        return self._number
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_own:
+            os.close(self._number)
 
 
-def remove(folder: str, name: str) -> List[str]:
+def opened_folder(folder: Folder, name: str) -> _Descriptor:
+    """A context with a descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
+    return _opened(folder, _parts(name) if name else ())
+
+
+def remove(folder: Folder, name: str) -> List[str]:
     """Removes whatever it is; answers what stays, as `removal.remove` does. Raises OSError."""
-    with _parent_of(folder, name) as (parent, last):
-        return removal.remove_below(parent, last, os.path.join(folder, name))
+    *above, last = _parts(name)
+    with _opened(folder, above) as parent:
+        shown = folder if isinstance(folder, str) else folder.path
+        return removal.remove_below(parent, last, os.path.join(shown, name))
 
 
-def write_whole(folder: str, name: str, data: bytes, mode: int = 0o600) -> None:
+def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600) -> None:
     """Puts a file there, whole or not at all. What lies there, or where its draft is made, goes. Raises OSError."""
-    with _parent_of(folder, name) as (parent, last):
+    *above, last = _parts(name)
+    with _opened(folder, above) as parent:
         draft = last + ".tmp"
         descriptor = _new_file(parent, draft, mode)
         try:
@@ -187,29 +217,24 @@ def _rename(parent: int, draft: str, name: str) -> None:
         os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-@contextmanager
-def _parent_of(folder: str, name: str) -> Iterator[Tuple[int, str]]:
-    """The opened folder that holds the file, and the file's own name."""
-    parts = _parts(name)
-    with opened_folder(folder, "/".join(parts[:-1])) as parent:
-        yield parent, parts[-1]
-
-
-def _open_folder(folder: str, parts: Sequence[str]) -> int:
-    """The descriptor of a folder, opened part by part: O_NOFOLLOW guards the last alone. Raises OSError."""
-    descriptor = os.open(folder, _FOLDER)
+def _opened(folder: Folder, parts: Sequence[str]) -> _Descriptor:
+    """A folder, opened part by part: O_NOFOLLOW guards the last alone. Raises OSError."""
+    is_own = isinstance(folder, str)
+    descriptor = os.open(folder, _FOLDER) if isinstance(folder, str) else folder.descriptor
     for part in parts:
-        outer = descriptor
+        outer, is_outer_own = descriptor, is_own
         try:
-            descriptor = os.open(part, _FOLDER, dir_fd=outer)
+            descriptor, is_own = os.open(part, _FOLDER, dir_fd=outer), True
         finally:
-            os.close(outer)
-    return descriptor
+            if is_outer_own:
+                os.close(outer)
+    return _Descriptor(descriptor, is_own)
 
 
-def _parts(name: str) -> List[str]:
+@lru_cache(maxsize=64)  # nearly all are the same few names
+def _parts(name: str) -> Tuple[str, ...]:
     """The parts of a path. Raises OSError for what is no path below a folder."""
-    parts = [part for part in name.split("/") if part not in ("", ".")]
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if not parts or ".." in parts or name[0] == "/" or not _can_be_a_name(name):
         raise OSError(errno.EINVAL, "not a path below a folder", name)
     return parts
@@ -222,7 +247,7 @@ def _can_be_a_name(name: str) -> bool:
         return False
 
 
-def _names(folder: str, name: str, most: int) -> Tuple[List[Tuple[str, bool]], int]:
+def _names(folder: Folder, name: str, most: int) -> Tuple[List[Tuple[str, bool]], int]:
     """(names of files and folders, each with whether it is a folder; how many names there are, at least, of any kind).
 
     No more than `most` are looked at. Raises OSError.

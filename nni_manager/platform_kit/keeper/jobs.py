@@ -116,7 +116,7 @@ class KeeperJobs:
         reserved = {} if reservation is None else {"reservation": reservation.as_json()}
         told = await self.request("spawn", name=name, owner=self.owner, **job, **reserved)
         if told["state"] == protocol.RUNNING:  # of one that has ended, `reports` asks for what it reported
-            self._note_running(name, told)
+            self._note_running(name, told, is_news=False)  # whoever submits it, asks
         elif reservation is not None:
             self._entered.on_end(name)
         return self.report_of(told)
@@ -224,11 +224,11 @@ class KeeperJobs:
         for name in answer["unknown"]:
             self._tell(name, self.unheard_of)
 
-    def _note_running(self, name: str, job: dict[str, Any]) -> None:
+    def _note_running(self, name: str, job: dict[str, Any], *, is_news: bool = True) -> None:
         """Notes that a job runs, unless its end came in the moment between the keeper's answer and now."""
         known = self._reports.get(name)
         if known is None or known is self.unheard_of or not known.state.is_final:
-            self._tell(name, self.report_of(job))
+            self._tell(name, self.report_of(job), is_news=is_news)
 
     def _tell(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
         self._reports[name] = report

@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 Observe = Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, JobReport] | None]]
 #: Seconds between two looks at a service that has to be asked, when jobs are accepted one after the other.
 _GATHER_S = 1.0
+#: Seconds until a job that was accepted just now is looked at where its service tells of changes: a short one is over
+#: by then, which the service tells, and needs no look.
+_FIRST_LOOK_S = 0.05
 
 
 class Observer:
@@ -56,7 +59,8 @@ class Observer:
         self._handles[handle.job_name] = handle
         self._changed.add(handle.job_name)
         self._pause_s = min(_GATHER_S, self._slow_poll_s)
-        wait_s = 0.0 if self._watches else self._looked_s + _GATHER_S - asyncio.get_running_loop().time()
+        now_s = asyncio.get_running_loop().time()
+        wait_s = _FIRST_LOOK_S if self._watches else self._looked_s + _GATHER_S - now_s
         if wait_s <= 0:
             self._news.set()
         elif self._later is None:

@@ -65,19 +65,29 @@ function refreshSoon() {
 
 async function refresh() {
   timer = null;
-  if (isFetching || !isStale) return;
+  if (isFetching || !isStale || document.hidden) return; // when it is shown again, the stream begins with the state
   isFetching = true;
   isStale = false;
-  try {
-    const answer = await fetch(live.dataset.fragment, { headers: { Accept: "text/html" } });
-    if (answer.status === 404) return location.reload(); // the page itself says why
-    if (answer.ok) replace(await answer.text());
-  } catch {
-    disconnected(); // the stream connects again by itself, and then there is an event
-  }
-  await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  const isShown = await show();
+  await new Promise((resolve) => setTimeout(resolve, isShown ? PAUSE_MS : RETRY_MS));
   isFetching = false;
   if (isStale) refreshSoon();
+}
+
+// Whether what is shown is how it is now. After a fetch that failed another one follows: there may be no further event.
+async function show() {
+  try {
+    const answer = await fetch(live.dataset.fragment, { headers: { Accept: "text/html" } });
+    if (answer.status === 404 || answer.status === 401) location.reload(); // the page itself says why
+    else if (answer.ok) replace(await answer.text());
+    else throw new Error(`status ${answer.status}`);
+    if (source?.readyState === EventSource.OPEN) connected();
+    return true;
+  } catch {
+    disconnected();
+    isStale = true;
+    return false;
+  }
 }
 
 // What the reader opened, focused and scrolled to stays so.

@@ -1,0 +1,94 @@
+"""The form with which a browser shows the token of a listener, where a program would get a refusal in JSON.
+
+It stands by itself: style sheets and pages lie behind the token, too.
+"""
+
+from __future__ import annotations
+
+import html
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse
+from starlette.types import Receive, Scope
+
+#: Bytes of a form that is sent; a token and a path have room in it.
+_MOST_BYTES = 16 * 1024
+_FORM_TYPE = "application/x-www-form-urlencoded"
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+  <meta charset="utf-8">
+  <meta name="viewport" content="width=device-width, initial-scale=1">
+  <meta name="color-scheme" content="light dark">
+  <title>Log in · nni_manager</title>
+  <style>
+    body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 24rem; margin: 12vh auto 0; padding: 0 1.25rem; }}
+    label, input, button {{ display: block; width: 100%; box-sizing: border-box; font: inherit; }}
+    input, button {{ margin-top: .4rem; padding: .5rem .6rem; }}
+    button {{ margin-top: 1rem; }}
+  </style>
+</head>
+<body>
+<main>
+  <h1>nni_manager</h1>
+  <form method="post" action="{action}">
+    {wrong}<label>Token of this daemon
+      <input type="password" name="token" required autofocus autocomplete="current-password">
+    </label>
+    <input type="hidden" name="next" value="{target}">
+    <button>Log in</button>
+  </form>
+  <p><small>It is the <code>token</code> that the daemon was started with: <code>--token</code>,
+  <code>NNI_MANAGER_TOKEN</code> or <code>settings.yml</code>.</small></p>
+</main>
+</body>
+</html>
+"""
+_WRONG = '<p role="alert"><strong>That is not the token.</strong></p>\n    '
+
+
+def wants_page(scope: Scope, headers: Headers) -> bool:
+    """Whether the answer is shown to a person: browsers ask for HTML when a page is opened, programs do not."""
+    return scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
+
+
+def is_sent(scope: Scope, headers: Headers, path: str) -> bool:
+    """Whether the request is the form, filled in."""
+    is_form = headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM_TYPE
+    return scope["method"] == "POST" and scope["path"] == path and is_form
+
+
+def form(action: str, target: str, *, is_wrong: bool = False) -> HTMLResponse:
+    """The page with the form. `target`: where it leads on with the right token, a path of this daemon."""
+    values = {"action": html.escape(action), "target": html.escape(target), "wrong": _WRONG if is_wrong else ""}
+    headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}
+    return HTMLResponse(_PAGE.format(**values), 401, headers)
+
+
+def asked_for(scope: Scope) -> str:
+    """The path and query of a request, for `target`."""
+    query = scope["query_string"].decode("latin-1")
+    return scope["path"] + (f"?{query}" if query else "")
+
+
+async def sent(receive: Receive) -> tuple[str, str]:
+    """The token of the form and the path where it leads on. A longer body than a form's counts as an empty one."""
+    body = b""
+    while len(body) <= _MOST_BYTES:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    else:
+        return "", "/"
+    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return fields.get("token", [""])[0], _on_this_host(fields.get("next", ["/"])[0])
+
+
+def _on_this_host(target: str) -> str:
+    """The path alone: what begins with two slashes, or a backslash, would lead to another host."""
+    parts = urlsplit(target.replace("\\", "/"))
+    path = "/" + parts.path.lstrip("/")
+    return f"{path}?{parts.query}" if parts.query else path

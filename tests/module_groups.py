@@ -1,0 +1,79 @@
+"""Tests that share a fixture of their module run in one process: what is started once for them all is started once.
+
+pytest-xdist's own groups are marks that it writes into the names of tests, which pytest 9.2 does not let it do any
+more: each worker would have a daemon of its own for the tests of a module. So a worker tells the groups by a file, and
+the process that hands out the tests reads them there.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+#: What a worker is told by: the path of the file.
+_TOLD = "module_groups"
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist says in the same hook that the worker is ready
+def pytest_collection_finish(session: pytest.Session) -> None:
+    told = getattr(session.config, "workerinput", {})
+    if told.get("workerid") == "gw0":  # they all find the same
+        groups = {item.nodeid: group for item in session.items if (group := _group(item))}
+        Path(told[_TOLD]).write_text(json.dumps(groups))
+
+
+def _group(item: pytest.Item) -> str:
+    """Of the mark `xdist_group`, or the module where a fixture of it is shared; empty: none."""
+    mark = item.get_closest_marker("xdist_group")
+    if mark is not None:
+        return str(mark.args[0])
+    return item.nodeid.partition("::")[0] if _shares_a_fixture(item) else ""
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    """Of ours: a plug-in's have no folder."""
+    known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    found = [known[name][-1] for name in getattr(item, "fixturenames", []) if name in known]
+    return any(one.scope == "module" and one.baseid for one in found)
+
+
+class ModuleGroups:
+    """Lives in the process that hands out the tests."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.NamedTemporaryFile(prefix="nni-groups-")  # gone with this
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[_TOLD] = self._file.name
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+        return _Scheduling(config, log, Path(self._file.name))
+
+    def pytest_unconfigure(self) -> None:
+        self._file.close()
+
+
+class _Scheduling(LoadScopeScheduling):
+    """Largest groups first; a test without a group is by itself."""
+
+    def __init__(self, config: pytest.Config, log: Producer, told: Path) -> None:
+        super().__init__(config, log)
+        self._told = told
+
+    @cached_property
+    def _groups(self) -> dict[str, str]:
+        """All workers have found their tests by the time that this is asked for."""
+        found: dict[str, str] = json.loads(self._told.read_text())
+        return found
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._groups.get(nodeid, nodeid)
