@@ -18,7 +18,7 @@ LOWEST_PYTHON ?= python3.11
 # Two more than there are processors: most of the time a test waits for other processes.
 WORKERS ?= $(shell expr $$(nproc) + 2)
 
-.PHONY: demo test machines check docs picture bench fuzz lock lowest latest clean
+.PHONY: demo test machines live-gpu check docs picture bench fuzz lock lowest latest clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -38,6 +38,10 @@ test: check
 machines: $(VENV)/.dev
 	sh .ci/debian-packages
 	$(PYTEST) --machines -m machines
+
+# The ledger's cases on the GPUs of this machine, and what was found there. Cards in use by others are left alone.
+live-gpu: $(VENV)/.dev
+	$(PYTEST) --live-gpu -m live_gpu -s tests/live_gpu
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

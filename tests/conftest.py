@@ -20,6 +20,7 @@ settings.load_profile("tests")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--machines", action="store_true", help="also what needs a machine of its own, as root")
+    parser.addoption("--live-gpu", action="store_true", help="also what needs real GPUs, by `make live-gpu`")
     live = parser.getgroup("live", "the platform contract against a real service, tests/platforms/live")
     live.addoption("--live", metavar="NAME", help="the training service: what its section of the config says")
     live.addoption("--live-config", metavar="FILE", help="an experiment's config with that section")
@@ -42,6 +43,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("machines") and not config.getoption("machines"):
             item.add_marker(pytest.mark.skip(reason=f"{item.name}: runs by `make machines`"))
+        if item.get_closest_marker("live_gpu") and not config.getoption("--live-gpu"):
+            item.add_marker(pytest.mark.skip(reason=f"{item.name}: runs by `make live-gpu`"))
 
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)

@@ -1,0 +1,1 @@
+"""The ledger's cases on real cards: `make live-gpu`, on whatever machine has some."""

@@ -1,0 +1,168 @@
+"""Whole cards, shared ones, other processes, kills and MIG on real cards, judged by what the trials themselves saw."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cluster import until
+from tests.acceptance.numbered import ENVIRONMENT
+from tests.live_daemon import Daemon
+from tests.live_gpu.conftest import TRIAL
+from tests.live_gpu.journal import Journal
+from trial_runner.gpu_probe import nvidia_smi
+from trial_runner.gpu_probe.nvml import Nvml
+
+pytestmark = [pytest.mark.live_gpu, pytest.mark.timeout(240)]
+
+_MIB = 2**20
+Json = dict[str, Any]
+
+
+def _create(
+    daemon: Daemon, code: Path, journal: Journal, cards: Sequence[Json], *, trials: int, at_once: int,
+    seconds: float = 0.5, mib: int = 256, **service: Any,
+) -> str:  # fmt: skip
+    section = {"platform": "local", "useActiveGpu": False, "gpuIndices": [card["index"] for card in cards], **service}
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"{sys.executable} hold_card.py {journal.path} {seconds} {mib}", "trialCodeDirectory": ".",
+        "trialConcurrency": at_once, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "trainingService": {name: value for name, value in section.items() if value is not None},
+    }  # fmt: skip
+    return daemon.create(config, code, ENVIRONMENT)
+
+
+def _trials(daemon: Daemon, id: str) -> list[Json]:
+    return list(daemon.call("GET", f"/experiments/{id}/trials")["trials"])
+
+
+def _assert_all_succeeded(daemon: Daemon, id: str, cards_each: int) -> None:
+    daemon.wait(id, "DONE", timeout_s=150)
+    assert {(trial["status"], trial["finalValue"]) for trial in _trials(daemon, id)} == {("SUCCEEDED", cards_each)}
+
+
+def test_driver_and_nvidia_smi_tell_the_same(cards: list[Json]) -> None:
+    nvml = Nvml()
+    by_library = {card["uuid"]: (card["index"], card["name"], card["memory_bytes"]) for card in nvml.cards()}
+    nvml.close()
+    by_command = {card["uuid"]: (card["index"], card["name"]) for card in nvidia_smi.cards()}
+    assert by_command == {uuid: told[:2] for uuid, told in by_library.items()}
+    assert {card["uuid"] for card in cards} <= by_library.keys()
+
+
+def test_whole_cards(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
+    trials = 3 * len(cards) + 2
+    id_ = _create(daemon, code, journal, cards, trials=trials, at_once=len(cards) + 2, trialGpuNumber=1)
+    _assert_all_succeeded(daemon, id_, 1)
+    assert len(journal.stays()) == trials
+    assert set(journal.most_on_a_card().values()) == {1}
+    assert len(journal.most_on_a_card()) == len(cards)
+
+
+def test_cards_shared_by_number(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
+    most = {"trialGpuNumber": 1, "maxTrialNumberPerGpu": 3}
+    trials = 9 * len(cards)
+    id_ = _create(daemon, code, journal, cards, trials=trials, at_once=trials, seconds=3, **most)
+    _assert_all_succeeded(daemon, id_, 1)
+    assert set(journal.most_on_a_card().values()) == {3}
+
+
+def test_cards_shared_by_memory(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
+    """Each trial needs 30 % of the smallest card: three fit where nothing else is."""
+    needs = int(min(card["memory_bytes"] for card in cards) * 0.3) // _MIB
+    trials = 6 * len(cards)
+    id_ = _create(
+        daemon, code, journal, cards, trials=trials, at_once=trials, seconds=4, mib=needs,
+        trialGpuNumber=1, trialGpuMemory=f"{needs}MB",
+    )  # fmt: skip
+    _assert_all_succeeded(daemon, id_, 1)
+    assert max(journal.most_on_a_card().values()) >= 3
+    total = {card["uuid"].removeprefix("GPU-"): card["memory_bytes"] for card in cards}
+    for card, most in journal.most_on_a_card().items():
+        assert most * needs * _MIB <= total[card]
+
+
+@pytest.mark.parametrize(("number", "sees"), [(0, 0), (None, "all")])
+def test_no_number_and_zero_differ(
+    daemon: Daemon, code: Path, journal: Journal, cards: list[Json], number: int | None, sees: int | str
+) -> None:
+    nothing = {"useActiveGpu": None, "gpuIndices": None}
+    id_ = _create(daemon, code, journal, cards, trials=1, at_once=1, trialGpuNumber=number, **nothing)
+    daemon.wait(id_, "DONE", timeout_s=60)
+    [stay] = journal.stays()
+    nvml = Nvml()
+    count = len(nvml.cards())
+    nvml.close()
+    assert len(stay.cards) == (count if sees == "all" else sees)
+
+
+def test_other_process_on_the_card(
+    daemon: Daemon, code: Path, journal: Journal, cards: list[Json], tmp_path: Path
+) -> None:
+    """The trial waits with the process's id and memory, and runs once the cards are free."""
+    with ExitStack() as others:
+        pids = [others.enter_context(_other_process(card["index"], tmp_path / "others")) for card in cards]
+        id_ = _create(daemon, code, journal, cards, trials=1, at_once=1, trialGpuNumber=1)
+        until(lambda: all(f"busy: pid {pid}" in _why(daemon, id_) for pid in pids), 30)
+        print(_why(daemon, id_))
+        assert journal.stays() == []
+    _assert_all_succeeded(daemon, id_, 1)
+
+
+def test_kills_never_put_one_too_many_on_a_card(
+    daemon: Daemon, code: Path, journal: Journal, cards: list[Json]
+) -> None:
+    """One experiment shares cards by two; daemon and keeper are killed in turn while it runs."""
+    trials = 12 * len(cards)
+    id_ = _create(
+        daemon, code, journal, cards, trials=trials, at_once=trials, seconds=2, trialGpuNumber=1, maxTrialNumberPerGpu=2
+    )
+    for seen in (2, 4, 6, 8):
+        until(lambda seen=seen: len(journal.stays()) >= seen, 60)  # type: ignore[misc]
+        daemon.kill()
+        daemon.start()
+    until(lambda: len(journal.stays()) >= 9, 60)
+    os.kill(daemon.keeper_pid(), signal.SIGKILL)
+    daemon.wait(id_, "DONE", timeout_s=150)
+    assert max(journal.most_on_a_card().values()) == 2
+    assert {trial["status"] for trial in _trials(daemon, id_)} == {"SUCCEEDED"}
+
+
+def test_mig_instances(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
+    """A card that is divided is still given as a whole: a trial sees one instance, and never one that another has."""
+    if not _is_divided():
+        pytest.skip("no card of this machine is divided by MIG")
+    id_ = _create(daemon, code, journal, cards, trials=2 * len(cards), at_once=4 * len(cards), trialGpuNumber=1)
+    _assert_all_succeeded(daemon, id_, 1)
+    assert set(journal.most_on_a_card().values()) == {1}
+
+
+def _is_divided() -> bool:
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    return "MIG " in listed.stdout
+
+
+@contextmanager
+def _other_process(index: int, journal: Path) -> Iterator[int]:
+    """A process that computes on the card and is none of the manager's; it is there when the driver says so."""
+    environment = {"CUDA_VISIBLE_DEVICES": str(index), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PATH": ENVIRONMENT["PATH"]}
+    with subprocess.Popen([sys.executable, str(TRIAL), str(journal), "600", "1024"], env=environment) as process:
+        try:
+            until(lambda: any(stay.pid == process.pid for stay in Journal(journal).stays()), 30)
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+def _why(daemon: Daemon, id: str) -> str:
+    [trial] = _trials(daemon, id) or [{}]
+    return str((trial.get("wait") or {}).get("sentence", ""))
