@@ -70,7 +70,7 @@ def form(action: str, target: str, *, is_wrong: bool = False) -> HTMLResponse:
 def asked_for(scope: Scope) -> str:
     """The path and query of a request, for `target`."""
     query = scope["query_string"].decode("latin-1")
-    return scope["path"] + (f"?{query}" if query else "")
+    return f"{scope['path']}?{query}" if query else str(scope["path"])
 
 
 async def sent(receive: Receive) -> tuple[str, str]:

@@ -122,6 +122,20 @@ def test_a_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon,
     assert len(cluster.jobs) == 3
 
 
+def test_a_job_that_the_cluster_starts_again_is_the_same_trial(listening: Daemon, cluster: Cluster) -> None:
+    """Its node is lost in the middle: that is no end, and nothing of ours starts another job."""
+    command = 'test -e "$NNI_OUTPUT_DIR/go" || { touch "$NNI_OUTPUT_DIR/began"; sleep 1000; }; python3 trial.py'
+    id = cluster.create(listening, 1, trialCommand=command)
+    until(lambda: list(cluster.nfs.glob(f"{id}/*/began")), within_s=30)
+    (began,) = cluster.nfs.glob(f"{id}/*/began")
+    began.with_name("go").touch()
+    (job,) = cluster.jobs
+    cluster.fake.control("end", user="alice", name=job["name"], code=-1001)
+    listening.wait(id, "DONE")
+    assert_every_trial_has_its_own_result(listening, id, 1)
+    assert [job["retries"] for job in cluster.jobs] == [1]
+
+
 def test_what_cannot_work_is_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:
     section = {**cluster.config(1)["trainingService"], "virtualCluster": "mars"}
     with pytest.raises(AssertionError, match=r"virtualCluster.*mars.*default"):

@@ -80,7 +80,8 @@ class DltsPlatform(WebJobs[DltsAccount]):
                 await self._lease.call(lambda account: account.gpu_type())
             except Refused as error:
                 others = f"; teams: {', '.join(teams)}" if teams else ""
-                return _wrong("team", f"{email} is not in the team '{team}' ({error.words}){others}", "set team to one of the account's")
+                sentence = f"{email} is not in the team '{team}' ({error.words}){others}"
+                return _wrong("team", sentence, "set team to one of the account's")
         return PreflightFinding(severity=Severity.FINE, subject="dashboard", sentence=f"{email} is logged in")
 
     def _made_storage(self) -> MountedStorage:
