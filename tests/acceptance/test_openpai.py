@@ -136,6 +136,16 @@ def test_a_job_that_the_cluster_starts_again_is_the_same_trial(listening: Daemon
     assert [job["retries"] for job in cluster.jobs] == [1]
 
 
+def test_a_stop_is_heard_over_the_network_alone(listening: Daemon, cluster: Cluster) -> None:
+    """OpenPAI passes no signal on: the runner hears of the stop, and the command gets SIGTERM."""
+    command = "trap 'touch $NNI_OUTPUT_DIR/heard; exit 0' TERM; touch $NNI_OUTPUT_DIR/began; sleep 1000 & wait"
+    id = cluster.create(listening, 1, trialCommand=command)
+    until(lambda: list(cluster.nfs.glob(f"{id}/*/began")), within_s=30)
+    (trial,) = listening.trials(id)
+    listening.call("POST", f"/experiments/{id}/trials/{trial['id']}/kill")
+    until(lambda: list(cluster.nfs.glob(f"{id}/*/heard")), within_s=30)
+
+
 def test_what_cannot_work_is_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:
     section = {**cluster.config(1)["trainingService"], "virtualCluster": "mars"}
     with pytest.raises(AssertionError, match=r"virtualCluster.*mars.*default"):
