@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.evidence import unstarted
+from nni_manager.domain.evidence import RunnerWord, unstarted, weigh
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
@@ -216,6 +216,15 @@ async def test_an_exit_code_that_makes_the_cluster_start_jobs_again_does_not(wor
     assert world.entry_of(world.command("aaaaa", "").name)["retries"] == 0
     word = json.loads(world.recorder.ends[world.command("aaaaa", "").name])
     assert (word["exitCode"], word["signal"]) in ((143, None), (None, 9))
+
+
+async def test_a_command_that_ends_as_a_container_without_storage_does_is_no_such(world: OpenpaiWorld) -> None:
+    spec = world.command("aaaaa", f"exit {mounted_storage.EXIT_OTHER_STORAGE}")
+    async with world.make() as platform:
+        report = await ended(world, platform, spec)
+    end = weigh(report, RunnerWord.parse(world.recorder.ends[spec.name]))
+    assert end is not None and end.report.exit_code == mounted_storage.EXIT_OTHER_STORAGE
+    assert (end.report.native_reason, end.report.message, end.disagreement) == ("", "", "")
 
 
 async def test_what_a_command_printed_changes_its_word_and_not_its_code(world: OpenpaiWorld) -> None:
