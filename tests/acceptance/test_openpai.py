@@ -13,7 +13,7 @@ from tests.fakes import sandbox
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TRIAL = """\
 import sys
@@ -89,7 +89,7 @@ def test_answers_get_lost_the_daemon_is_killed_and_the_fake_begins_anew(listenin
     cluster.fake.stop(kill=True)
     cluster.fake.start()
     listening.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
-    listening.wait(id, "DONE")
+    listening.wait(id, "DONE", timeout_s=120)
     trials = assert_every_trial_has_its_own_result(listening, id, 6)
     assert len(cluster.jobs) == 6
     assert [Path(cluster.nfs, id, one["id"], "stdout").read_text() for one in trials] == ["clean\n"] * 6
