@@ -1,4 +1,4 @@
-"""How a command gets a root of its own, and is process 1 there: by bubblewrap, or by `unshare` where that does not work.
+"""How a command gets a root of its own, and is process 1 there: by bubblewrap, or by `unshare` where that fails.
 
 A root is a list of steps, each made of words: ("read", from, to) and ("bind", from, to) show a folder or a file of the
 machine, ("link", text, at) and ("folder", at) make one. `/proc`, `/dev` and `/tmp` are always there.
@@ -22,7 +22,7 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _ORDINARY = ("--unshare-user", "--uid", "0", "--gid", "0")
 _BUBBLEWRAP = ("bwrap", "--unshare-pid", "--as-pid-1", "--die-with-parent")
 _WORD = {"read": "--ro-bind", "bind": "--bind", "link": "--symlink", "folder": "--dir"}
-_UNSHARE = ("unshare", "--mount", "--pid", "--fork")
+_UNSHARE = ("unshare", "--mount", "--pid")
 #: Also what administrators use.
 PROGRAMS = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -61,7 +61,8 @@ def by_unshare(steps: Sequence[Step], command: Sequence[str], directory: str) ->
     lines = ["set -e", "cd /", "umask 022", "mount -t tmpfs -o mode=755 none /mnt", *_always(), *map(_line, steps)]
     # the old root is left behind: nothing of it can be reached by any path
     lines += ["cd /mnt", "pivot_root . .", "umount -l .", f"cd {shlex.quote(directory)}", f"exec {shlex.join(command)}"]
-    return [*_UNSHARE, *user, "/bin/sh", "-c", "\n".join(lines)]
+    # the first child is process 1; by `--fork` some releases forget by which signal it ended
+    return [*_UNSHARE, *user, "/bin/sh", "-c", f"/bin/sh -c {shlex.quote(chr(10).join(lines))}; exit $?"]
 
 
 def _always() -> list[str]:

@@ -1,9 +1,8 @@
 """Containers with a root of their own: what the service does not mount does not exist there.
 
-The root is a fresh tmpfs with `/usr`, a `python3` without packages and an `/etc` of a few lines, all read-only; the home
-and the `/tmp` of the machine, its data and the repository are absent. The command is process 1 of a process namespace,
-with nothing before it: as in every container a signal for which it has no handler does nothing, and with its end all
-others end. Made by bubblewrap (`bwrap`), by `unshare` where that does not work; `missing()` says so where neither does.
+The root is a fresh tmpfs with `/usr`, a `python3` without packages and an `/etc` of a few lines, all read-only; homes,
+`/tmp`, data and repository of the machine are absent. The command is process 1 of a process namespace, with nothing
+before it: as in every container a signal for which it has no handler does nothing, and with its end all others end. Made by bubblewrap (`bwrap`), by `unshare` where that does not work; `missing()` says so where neither does.
 The network is the machine's.
 
 A container outlives the process that started it: its exit code is written to its folder, where another one finds it.
