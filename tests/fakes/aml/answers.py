@@ -37,7 +37,7 @@ class Lost(Exception):
 
 def arm_error(status: int, code: str, message: str, *info: Mapping[str, Any], **headers: str) -> Refused:
     """The service's error document. `info`: what stands under ``additionalInfo``."""
-    error = {"code": code, "message": message, "target": None, "details": [], "additionalInfo": list(info)}
+    error = {"code": code, "message": message, "target": "", "details": [], "additionalInfo": list(info)}
     return Refused(Answer.of({"error": error}, status, **headers))
 
 

@@ -65,7 +65,7 @@ class Assets:
         (self._containers / name).mkdir(parents=True)
         uri = f"{address}/{name}"
         credential = {"credentialType": "SAS", "sasUri": f"{uri}?sv=2024-11-04&sr=c&sp=rcwl&sig={signature(name)}"}
-        told = {"blobUri": uri, "credential": credential, "storageAccountArmId": None}
+        told = {"blobUri": uri, "credential": credential}
         answer = {"pendingUploadId": uuid.uuid4().hex, "pendingUploadType": "TemporaryBlobReference"}
         return Answer.of({**answer, "blobReferenceForConsumption": told})
 

@@ -175,7 +175,7 @@ class Workspace:
         job = self.jobs[name]
         status = self.faults.statuses.get(name, job["status"])
         page = f"https://ml.azure.com/runs/{name}?wsid={self.resource}"
-        services = {"Studio": {"jobServiceType": "Studio", "endpoint": page, "port": None, "status": None}}
+        services = {"Studio": {"jobServiceType": "Studio", "endpoint": page}}
         properties = {**job["properties"], "status": status, "services": services}
         type = "Microsoft.MachineLearningServices/workspaces/jobs"
         return {"id": f"{self.resource}/jobs/{name}", "name": name, "type": type, "properties": properties}

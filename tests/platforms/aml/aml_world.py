@@ -19,7 +19,7 @@ from nni_manager.platforms.aml.platform import AmlPlatform
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import ENDED, Workspace
 from tests.fakes.process import FakeProcess
-from tests.platforms.web_world import TOKEN, WebWorld
+from tests.platforms.web_world import TOKEN, WebWorld, until
 
 GOOD, WRONG = "entra-t0ken", "entra-wr0ng-token"
 RESOURCE = "/subscriptions/s1/resourceGroups/g1/providers/Microsoft.MachineLearningServices/workspaces/w1"
@@ -135,6 +135,12 @@ class AmlWorld(WebWorld):
     async def start_job(self, job_name: str) -> None:
         names = [name for name, job in self.workspace.jobs.items() if name.startswith(job_name) and not _is_theirs(job)]
         self.workspace.release(names[0])
+
+    async def begin(self, handle: JobHandle) -> None:
+        """What it holds open, its stdout for one, is not in storage."""
+        await self.start_job(handle.job_name)
+        if not self._is_pretended:
+            await until((self.directory(handle.job_name) / "starts").exists)
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         self.workspace.stop(json.loads(handle.data)["name"])
