@@ -1,9 +1,10 @@
 """Containers with a root of their own: what the service does not mount does not exist there.
 
-The root is a fresh tmpfs with `/usr`, a `python3` without packages and an `/etc` of a few lines, all read-only; homes,
-`/tmp`, data and repository of the machine are absent. The command is process 1 of a process namespace, with nothing
-before it: as in every container a signal for which it has no handler does nothing, and with its end all others end. Made by bubblewrap (`bwrap`), by `unshare` where that does not work; `missing()` says so where neither does.
-The network is the machine's.
+The root is a fresh tmpfs with what lies in `/usr`, a `python3` without packages and a short `/etc`, all read-only. Homes
+of the machine, its `/tmp`, its data and the repository are absent. The command is process 1 of a process namespace, with
+nothing before it: as in every container a signal for which it has no handler does nothing, and with its end all others
+end. It is made by bubblewrap (`bwrap`), by `unshare` where that fails; `missing()` says so where neither works. The
+network is the machine's.
 
 A container outlives the process that started it: its exit code is written to its folder, where another one finds it.
 """
@@ -124,7 +125,7 @@ def entering(folder: Path, command: Sequence[str]) -> list[str]:
 
 
 def _root(container: Container) -> list[Step]:
-    steps: list[Step] = [("read", "/usr", "/usr"), *own_root.libraries(), *(("folder", at) for at in _FOLDERS)]
+    steps: list[Step] = [*_programs(), *own_root.libraries(), *(("folder", at) for at in _FOLDERS)]
     steps += [("read", one, one) for one in _SETTINGS if os.path.exists(one)]
     steps += [*_python(container.folder), *_packages()]
     for number, (path, text) in enumerate({**_FILES, **container.files}.items()):
@@ -135,6 +136,15 @@ def _root(container: Container) -> list[Step]:
     for mount in container.mounts:
         steps.append(("read" if mount.is_read_only else "bind", str(mount.source), str(mount.target)))
     return steps
+
+
+def _programs() -> Iterator[Step]:
+    """`/usr`, where services mount folders of their own beside what is there, in `/usr/local` too."""
+    for one in (*Path("/usr").iterdir(), *Path("/usr/local").iterdir()):
+        if one.is_symlink():
+            yield "link", os.readlink(one), str(one)
+        elif one != Path("/usr/local"):
+            yield "read", str(one), str(one)
 
 
 def _python(folder: Path) -> list[Step]:

@@ -1,4 +1,4 @@
-"""The stand-in for Azure ML, over HTTP: jobs, their states and containers, and outputs that are uploaded when closed."""
+"""The stand-in for Azure ML, over HTTP: jobs, their states and containers, outputs that are uploaded when closed."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,16 @@ class Workspace:
         self.times: list[float] = []
         #: Calls that went beyond the limits of Resource Manager.
         self.refused = 0
+        #: Kind of assets → calls that begin an upload of one wait here for each other, so that they come at once.
+        self.meetings: dict[str, threading.Barrier] = {}
         self.lock = threading.RLock()
 
     # Calls
 
     def handle(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
         """`path`: below the workspace's own."""
+        if method == "POST" and path.endswith("/startPendingUpload"):
+            self._meet(path.partition("/")[0])
         with self.lock:
             self.calls.append((method, path))
             self.times.append(self.now_s())
@@ -63,6 +68,11 @@ class Workspace:
                 if method == wanted and found:
                     return call(self, *found.groups(), query, body)
             raise arm_error(404, "InvalidResourceType", f"The resource type of {path} could not be found.")
+
+    def _meet(self, kind: str) -> None:
+        with suppress(threading.BrokenBarrierError):
+            if kind in self.meetings:
+                self.meetings[kind].wait()
 
     def _control_flow(self, method: str) -> None:
         is_within = self.limits.allow(method, self.now_s())

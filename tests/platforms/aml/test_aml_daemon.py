@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,15 +100,16 @@ def test_tokens_expire_while_trials_run_and_none_is_lost(
     daemon: Daemon, workspace: Workspace, tmp_path: Path, tokens: list[str]
 ) -> None:
     """Once for another that is at hand, and once for none, until a person has logged in again."""
-    gate = tmp_path / "gate"
-    id = create(daemon, workspace, tmp_path / "code", 3, f"while [ ! -e {gate} ]; do sleep 0.1; done\n{ODD}")
+    gate = 'while [ ! -e "$NNI_OUTPUT_DIR/gate" ]; do sleep 0.1; done'
+    id = create(daemon, workspace, tmp_path / "code", 3, f"{gate}\n{ODD}")
     daemon.wait_for(id, lambda state: state["counts"].get("RUNNING") == 3)
     tokens[:] = ["another"]
     calls = len(workspace.calls)
     until(lambda: len(workspace.calls) >= calls + 2)
     assert daemon.status(id)["hold"] is None
     tokens.clear()
-    gate.touch()
+    for trial in daemon.call("GET", f"/experiments/{id}/trials")["trials"]:
+        (workspace.blobs.folder / "nni-experiments" / id / trial["id"] / "gate").touch()
     daemon.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
     tokens.append("third")
     daemon.call("POST", f"/experiments/{id}/resume")
@@ -123,3 +125,14 @@ def test_results_come_through_the_storage_alone(
     daemon.wait(id, "DONE", timeout_s=100)
     check(daemon, workspace, id, 2)
     assert daemon.rows(id, "SELECT DISTINCT channel FROM attempts") == [("pull",)]
+
+
+def test_two_experiments_with_the_same_code_at_once(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
+    """Both upload it, each to an address of its own; the second finds the asset with another path."""
+    workspace.meetings["codes"] = threading.Barrier(2, timeout=10)
+    ids = [create(daemon, workspace, tmp_path / name, 2) for name in ("one", "other")]
+    for id in ids:
+        daemon.wait(id, "DONE", timeout_s=90)
+    for id in ids:
+        found = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+        assert [trial["status"] for trial in found] == ["SUCCEEDED"] * 2

@@ -230,3 +230,46 @@ async def test_what_the_service_refuses_is_refused_with_its_words(
     async with world.make(**fields) as platform:
         with pytest.raises(SubmitRejected, match=words):
             await platform.submit(world.command("aaaaa", "true"))
+
+
+@pytest.mark.parametrize("answer", [(400, "JobNotExists"), (403, "Forbidden.Job"), (404, "NotFound"), (410, "Gone")])
+async def test_a_removed_job_is_lost_however_the_service_says_it(world: VirtualDlc, answer: tuple[int, str]) -> None:
+    """The vendor documents no code for it. The others are told of as before."""
+    world.service.faults.missing, world.service.faults.pretend_s = answer, 1e9
+    async with world.make() as platform:
+        gone, other = [await insisted(platform, world.command(trial, "true")) for trial in ("aaaaa", "bbbbb")]
+        await platform.observe([gone, other])
+        await world.vanish(gone)
+        await asyncio.sleep(15)
+        states = set()
+        for _ in range(6):
+            reports = await platform.observe([gone, other])
+            assert reports[other].state is JobState.RUNNING
+            states.add(reports[gone].state)
+            await asyncio.sleep(10)
+    assert JobState.LOST in states
+
+
+@pytest.mark.parametrize("answer", [(400, "InvalidJob"), (403, "Forbidden.Job")])
+async def test_a_refusal_about_one_job_is_about_one_job(world: VirtualDlc, answer: tuple[int, str]) -> None:
+    """A right that is missing for it says nothing of the key."""
+    world.service.faults.pretend_s = 1e9
+    async with world.make() as platform:
+        one, other = [await insisted(platform, world.command(trial, "true")) for trial in ("aaaaa", "bbbbb")]
+        await platform.observe([one, other])
+        world.service.faults.refusals[world.jobs_of(one.job_name)[0].id] = answer
+        await platform.cancel([one], 5.0)
+        await asyncio.sleep(30)
+        reports = await platform.observe([one, other])
+        assert reports[other].state is JobState.RUNNING
+        await insisted(platform, world.command("ccccc", "true"))
+
+
+async def test_a_job_has_the_network_that_was_asked_for(world: VirtualDlc) -> None:
+    network = {"vpcId": "vpc-1", "securityGroupId": "sg-1", "switchId": "vsw-1", "extendedCidrs": ["10.0.0.0/8"]}
+    async with world.make(userVpc=network) as platform:
+        await insisted(platform, world.command("aaaaa", "true"))
+    (job,) = world.service.jobs.by_id.values()
+    assert job.request["UserVpc"] == {
+        "VpcId": "vpc-1", "SecurityGroupId": "sg-1", "SwitchId": "vsw-1", "ExtendedCIDRs": ["10.0.0.0/8"],
+    }  # fmt: skip
