@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -54,7 +54,7 @@ class Blobs:
             return blob_error(400, "InvalidQueryParameterValue", "A container is listed with restype and comp.")
         prefix, marker = query.get("prefix", ""), query.get("marker", "")
         most = min(self.page, int(query.get("maxresults") or self.page))
-        found = {str(path.relative_to(self.folder)): path for path in self.folder.rglob("*") if path.is_file()}
+        found = {str(path.relative_to(self.folder)): path for path in walked(self.folder) if path.is_file()}
         names = sorted(name for name in found if name.startswith(prefix) and name >= marker)
         rows = "".join(
             f"<Blob><Name>{escape(name)}</Name><Properties><Content-Length>{self._size(found[name])}"
@@ -72,6 +72,12 @@ class Blobs:
         size = path.stat().st_size
         is_late = self.storage is not None and self.storage.is_late(str(path))
         return int(self.storage.shown_size(size)) if is_late else size
+
+
+def walked(folder: Path) -> Iterator[Path]:
+    """What is in it at any depth but folders; folders may go meanwhile."""
+    for at, _, names in os.walk(folder):
+        yield from (Path(at, name) for name in names)
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tests.fakes.aml.blobs import replace
+from tests.fakes.aml.blobs import replace, walked
 
 _Mark = tuple[int, int, int]
 
@@ -63,7 +63,7 @@ class OutputMount:
 
     def _share_pipes(self) -> None:
         """Pipes that a test laid into storage, which has none: how it tells its job what to do."""
-        for pipe in self.blobs.rglob("*"):
+        for pipe in walked(self.blobs):
             place = self.inside / pipe.relative_to(self.blobs)
             if pipe.is_fifo() and not place.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def is_written(path: Path) -> bool:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, _Mark]]:
-    for path in folder.rglob("*"):
+    for path in walked(folder):
         with suppress(FileNotFoundError):
             if path.is_file() and not path.is_symlink() and not (path.name[0] == "." and path.suffix == ".new"):
                 yield str(path.relative_to(folder)), _mark(path)

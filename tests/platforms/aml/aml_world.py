@@ -119,6 +119,8 @@ class AmlWorld(WebWorld):
         self.workspace.faults.pretend_s = 1_000_000
 
     def directory(self, job_name: str) -> Path:
+        with self.workspace.lock:
+            self.workspace.nodes.sync()  # what was closed is there
         place = f"nni-experiments/{job_name.split('_')[2]}/{attempt_directory_of(job_name)}"
         return self.workspace.blobs.folder / place
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.fakes import containers
+from tests.fakes import sandbox
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import Workspace
 from tests.live_daemon import Daemon, running_daemon
@@ -58,7 +58,7 @@ def daemon(tmp_path: Path, workspace: Workspace) -> Iterator[Daemon]:
 
 
 def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, command: str = ODD, **fields: Any) -> str:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "trial.py").write_text(TRIAL)
     section = {
         "platform": "aml", "subscriptionId": "s1", "resourceGroup": "g1", "workspaceName": "w1",
@@ -120,7 +120,7 @@ def test_tokens_expire_while_trials_run_and_none_is_lost(
 def test_results_come_through_the_storage_alone(
     daemon: Daemon, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     id = create(daemon, workspace, tmp_path / "code", 2, nniManagerIp="127.0.0.2")
     daemon.wait(id, "DONE", timeout_s=100)
     check(daemon, workspace, id, 2)
@@ -136,3 +136,20 @@ def test_two_experiments_with_the_same_code_at_once(daemon: Daemon, workspace: W
     for id in ids:
         found = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
         assert [trial["status"] for trial in found] == ["SUCCEEDED"] * 2
+
+
+def test_what_a_trial_reports_is_seen_while_it_runs_through_the_storage_alone(
+    daemon: Daemon, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is held open is not in storage: what is reported stands in files that were closed."""
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
+    (tmp_path / "code").mkdir()
+    reporting = "import nni, os, time\nnni.report_intermediate_result(0.5)\n"
+    waiting = 'while not os.path.exists(os.environ["NNI_OUTPUT_DIR"] + "/gate"): time.sleep(0.1)\n'
+    (tmp_path / "code" / "slow.py").write_text(f"{reporting}{waiting}nni.report_final_result(1)\n")
+    id = create(daemon, workspace, tmp_path / "code", 1, "python3 slow.py", nniManagerIp="127.0.0.2")
+    until(lambda: daemon.rows(id, "SELECT 1 FROM metrics") == [(1,)])
+    (trial,) = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+    assert trial["status"] == "RUNNING"
+    (workspace.blobs.folder / "nni-experiments" / id / trial["id"] / "gate").touch()
+    daemon.wait(id, "DONE", timeout_s=90)

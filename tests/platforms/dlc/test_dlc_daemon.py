@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.fakes import containers
+from tests.fakes import sandbox
 from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
@@ -118,7 +118,7 @@ def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(dsw: Dsw, mo
 def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(
     dsw: Dsw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     id = dsw.create(ODD + REPORT, trials=1, nniManagerIp="127.0.0.2")
     dsw.daemon.wait(id, "DONE", timeout_s=90)
     (trial,) = dsw.check(id, 1)
