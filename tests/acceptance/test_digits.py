@@ -28,7 +28,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 TRIALS, EPOCHS = int(os.environ.get("NNI_DIGITS_TRIALS", "2")), 15
 #: What the images of the example have beside Python.
-_PACKAGES = ("numpy", "scipy", "sklearn", "joblib", "threadpoolctl")
+_PACKAGES = ("numpy", "scipy", "sklearn", "joblib", "cloudpickle", "narwhals", "threadpoolctl")
 Section = dict[str, Any]
 
 

@@ -1,10 +1,10 @@
 """Containers with a root of their own: what the service does not mount does not exist there.
 
-The root is a fresh tmpfs with what lies in `/usr`, a `python3` without packages and a short `/etc`, all read-only. Homes
-of the machine, its `/tmp`, its data and the repository are absent. The command is process 1 of a process namespace, with
-nothing before it: as in every container a signal for which it has no handler does nothing, and with its end all others
-end. It is made by bubblewrap (`bwrap`), by `unshare` where that fails; `missing()` says so where neither works. The
-network is the machine's.
+The root is a fresh tmpfs with what lies in `/usr`, a `python3` without packages and a short `/etc`, all read-only.
+Homes of the machine, its `/tmp`, its data and the repository are absent. The command is process 1 of a process
+namespace, with nothing before it: as in every container a signal for which it has no handler does nothing, and with
+its end all others end. It is made by bubblewrap (`bwrap`), by `unshare` where that fails; `missing()` says so where
+neither works. The network is the machine's.
 
 A container outlives the process that started it: its exit code is written to its folder, where another one finds it.
 """
