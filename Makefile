@@ -5,10 +5,20 @@ BIN := $(CURDIR)/$(VENV)/bin
 # pip compiles what it installs, but not what it leaves in place: where Python may not write, every start would do it.
 COMPILE := $(BIN)/python -m compileall -q nni_manager trial_runner
 PYTEST := $(BIN)/python -m pytest -q
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+EDITABLE := $(INSTALL) --no-deps --no-build-isolation -e .
+# Writes the locks. Where packages come from is for each machine to say, and is not written down.
+UV := .venvs/uv/bin/uv
+UPGRADE ?= --upgrade
+LOCK = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)
+# All that a user may install, for `lowest`.
+PRODUCT := ssh kubernetes azure dlc gp testing
+LOWEST_PYTHON ?= python3.11
 # Two more than there are processors: most of the time a test waits for other processes.
 WORKERS ?= $(shell expr $$(nproc) + 2)
 
-.PHONY: demo test machines check docs picture bench fuzz clean
+.PHONY: demo test machines check docs picture bench fuzz lock lowest latest clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -48,17 +58,48 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
 
 $(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, and $(PYTHON) is " \
+		+ sys.version.split()[0] + ": make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[gp]'
+# What is installed is what the lock says, to the byte; the package itself is built with the hatchling that came with it.
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml requirements/demo.txt
+	$(INSTALL) --require-hashes -r requirements/demo.txt
+	$(EDITABLE)
 	$(COMPILE)
 	touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml requirements/dev.txt
+	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(EDITABLE)
 	$(COMPILE)
 	touch $@ $(VENV)/.demo
+
+# The locks anew: the newest releases that pyproject.toml allows, for every Python and platform, with the hashes of all
+# their files. What is locked already stays: make lock UPGRADE=
+lock: $(UV)
+	$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
+	echo hatchling | $(LOCK) --extra gp --constraints requirements/dev.txt pyproject.toml - -o requirements/demo.txt
+	$(LOCK) requirements/nni3.in -o requirements/nni3.txt
+
+# Unit and contract tests on the oldest releases that pyproject.toml allows, with the oldest Python. Tools are the newest.
+lowest: $(UV)
+	$(UV) venv --quiet --clear --python $(LOWEST_PYTHON) .venvs/lowest
+	$(UV) pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python .venvs/lowest/bin/python \
+		$(PRODUCT:%=--extra %) pyproject.toml -o .venvs/lowest/direct.txt
+	$(UV) pip install --quiet --python .venvs/lowest/bin/python -c .venvs/lowest/direct.txt -e '.[dev]' pip
+	.venvs/lowest/bin/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "(unit or contract) and not alone"
+
+# All of `test` on the newest releases that pyproject.toml allows.
+latest:
+	$(PYTHON) -m venv --clear .venvs/latest
+	.venvs/latest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch .venvs/latest/.demo .venvs/latest/.dev
+	$(MAKE) test VENV=.venvs/latest
+
+$(UV):
+	$(PYTHON) -m venv .venvs/uv
+	.venvs/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
 
 # Made-up calls of every route, good and bad, at a daemon of its own; ends by itself, in about half an hour.
 fuzz: $(VENV)/.dev

@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 VENV = ROOT / ".venvs" / "nni3"
-REQUIREMENTS = ["nni==3.0"]
+#: What is installed, with all that it needs and the hashes; `make lock` writes it.
+LOCK = ROOT / "requirements" / "nni3.txt"
 
 
 def interpreter() -> Path:
@@ -20,10 +21,10 @@ def interpreter() -> Path:
     python = VENV / "bin" / "python"
     with open(VENV.parent / "nni3.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        made, wanted = VENV / "made-of.json", json.dumps([sys.version, REQUIREMENTS])
+        made, wanted = VENV / "made-of.json", json.dumps([sys.version, LOCK.read_text()])
         if not made.exists() or made.read_text() != wanted:
             _must([sys.executable, "-m", "venv", "--clear", str(VENV)])
-            _must([str(python), "-m", "pip", "install", "--quiet", *REQUIREMENTS])
+            _must([str(python), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(LOCK)])
             made.write_text(wanted)
     return python
 

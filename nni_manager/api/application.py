@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, prometheus, trials
+from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, scraping, trials
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import OPEN_PATHS, Guard
 from nni_manager.api.nni.addressed import EXPERIMENT
@@ -111,7 +111,7 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
 #: In this order they are looked through: `events` are no ids.
 _ROUTERS = (
     events.router, experiments.router, trials.router, trials.metrics_router, platforms.router, logs.router, code.router,
-    daemon.router, prometheus.router, daemon.health_router,
+    daemon.router, scraping.router, daemon.health_router,
 )  # fmt: skip
 #: Where tools look for them, outside of the API's own paths.
 _PROBES = ("/healthz", "/readyz", "/metrics")

@@ -1,5 +1,4 @@
-"""`/metrics`: everything about the daemon that is worth a curve or an alarm, for Prometheus and whatever reads its
-format.
+"""What `/metrics` shows: everything about the daemon that is worth a curve or an alarm.
 
 Read when asked for, from memory and by indexed counts: it costs a few milliseconds, however many trials there are. What
 cannot be read now is left out, so that a sick daemon can still be watched.
@@ -11,15 +10,12 @@ import asyncio
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 from weakref import WeakKeyDictionary
 
-from fastapi import APIRouter
-from fastapi.responses import PlainTextResponse, Response
 from prometheus_client.core import Metric
 
-from nni_manager.api import exposition, trial_listener
-from nni_manager.api.context import ApiContext, Context
+from nni_manager.api import trial_listener
+from nni_manager.api.context import ApiContext
 from nni_manager.api.exposition import by_label, counter, counters, gauge, gauges, summary
 from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
@@ -27,27 +23,6 @@ from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.turns.process_state import tally
 from nni_manager.store import database, tallies
 from nni_manager.store.tallies import TrialTally
-
-router = APIRouter(tags=["daemon"])
-
-_ANSWER: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Prometheus' text format, version 0.0.4.",
-        "content": {"text/plain": {"schema": {"type": "string", "description": "Families of samples."}}},
-    }
-}
-
-
-@router.get(
-    "/metrics", operation_id="getMetrics", summary="Figures for Prometheus", response_class=PlainTextResponse,
-    responses=_ANSWER,
-)  # fmt: skip
-async def show(context: Context) -> Response:
-    """Cheap enough to be asked every few seconds. A listener with a token wants it here, too; whoever scrapes sends it
-    as `Authorization: Bearer <token>`."""
-    text = exposition.text(await families(context))
-    return Response(text, headers={"Content-Type": exposition.CONTENT_TYPE, "Cache-Control": "no-store"})
-
 
 #: Experiments whose trials are shown one by one, the newest; a monitor keeps every label it ever saw.
 MOST_EXPERIMENTS = 100

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nni_manager.config import scalars
+from nni_manager.config.plain_scalars import plain_value
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source, read_text
-from nni_manager.config.yaml_reader import plain_value
 from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.text import parse_token

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.trial import Reason, explain
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import explain
 from trial_runner import protocol
 
 #: Clocks of two machines that differ by less, and the way between them, are the same.
@@ -58,7 +59,7 @@ class RunnerWord:
         if not self.was_started:
             words = self.stderr_tail or f"exit code {self.exit_code}"
             return JobReport(
-                state=JobState.FAILED, exit_code=self.exit_code, reason=Reason.RUNNER_FAILED,
+                state=JobState.FAILED, exit_code=self.exit_code, cause=Reason.RUNNER_FAILED,
                 message=f"the trial runner did not start the command: {words}", ended_ms=self.ended_ms,
             )  # fmt: skip
         return JobReport(
@@ -130,7 +131,7 @@ def unstarted(platform: JobReport) -> JobReport:
     said = _last_line(platform.stderr_tail).removeprefix("trial_runner: ")
     message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code})"
     message += f": {said}" if said else "; see the job's log"
-    return replace(platform, reason=Reason.RUNNER_FAILED, message=message)
+    return replace(platform, cause=Reason.RUNNER_FAILED, message=message)
 
 
 def _last_line(text: str) -> str:
@@ -150,7 +151,8 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd |
     if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
-        believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")
+        explained = replace(word, native_reason=platform.native_reason, cause=platform.cause, message="")
+        believed = explained if runner.was_started else word
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
     return AttemptEnd(report=believed, disagreement="" if fits else _both(platform, word))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait
 
 
@@ -60,8 +61,12 @@ class JobReport:
     exit_code: int | None = None
     #: Number of the signal that ended it.
     signal: int | None = None
-    #: The platform's own word, e.g. ``OOMKilled`` or ``Preempted``.
-    reason: str = ""
+    #: The platform's own word, e.g. ``OOMKilled`` or ``Preempted``: for people, nothing is decided by it.
+    native_reason: str = ""
+    #: The cause, by which the manager decides; None: state, exit code and last words say all. An adapter sets
+    #: OUT_OF_MEMORY alone, by a table of native reasons; the others are the manager's, of its own acts and of what
+    #: trial runners report.
+    cause: Reason | None = None
     #: One sentence for the user.
     message: str = ""
     #: Last lines of standard error, at most 2 KiB, of a job that failed.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.reason import Reason
 
 
 class TrialStatus(StrEnum):
@@ -46,26 +47,6 @@ class StopRequest(StrEnum):
     EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
 
 
-class Reason(StrEnum):
-    """Why a trial ended as it did, or an attempt was given up. Empty for plain success."""
-
-    NONE = ""
-    USER_CODE = "USER_CODE"
-    OUT_OF_MEMORY = "OUT_OF_MEMORY"
-    GPU_OUT_OF_MEMORY = "GPU_OUT_OF_MEMORY"
-    #: The command never ran: the trial runner beside it could not start it.
-    RUNNER_FAILED = "RUNNER_FAILED"
-    SUBMIT_REJECTED = "SUBMIT_REJECTED"
-    VERSION_MISMATCH = "VERSION_MISMATCH"
-    PREEMPTED = "PREEMPTED"
-    LOST = "LOST"
-    CANCELLED_THERE = "CANCELLED_THERE"
-    USER_REQUEST = "USER_REQUEST"
-    ASSESSOR = "ASSESSOR"
-    TIMEOUT = "TIMEOUT"
-    EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
-
-
 #: Ends that the user's code has nothing to do with: another attempt is on the platform's account.
 PLATFORM_FAILURES = frozenset({Reason.LOST, Reason.PREEMPTED, Reason.RUNNER_FAILED})
 #: How often a trial is tried again because of what its platform did.
@@ -92,7 +73,7 @@ def outcome(
     """
     if report.state is JobState.SUCCEEDED:
         return Outcome(status=TrialStatus.SUCCEEDED)
-    if report.reason == Reason.VERSION_MISMATCH:
+    if report.cause is Reason.VERSION_MISMATCH:
         return Outcome(status=TrialStatus.FAILED, reason=Reason.VERSION_MISMATCH)
     if asked is not None:
         return _STOPPED[asked]
@@ -104,7 +85,7 @@ def outcome(
         reason = Reason.LOST if report.state is JobState.LOST else Reason.PREEMPTED
         status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.SYS_CANCELED
         return Outcome(status=status, reason=reason)
-    if report.reason == Reason.RUNNER_FAILED:
+    if report.cause is Reason.RUNNER_FAILED:
         status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.FAILED
         return Outcome(status=status, reason=Reason.RUNNER_FAILED)
     reason = failure_reason(report)
@@ -124,13 +105,13 @@ _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_O
 
 
 def failure_reason(report: JobReport) -> Reason:
-    """Sorts a failed attempt by the platform's word, then by what the trial's last words show."""
-    if report.reason in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH):
-        return Reason(report.reason)
+    """Sorts a failed attempt by its cause, then by what the trial's last words show."""
+    if report.cause in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH):
+        return report.cause
     words = report.stderr_tail
     if "CUDA out of memory" in words or "CUDA_ERROR_OUT_OF_MEMORY" in words or "OutOfMemoryError: CUDA" in words:
         return Reason.GPU_OUT_OF_MEMORY
-    if report.reason == "OOMKilled" or "MemoryError" in words or "std::bad_alloc" in words:
+    if report.cause is Reason.OUT_OF_MEMORY or "MemoryError" in words or "std::bad_alloc" in words:
         return Reason.OUT_OF_MEMORY
     return Reason.USER_CODE
 
@@ -145,7 +126,7 @@ def explain(report: JobReport, asked: StopRequest | None = None) -> str:
         )
     if report.exit_code is not None:
         return f"exit code {report.exit_code}"
-    return report.reason or report.state.value
+    return report.native_reason or (report.cause or report.state).value
 
 
 def _signal_name(number: int) -> str:

@@ -4,7 +4,8 @@
   `close` comes before the last exit of an experiment that is stopped, `clean` when it is deleted.
 * Everything may be called again at any time: after a crash the scheduler repeats what it cannot know.
 * An adapter never decides: it reports what it sees. "Gone" (LOST) and "could not ask" (PlatformUnavailable for all
-  jobs, `JobReport.unreachable` for some) differ.
+  jobs, `JobReport.unreachable` for some) differ. The service's own word for an end is `JobReport.native_reason`, which
+  nothing is decided by; a table of the adapter makes a `cause` of the words for too little memory, and of no others.
 * `forget` may meet a job that still runs: what is decided need not have ended.
 * Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter. A
   verb that takes longer than its time limit (`TIME_LIMITS_S`) is cancelled and counts as PlatformUnavailable.

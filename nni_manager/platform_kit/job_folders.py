@@ -76,7 +76,14 @@ class JobFolders:
 
 def _running(report: JobReport) -> JobReport:
     return dataclasses.replace(
-        report, state=JobState.RUNNING, exit_code=None, reason="", message="", ended_ms=None, wait=None
+        report,
+        state=JobState.RUNNING,
+        exit_code=None,
+        native_reason="",
+        cause=None,
+        message="",
+        ended_ms=None,
+        wait=None,
     )
 
 

@@ -113,7 +113,7 @@ class MountedStorage:
         if report.state is not JobState.FAILED or report.exit_code != EXIT_OTHER_STORAGE:
             return report
         return JobReport(
-            state=JobState.FAILED, exit_code=report.exit_code, reason="STORAGE", started_ms=report.started_ms,
+            state=JobState.FAILED, exit_code=report.exit_code, native_reason="STORAGE", started_ms=report.started_ms,
             ended_ms=report.ended_ms, link=report.link, place=report.place,
             message=f"{fields[1]}: the container finds nothing of ours at {Path(self.there).parent}, so it is not the "
             f"storage that is mounted at {self._mount_point} here; correct it, or {fields[0]}",

@@ -37,8 +37,6 @@ from trial_runner import protocol
 log = logging.getLogger(__name__)
 
 KINDS = frozenset({"NFS", "AzureBlob"})
-#: Reason of a job that did not find the storage.
-STORAGE = "STORAGE"
 OUTPUT_FOLDER = "nnioutput"
 _MARK = ".nni-storage."
 _OPEN_FOLDER = 0o777
@@ -184,7 +182,7 @@ class SharedFolder:
         self._disbelieve()
         message = f"{field}: {words.strip()}"
         return dataclasses.replace(
-            report, state=JobState.PREEMPTED, exit_code=None, reason=STORAGE, message=message, stderr_tail=""
+            report, state=JobState.PREEMPTED, exit_code=None, native_reason="STORAGE", message=message, stderr_tail=""
         )
 
     # Afterwards

@@ -65,7 +65,8 @@ _TRIALS = "trials t LEFT JOIN attempts c ON c.trial_id = t.id AND c.number = t.a
 _ATTEMPT = """
 json_object(
     'number', a.number, 'jobName', a.job_name, 'state', a.state, 'exitCode', a.exit_code, 'signal', a.signal,
-    'reason', a.reason, 'message', a.message, 'stderrTail', a.stderr_tail, 'givenUp', nullif(a.given_up, ''),
+    'reason', a.native_reason, 'cause', nullif(a.cause, ''), 'message', a.message,
+    'stderrTail', a.stderr_tail, 'givenUp', nullif(a.given_up, ''),
     'submittedMs', a.intended_ms, 'startedMs', a.started_ms, 'endedMs', a.ended_ms,
     'channel', nullif(a.channel, ''), 'runnerVersion', nullif(a.runner_version, ''), 'runnerExit', json(a.runner_exit),
     'service', a.service, 'place', a.place, 'link', a.link,

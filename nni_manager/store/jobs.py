@@ -27,7 +27,10 @@ class AttemptRow(NamedTuple):
     handle: str | None
     exit_code: int | None
     signal: int | None
-    reason: str
+    #: The platform's own word for the end.
+    native_reason: str
+    #: A Reason; empty: none.
+    cause: str
     message: str
     stderr_tail: str
     started_ms: int | None
@@ -114,17 +117,17 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
     wait = report.wait
     connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
-        " exit_code = ?2, signal = ?3, reason = ?4, message = ?5, stderr_tail = ?6,"
+        " exit_code = ?2, signal = ?3, native_reason = ?4, cause = ?17, message = ?5, stderr_tail = ?6,"
         " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
         f" {_BACK_AGAIN}, wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
         " link = CASE WHEN ?15 = '' THEN link ELSE ?15 END, place = CASE WHEN ?16 = '' THEN place ELSE ?16 END"
         " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
         " AND (closed = 0 OR ?9 AND forgotten = 0 AND runner_exit IS NOT NULL)",
         (
-            report.state, report.exit_code, report.signal, report.reason, report.message, report.stderr_tail,
+            report.state, report.exit_code, report.signal, report.native_reason, report.message, report.stderr_tail,
             report.started_ms, report.ended_ms, report.state.is_final, now_ms, job_name,
             wait.code if wait else "", wait.sentence if wait else "", json.dumps(wait.details) if wait else "{}",
-            report.link, report.place,
+            report.link, report.place, report.cause or "",
         ),
     )  # fmt: skip
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from nni_manager.domain.metrics import MetricType, default_number
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import stored_config
 from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.metrics import MetricType
 from nni_manager.domain.parameters import Parameters
-from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import TrialStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

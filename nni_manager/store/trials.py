@@ -8,8 +8,9 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from nni_manager.domain.ids import new_trial_ids
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
+from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.store.jobs import ATTEMPT_COLUMNS, AttemptRow
 
 

@@ -45,7 +45,8 @@ ROWS = {
                     message="killed by signal 9 (SIGKILL)",
                     suspicion="; nobody here sent it, perhaps the system ran out of memory"),
     "memory, by the platform": Row(rule={"exitCode": 137, "reason": "OOMKilled"}, message="exit code 137",
-                                   attempt={"state": "FAILED", "exitCode": 137, "reason": "OOMKilled"}),
+                                   attempt={"state": "FAILED", "exitCode": 137, "reason": "OOMKilled",
+                                            "cause": "OUT_OF_MEMORY"}),
     "memory, by its words": Row(rule={"exitCode": 1, "stderr": "MemoryError"}, message="exit code 1",
                                 attempt={"state": "FAILED", "exitCode": 1, "stderrTail": "MemoryError"}),
     "GPU memory": Row(rule={"exitCode": 1, "stderr": "torch.OutOfMemoryError: CUDA out of memory."},
@@ -57,11 +58,11 @@ ROWS = {
     "lost": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, attempts=3),
     "lost twice": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, befalls=2, attempts=3),
     "removed": Row(rule={"cancelledByPerson": True, "reason": "Quota"}, message=REMOVED,
-                   attempt={"state": "CANCELLED", "reason": "Quota"}),
+                   attempt={"state": "CANCELLED", "reason": "Quota", "cause": None}),
     "removed twice": Row(rule={"cancelledByPerson": True}, attempt={"state": "CANCELLED"}, message=REMOVED,
                          befalls=2),
     "refused": Row(rule={"refuseSubmit": "there is no such queue"}, message="there is no such queue",
-                   attempt={"state": "FAILED", "reason": "SUBMIT_REJECTED", "startedMs": None}),
+                   attempt={"state": "FAILED", "reason": "", "cause": "SUBMIT_REJECTED", "startedMs": None}),
 }  # fmt: skip
 
 GOOD, CODE = "SUCCEEDED", "FAILED USER_CODE"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import installed
 from tests.acceptance.kubernetes_cluster import fake_cluster
 from tests.fakes import containers
 from tests.fakes.aml.server import serving as serving_aml
@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 CONFIGS = Path(__file__).parents[2] / "configs"
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 TRIALS, EPOCHS = int(os.environ.get("NNI_DIGITS_TRIALS", "2")), 15
-#: What the images of the example have beside Python.
-_PACKAGES = ("numpy", "scipy", "sklearn", "joblib", "cloudpickle", "narwhals", "threadpoolctl")
+#: What the images of the example have beside Python, with all that it needs.
+_PACKAGE = "scikit-learn"
 Section = dict[str, Any]
 
 
@@ -119,13 +119,8 @@ def _example(platform: str) -> dict[str, Any]:
 
 
 def _image(folder: Path) -> Path:
-    """These packages, and nothing else of ours."""
+    """scikit-learn and what it needs, and nothing else of ours."""
     folder.mkdir()
-    for name in _PACKAGES:
-        found = importlib.util.find_spec(name)
-        assert found is not None and found.origin is not None, name
-        place = Path(found.origin)
-        place = place.parent if place.name == "__init__.py" else place
-        for one in (place, *place.parent.glob(f"*{name.removeprefix('sk')}*.libs")):
-            (folder / one.name).symlink_to(one)
+    for place in {place for name in installed.needed_by(_PACKAGE) for place in installed.places(name)}:
+        (folder / place.name).symlink_to(place)
     return folder

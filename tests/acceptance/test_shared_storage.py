@@ -127,7 +127,7 @@ def test_storage_that_goes_away_says_so(daemon: Daemon, code: Path, storage: Pat
     point.unlink()
     point.mkdir()
     hold.touch()
-    lost = "SELECT message FROM attempts WHERE reason = 'STORAGE'"
+    lost = "SELECT message FROM attempts WHERE native_reason = 'STORAGE'"
     daemon.wait_for(id_, lambda _: daemon.rows(id_, lost), timeout_s=20)
     [(message,), *_] = daemon.rows(id_, lost)
     assert "sharedStorage.remoteMountPoint" in message and str(storage) in message, message

@@ -29,7 +29,8 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import TrialStatus
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Platform

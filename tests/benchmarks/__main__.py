@@ -17,6 +17,7 @@ from tests.benchmarks.table import Table
 
 ROOT = Path(__file__).parents[2]
 FIGURES: dict[str, Callable[[Path, Table], None]] = {
+    "serve": start_and_stop.first_answer,
     "start": start_and_stop.measure,
     "throughput": throughput.measure,
     "optuna": throughput.against_optuna,

@@ -13,7 +13,8 @@ from nni_manager.domain.ids import attempt_directory, job_name, new_trial_ids
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import jobs, metrics, trials
 from nni_manager.store.connection import connect
 from tests.store.life import add_with

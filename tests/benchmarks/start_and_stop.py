@@ -14,10 +14,12 @@ from pathlib import Path
 import httpx
 
 from tests.benchmarks import lite, subject, upstream
-from tests.benchmarks.table import NNI, Table, at_most
+from tests.benchmarks.table import FLOOR, NNI, Table, at_most
 from tests.live_daemon import Daemon
 
 REPEATS = 3
+#: Of what is over within a second, and told by the imports beside it.
+_STARTS = 10
 _IDLE_S = 20
 _SLEEPER = "sleep 1000"
 _NNICTL = "from nni_manager.cli.main import nnictl; nnictl()"
@@ -37,6 +39,27 @@ def measure(folder: Path, table: Table) -> None:
         table.row("idle CPU, % of a core, one sleeping trial", _idle(daemon, folder), at_most(0.1), nni=nni_idle)
         stops = [_stop(daemon, folder) for _ in range(REPEATS)]
         table.row("stop with four running trials, s", stops, at_most(0.3), nni=nni_stop)
+
+
+def first_answer(folder: Path, table: Table) -> None:
+    """The start of a daemon, each beside what two of its libraries take to be imported."""
+    imports, starts = [], []
+    for repeat in range(_STARTS + 1):
+        imports.append(_seconds(lambda: subprocess.run([sys.executable, "-c", "import fastapi, uvicorn"], check=True)))
+        starts.append(_first_answer(folder / str(repeat)))
+    name = "`serve` → first answer, s; floor: `import fastapi, uvicorn`"
+    table.row(name, starts[1:], at_most(2.0, FLOOR), floor=imports[1:])  # the first of each read the files
+
+
+def _first_answer(folder: Path) -> float:
+    daemon = Daemon(folder / "data", environment={"HOME": str(folder)})
+    daemon.data.mkdir(parents=True)
+    started = time.perf_counter()
+    daemon.start()
+    daemon.call("GET", "/daemon")
+    seconds = time.perf_counter() - started
+    daemon.terminate()
+    return seconds
 
 
 def _first_final_cold(folder: Path) -> float:

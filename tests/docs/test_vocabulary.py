@@ -18,8 +18,9 @@ from nni_manager.assessors import registry as assessors
 from nni_manager.domain import search_space
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.job import JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import ServiceStatus, WaitCode
-from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.domain.trial import TrialStatus
 from nni_manager.tuners import registry as tuners
 from nni_manager.tuners.optuna_tpe import TpeArguments
 from tests.api.world import World, make_world

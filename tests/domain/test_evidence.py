@@ -16,14 +16,18 @@ from nni_manager.domain.evidence import (
     with_possible_times,
 )
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.trial import Reason, failure_reason
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import failure_reason
 
 pytestmark = pytest.mark.unit
 
 OK = JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9)
 EXIT_1 = JobReport(state=JobState.FAILED, exit_code=1, ended_ms=9)
-OOM = JobReport(state=JobState.FAILED, exit_code=137, reason="OOMKilled", message="the container was killed")
-PREEMPTED = JobReport(state=JobState.PREEMPTED, reason="Preempted")
+OOM = JobReport(
+    state=JobState.FAILED, exit_code=137, native_reason="OOMKilled", cause=Reason.OUT_OF_MEMORY,
+    message="the container was killed",
+)  # fmt: skip
+PREEMPTED = JobReport(state=JobState.PREEMPTED, native_reason="Preempted")
 LOST = JobReport(state=JobState.LOST)
 CANCELLED = JobReport(state=JobState.CANCELLED)
 PLATFORM = {"ok": OK, "exit 1": EXIT_1, "oom": OOM, "preempted": PREEMPTED, "lost": LOST, "cancelled": CANCELLED}
@@ -87,7 +91,8 @@ def test_a_disagreement_names_both_words() -> None:
 def test_why_comes_from_the_platform_and_how_from_the_runner() -> None:
     found = weigh(OOM, word(signal=9, stderr="last words"))
     assert found is not None
-    assert (found.report.reason, found.report.stderr_tail, found.report.message) == ("OOMKilled", "last words", "")
+    assert (found.report.native_reason, found.report.message) == ("OOMKilled", "")
+    assert found.report.stderr_tail == "last words"
     assert (found.report.started_ms, found.report.ended_ms) == (3, 7)
     assert failure_reason(found.report) is Reason.OUT_OF_MEMORY
 
@@ -121,14 +126,14 @@ UNSTARTED = RunnerWord(
 @pytest.mark.parametrize("platform", [None, EXIT_1, CANCELLED], ids=["says nothing", "exit 1", "was told to end it"])
 def test_what_the_runner_itself_failed_of_is_not_the_command_s(platform: JobReport | None) -> None:
     found = weigh(platform, UNSTARTED)
-    assert found is not None and found.report.reason == Reason.RUNNER_FAILED
+    assert found is not None and found.report.cause is Reason.RUNNER_FAILED
     assert found.report.message == "the trial runner did not start the command: The code archive is refused."
 
 
 @pytest.mark.parametrize("exit_code", [64, 65, 75, 77, 79, 126])
 def test_a_runner_that_was_never_heard_failed_itself(exit_code: int) -> None:
     found = unstarted(JobReport(state=JobState.FAILED, exit_code=exit_code))
-    assert found.reason == Reason.RUNNER_FAILED and f"(exit code {exit_code})" in found.message
+    assert found.cause is Reason.RUNNER_FAILED and f"(exit code {exit_code})" in found.message
 
 
 @pytest.mark.parametrize("report", [OK, EXIT_1, OOM, LOST, JobReport(state=JobState.PREEMPTED, exit_code=64)])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.domain.trial import Reason, reason_in_words
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import reason_in_words
 
 pytestmark = pytest.mark.unit
 

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.trial import (
-    OPEN_STATUSES,
-    Outcome,
-    Reason,
-    StopRequest,
-    TrialStatus,
-    explain,
-    failure_reason,
-    outcome,
-)
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import OPEN_STATUSES, Outcome, StopRequest, TrialStatus, explain, failure_reason, outcome
 
 pytestmark = pytest.mark.unit
 
 EXIT_0 = JobReport(state=JobState.SUCCEEDED, exit_code=0)
 EXIT_1 = JobReport(state=JobState.FAILED, exit_code=1)
 SIGNALLED = JobReport(state=JobState.FAILED, signal=15)
-MEMORY = JobReport(state=JobState.FAILED, exit_code=137, reason="OOMKilled")
+MEMORY = JobReport(state=JobState.FAILED, exit_code=137, native_reason="OOMKilled", cause=Reason.OUT_OF_MEMORY)
 GPU_MEMORY = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail="RuntimeError: CUDA out of memory. Tried …")
 PREEMPTED = JobReport(state=JobState.PREEMPTED)
 REMOVED = JobReport(state=JobState.CANCELLED)
 LOST = JobReport(state=JobState.LOST)
-REFUSED = JobReport(state=JobState.FAILED, reason="SUBMIT_REJECTED", message="no such queue")
-UNSTARTED = JobReport(state=JobState.FAILED, exit_code=126, reason="RUNNER_FAILED", message="no such folder")
-MISMATCH = JobReport(state=JobState.FAILED, reason="VERSION_MISMATCH", message="trial runs 0.5, manager 0.6")
+REFUSED = JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message="no such queue")
+UNSTARTED = JobReport(state=JobState.FAILED, exit_code=126, cause=Reason.RUNNER_FAILED, message="no such folder")
+MISMATCH = JobReport(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message="trial runs 0.5, manager 0.6")
 
 EVIDENCE = {
     "exit 0": EXIT_0, "exit 1": EXIT_1, "signal": SIGNALLED, "memory": MEMORY, "gpu memory": GPU_MEMORY,
@@ -131,8 +124,10 @@ def test_a_stop_that_was_asked_for_keeps_its_meaning_beside_a_final_result(evide
     (JobReport(state=JobState.FAILED, stderr_tail="what():  std::bad_alloc"), "OUT_OF_MEMORY"),
     (JobReport(state=JobState.FAILED, stderr_tail="torch.OutOfMemoryError: CUDA out of…"), "GPU_OUT_OF_MEMORY"),
     (JobReport(state=JobState.FAILED, stderr_tail="CUDA_ERROR_OUT_OF_MEMORY: out"), "GPU_OUT_OF_MEMORY"),
-    (JobReport(state=JobState.FAILED, reason="OOMKilled", stderr_tail="CUDA out of memory"), "GPU_OUT_OF_MEMORY"),
-    (JobReport(state=JobState.FAILED, reason="SUBMIT_REJECTED", stderr_tail="MemoryError"), "SUBMIT_REJECTED"),
+    (JobReport(state=JobState.FAILED, cause=Reason.OUT_OF_MEMORY), "OUT_OF_MEMORY"),
+    (JobReport(state=JobState.FAILED, native_reason="OOMKilled"), "USER_CODE"),
+    (replace(GPU_MEMORY, cause=Reason.OUT_OF_MEMORY), "GPU_OUT_OF_MEMORY"),
+    (JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, stderr_tail="MemoryError"), "SUBMIT_REJECTED"),
 ])  # fmt: skip
 def test_failures_are_sorted(report: JobReport, reason: str) -> None:
     assert failure_reason(report) == reason
@@ -145,7 +140,8 @@ def test_failures_are_sorted(report: JobReport, reason: str) -> None:
     (JobReport(state=JobState.FAILED, signal=9),
      "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"),
     (JobReport(state=JobState.FAILED, signal=250), "killed by signal 250 (unknown)"),
-    (JobReport(state=JobState.PREEMPTED, reason="Evicted"), "Evicted"),
+    (JobReport(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),
+    (JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "SUBMIT_REJECTED"),
     (JobReport(state=JobState.LOST), "LOST"),
     (JobReport(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),
 ])  # fmt: skip

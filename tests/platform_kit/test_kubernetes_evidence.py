@@ -28,7 +28,7 @@ def ended(code: int, reason: str = "Error", **fields: Any) -> dict[str, Any]:
 def memory(state: JobState, *pods: dict[str, Any], **fields: Any) -> JobReport:
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={"kind": "TFJob"}, **fields)
     one.pods = {pod["metadata"]["name"]: pod for pod in pods}
-    return one.report(lambda _: JobReport(state=state, reason="told"), 1000.0)[0]
+    return one.report(lambda _: JobReport(state=state, native_reason="told"), 1000.0)[0]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def memory(state: JobState, *pods: dict[str, Any], **fields: Any) -> JobReport:
 )  # fmt: skip
 def test_how_a_failed_job_ended(found: dict[str, Any], state: JobState, reason: str, code: int | None) -> None:
     report = memory(JobState.FAILED, found)
-    assert (report.state, report.reason, report.exit_code) == (state, reason, code)
+    assert (report.state, report.native_reason, report.exit_code) == (state, reason, code)
 
 
 def test_of_two_pods_the_first_that_failed_by_itself_explains_it() -> None:
@@ -70,7 +70,8 @@ def test_an_image_that_cannot_be_pulled_fails_the_job_after_a_while() -> None:
     report, again_s = one.report(read, 0.0)
     assert report.wait is not None and report.wait.code is WaitCode.IMAGE and again_s == STUCK_S
     report = one.report(read, STUCK_S)[0]
-    assert (report.state, report.reason) == (JobState.FAILED, "ImagePullBackOff") and "not found" in report.message
+    assert (report.state, report.native_reason) == (JobState.FAILED, "ImagePullBackOff")
+    assert "not found" in report.message
 
 
 def test_what_ran_and_is_pending_again_is_being_restarted() -> None:

@@ -126,10 +126,10 @@ def check(plural: str, seen: dict[str, list[JobReport]], play: str) -> None:
         states = [report.state for report in reports]
         assert [order[each] for each in states] == sorted(order[each] for each in states), f"{play} {name}: {states}"
         last = reports[-1]
-        assert (last.state, last.exit_code, last.reason) == (state, code, reason), f"{play} {name}"
+        assert (last.state, last.exit_code, last.native_reason) == (state, code, reason), f"{play} {name}"
         assert message in last.message, f"{play} {name}"
         assert {report.wait for report in reports} == {NO_WAIT}, f"{play} {name}"
-        ends = {json.dumps([r.state, r.exit_code, r.reason]) for r in reports if r.state.is_final}
+        ends = {json.dumps([r.state, r.exit_code, r.native_reason]) for r in reports if r.state.is_final}
         assert len(ends) == 1, f"{play} {name}: an end changed: {ends}"
 
 

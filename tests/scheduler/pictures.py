@@ -51,8 +51,8 @@ def experiment(status: str = "RUNNING", **changes: Any) -> ExperimentRow:
 
 def job(id: str, state: str, attempt: int = 1, **changes: Any) -> AttemptRow:
     fields: dict[str, Any] = {
-        "handle": None if state == "INTENT" else HANDLE, "exit_code": None, "signal": None, "reason": "", "message": "",
-        "stderr_tail": "", "started_ms": None, "ended_ms": None, "service": "fake",
+        "handle": None if state == "INTENT" else HANDLE, "exit_code": None, "signal": None, "native_reason": "",
+        "cause": "", "message": "", "stderr_tail": "", "started_ms": None, "ended_ms": None, "service": "fake",
     }  # fmt: skip
     return AttemptRow(job_name=job_name("exp1", id, attempt), state=state, **{**fields, **changes})
 

@@ -9,6 +9,7 @@ import pytest
 
 from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode, PlatformSpec
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.planning.decisions import (
@@ -379,13 +380,19 @@ def test_a_given_up_attempt_says_why_and_is_followed_at_once() -> None:
 
 
 def test_a_refused_job_leaves_nothing_to_forget() -> None:
-    refused = ended("aaaaa", "FAILED", handle=None, reason="SUBMIT_REJECTED", message="no such queue", ended_ms=7)
+    refused = ended("aaaaa", "FAILED", handle=None, cause="SUBMIT_REJECTED", message="no such queue", ended_ms=7)
     found = Plan(refused)
     (finish,) = found.records(Finish)
     assert (finish.status, finish.reason, finish.message, finish.ended_ms) == (
         "FAILED", "SUBMIT_REJECTED", "no such queue", 7,
     )  # fmt: skip
     assert found.forgotten == []
+
+
+@pytest.mark.parametrize("word", Reason)
+def test_a_platform_s_word_that_reads_like_a_reason_of_ours_decides_nothing(word: Reason) -> None:
+    told = ended("aaaaa", "FAILED", exit_code=1, native_reason=word.value)
+    assert outcome_of(Plan(told)) == ("FAILED", "USER_CODE")
 
 
 # ------------------------------------------------------------------------------------------------ the same failure
@@ -429,7 +436,7 @@ def test_a_reason_that_names_the_trial_is_the_same_for_all() -> None:
     names = [f"t{n:04}" for n in range(5)]
     words = "cannot make /data/exp1/trials/{0}: nni_exp_exp1_trial_{0} is no name"
     known = tuple((name, "FAILED", "SUBMIT_REJECTED", words.format(name)) for name in names[:4])
-    report = {"reason": "SUBMIT_REJECTED", "message": words.format(names[4])}
+    report = {"cause": "SUBMIT_REJECTED", "message": words.format(names[4])}
     found = Plan(ended(names[4], "FAILED", **report), row=experiment(ended_trials=4), first_ended=known)
     assert [record.hold.code for record in found.records(PutOnHold)] == [HoldCode.SAME_FAILURE]
 
@@ -751,7 +758,7 @@ def test_which_may_explain_it() -> None:
     told = with_runner("aaaaa", "PREEMPTED", said=SIGNAL_9)
     (record,) = Plan(told, drained=("aaaaa",)).records(GiveUpAttempt)
     assert "PREEMPTED" in record.sentence
-    killed = with_runner("aaaaa", "FAILED", said=SIGNAL_9, reason="OOMKilled")
+    killed = with_runner("aaaaa", "FAILED", said=SIGNAL_9, native_reason="OOMKilled", cause="OUT_OF_MEMORY")
     assert outcome_of(Plan(killed, drained=("aaaaa",))) == ("FAILED", "OUT_OF_MEMORY")
 
 
@@ -802,7 +809,7 @@ def test_a_trial_that_waits_for_the_rest_keeps_its_slot() -> None:
 
 def test_a_runner_of_another_version_fails_its_trial_and_stops_the_experiment() -> None:
     sentence = "the trial runner is version 0.5.1, this manager is 0.6.0"
-    refused = ended("aaaaa", "FAILED", reason="VERSION_MISMATCH", message=sentence)
+    refused = ended("aaaaa", "FAILED", cause="VERSION_MISMATCH", message=sentence)
     found = Plan(refused, running("bbbbb"), waiting("ccccc"), config=spec(trial_concurrency=9, max_trial_retries=5))
     assert outcome_of(found) == ("FAILED", "VERSION_MISMATCH")
     assert found.records(Finish)[0].message == sentence
@@ -816,5 +823,5 @@ def test_in_an_experiment_with_that_error_nothing_starts() -> None:
 
 
 def test_a_version_that_does_not_fit_is_not_put_down_to_the_user() -> None:
-    refused = ended("aaaaa", "FAILED", reason="VERSION_MISMATCH", message="0.5.1", asked="USER")
+    refused = ended("aaaaa", "FAILED", cause="VERSION_MISMATCH", message="0.5.1", asked="USER")
     assert outcome_of(Plan(refused)) == ("FAILED", "VERSION_MISMATCH")

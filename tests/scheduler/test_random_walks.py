@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, ServiceState
@@ -156,7 +157,9 @@ class World:
         elif name in self.jobs:
             self.submitting.append(name)  # it has it already and cannot refuse it
         elif what == "reject":
-            report = JobReport(state=JobState.FAILED, reason="SUBMIT_REJECTED", message=f"no {name}", ended_ms=self.now)
+            report = JobReport(
+                state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message=f"no {name}", ended_ms=self.now
+            )
             self.turn(Seen(reports={name: report}))
         else:
             self.turn(Seen(refused=(name,)))

@@ -9,8 +9,9 @@ from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import jobs, metrics, trials
 from nni_manager.store.metrics import OutboxPart, Receipt
 

@@ -76,7 +76,8 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
         "finalValue": 0.1, "finalResult": "0.1", "service": "local", "place": "hostA, gpu 0", "link": "https://there/1",
     }  # fmt: skip
     assert attempt == {
-        "number": 1, "jobName": job, "state": "FAILED", "exitCode": 3, "signal": None, "reason": "", "message": "",
+        "number": 1, "jobName": job, "state": "FAILED", "exitCode": 3, "signal": None, "reason": "",
+        "cause": None, "message": "",
         "stderrTail": "ö\x1b[0m", "givenUp": None, "submittedMs": 2, "startedMs": 2, "endedMs": 4,
         "channel": None, "runnerVersion": None, "runnerExit": None, "containers": 0, "epoch": 0,
         "service": "local", "place": "hostA, gpu 0", "link": "https://there/1", "wait": None, "unreachableMs": None,

@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 
 from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.store import jobs, runners, trials
 from nni_manager.store.jobs import AttemptRow
@@ -69,6 +70,14 @@ def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> 
         jobs.set_report(connection, NAME, JobReport(state=state, exit_code=99, message="later"), 50)
     job = attempt(connection)
     assert (job.state, job.exit_code, job.message, job.stderr_tail) == ("FAILED", 2, "exit code 2", "no")
+
+
+@pytest.mark.parametrize("cause", [None, Reason.OUT_OF_MEMORY])
+def test_the_platform_s_word_and_the_cause_are_kept_apart(connection: sqlite3.Connection, cause: Reason | None) -> None:
+    told = dataclasses.replace(DONE, native_reason="RUNNER_FAILED", cause=cause)
+    jobs.set_report(connection, NAME, told, 50)
+    job = attempt(connection)
+    assert (job.native_reason, job.cause) == ("RUNNER_FAILED", cause or "")
 
 
 def test_unknown_says_nothing(connection: sqlite3.Connection) -> None:

@@ -161,6 +161,23 @@ def test_containers_come_to_attempts_of_old_releases(tmp_path: Path) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize(("word", "exit_code", "native", "cause"), [
+    ("OOMKilled", 137, "OOMKilled", "OUT_OF_MEMORY"), ("SUBMIT_REJECTED", None, "", "SUBMIT_REJECTED"),
+    ("VERSION_MISMATCH", None, "", "VERSION_MISMATCH"), ("VERSION_MISMATCH", 1, "VERSION_MISMATCH", ""),
+    ("RUNNER_FAILED", None, "RUNNER_FAILED", ""), ("Evicted", None, "Evicted", ""), ("", 1, "", ""),
+])  # fmt: skip
+def test_causes_come_to_attempts_of_old_releases(
+    tmp_path: Path, word: str, exit_code: int | None, native: str, cause: str
+) -> None:
+    path = tmp_path / "nni.sqlite"
+    shutil.copy(OLD / "0008.sqlite", path)
+    connection = connect(path)
+    connection.execute("UPDATE attempts SET reason = ?, exit_code = ?", (word, exit_code))
+    connection.close()
+    migrate.migrate(path, "experiment")
+    assert set(read(path, "SELECT native_reason, cause FROM attempts")) == {(native, cause)}
+
+
 def test_there_is_a_database_of_every_released_schema() -> None:
     released = len(list((resources.files("nni_manager.store.migrations") / "experiment").glob("*.sql")))
     assert {path.stem for path in OLD.glob("*.sqlite")} == {f"{number:04}" for number in range(1, released + 1)}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
-from nni_manager.api.schemas.daemon import Wire
+from nni_manager.api.schemas.daemon import Sent, Wire
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus
@@ -46,7 +46,7 @@ class Best(Wire):
     parameters: JsonValue = Field(description="Its parameters, as it got them.")
 
 
-class NewEndpoint(Wire):
+class NewEndpoint(Sent):
     """A port of its own for an experiment: its page and NNI's API at the root, as NNI serves them."""
 
     model_config = ConfigDict(extra="forbid")
@@ -196,7 +196,7 @@ class Created(Wire):
     )
 
 
-class View(Wire):
+class View(Sent):
     """An experiment to be opened for reading only."""
 
     model_config = ConfigDict(extra="forbid")
@@ -211,7 +211,7 @@ class View(Wire):
     )
 
 
-class Resume(Wire):
+class Resume(Sent):
     """A request that an experiment goes on."""
 
     model_config = ConfigDict(extra="forbid")
@@ -229,7 +229,7 @@ class Resume(Wire):
     )
 
 
-class NewSecrets(Wire):
+class NewSecrets(Sent):
     """Secrets given anew."""
 
     model_config = ConfigDict(extra="forbid")
@@ -250,7 +250,7 @@ _Duration = Annotated[
 ]
 
 
-class ExperimentChange(Wire):
+class ExperimentChange(Sent):
     """A change of an experiment: only given fields change. Values are judged by the rules of the experiment file."""
 
     model_config = ConfigDict(extra="allow")  # `config` refuses others, and says which can change
@@ -298,7 +298,7 @@ class ExportedResult(Wire):
     )
 
 
-class ImportedResult(Wire):
+class ImportedResult(Sent):
     """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is, and is kept so."""
 
     model_config = ConfigDict(extra="allow")  # exports hold ids as well

@@ -6,11 +6,12 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from nni_manager.api.schemas.daemon import Wire
+from nni_manager.api.schemas.daemon import Sent, Wire
 from nni_manager.domain.metrics import MetricType
 from nni_manager.domain.parameters import ParameterSource
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
+from nni_manager.domain.trial import StopRequest, TrialStatus
 
 
 class Wait(Wire):
@@ -81,7 +82,11 @@ class Attempt(Wire):
     )
     exit_code: int | None = Field(description="Exit code of the command; null: none is known.")
     signal: int | None = Field(description="Number of the signal that ended it; null: none did.")
-    reason: str = Field(description="The platform's own word, or empty.")
+    reason: str = Field(description="The platform's own word for the end, or empty: for people.")
+    cause: Reason | None = Field(
+        description="Why it ended, where the manager knows it itself or from the platform's word; null: state, exit "
+        "code and last words say all."
+    )
     message: str = Field(description="One sentence of the platform, or empty.")
     stderr_tail: str = Field(description="Last lines of standard error, at most 2 KiB, of a job that failed.")
     given_up: str | None = Field(description="Why another attempt followed: PLATFORM or USER_CODE; null: none did.")
@@ -120,7 +125,7 @@ class TrialList(Wire):
     trials: list[Trial] = Field(description="The page that was asked for.")
 
 
-class NewTrial(Wire):
+class NewTrial(Sent):
     parameters: JsonValue = Field(description="What the trial gets: usually an object of names and values.")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.kubernetes.client import Object
 
@@ -25,6 +26,8 @@ _TAKEN = frozenset({
     "PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvictionAPI", "DeletionByPodGC",
     "TerminationByKubelet", "UnexpectedAdmissionError",
 })  # fmt: skip
+#: Reasons of a container's end that decide something here.
+CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
 _MOST_TAIL = 2048
 #: Events that say why pods are not there, or not started.
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)

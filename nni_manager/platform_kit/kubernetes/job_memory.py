@@ -101,12 +101,13 @@ class JobMemory:
         if self.lacks_pods:
             return JobReport(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
         if end is None:
-            return dataclasses.replace(found, place=where)
+            return dataclasses.replace(found, cause=evidence.CAUSES.get(found.native_reason), place=where)
+        native = found.native_reason if end.reason in ("", "Error", "Failed") else end.reason
         message = "; ".join(filter(None, (found.message.rstrip("."), f"pod {end.pod}: {end.reason}", end.message)))
         return dataclasses.replace(
             found, state=JobState.PREEMPTED if end.is_taken and not _failed_itself(end) else JobState.FAILED,
             exit_code=end.exit_code if found.exit_code is None else found.exit_code,
-            reason=found.reason if end.reason in ("", "Error", "Failed") else end.reason, message=message,
+            native_reason=native, cause=evidence.CAUSES.get(native), message=message,
             stderr_tail=end.stderr_tail, ended_ms=found.ended_ms or end.ended_ms, place=where,
         )  # fmt: skip
 
@@ -123,11 +124,11 @@ class JobMemory:
             )  # fmt: skip
             return running, since_s + grace + _ENDING_S - now_s
         if self.is_cancelled:
-            return dataclasses.replace(found, state=JobState.CANCELLED, reason="Deleted", wait=None), None
+            return dataclasses.replace(found, state=JobState.CANCELLED, native_reason="Deleted", wait=None), None
         if self.was_deleted:
             sentence = f"{self.object and self.object.get('kind')} {self.name} was deleted in the cluster"
             return JobReport(
-                state=JobState.CANCELLED, reason="Deleted", message=sentence, started_ms=found.started_ms
+                state=JobState.CANCELLED, native_reason="Deleted", message=sentence, started_ms=found.started_ms
             ), None
         return _LOST, None
 
@@ -141,7 +142,7 @@ class JobMemory:
         left_s = self._stuck_s + STUCK_S - now_s
         if stuck.is_hopeless or left_s <= 0:
             return dataclasses.replace(
-                found, state=JobState.FAILED, reason=stuck.reason, message=stuck.sentence, wait=None
+                found, state=JobState.FAILED, native_reason=stuck.reason, message=stuck.sentence, wait=None
             ), None
         return dataclasses.replace(found, wait=evidence.wait(pods, ())), left_s
 
@@ -155,4 +156,4 @@ def _grace_s(pod: Object) -> float:
     return float((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 30)
 
 
-_LOST = JobReport(state=JobState.LOST, reason="NotFound", message="the cluster does not have it any more")
+_LOST = JobReport(state=JobState.LOST, native_reason="NotFound", message="the cluster does not have it any more")

@@ -12,6 +12,7 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.recorder import Recorder
@@ -83,6 +84,7 @@ async def seen_as(
                 recorder.news.clear()
                 with suppress(PlatformUnavailable):
                     last = (await platform.observe([handle]))[handle]
+                    assert last.cause in (None, Reason.OUT_OF_MEMORY), "the other causes are the manager's"
                     if is_it(last):
                         return last
                 await _next_look(recorder, platform)

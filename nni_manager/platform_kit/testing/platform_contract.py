@@ -118,7 +118,7 @@ class PlatformContract(ServiceContract):
             await world.end(handle, 3)
             report = await seen(world, platform, handle, *_FINAL)
             assert report.state is JobState.FAILED
-            assert report.reason or report.message or report.stderr_tail
+            assert report.native_reason or report.message or report.stderr_tail
             assert report.exit_code == (None if Feature.EXIT_CODE in world.absent else 3)
 
     async def test_many_handles_take_a_bounded_number_of_calls(self, world: World) -> None:

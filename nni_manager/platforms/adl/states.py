@@ -32,7 +32,7 @@ def report(job: Object) -> JobReport:
     if state is JobState.PENDING and has_run:
         state = JobState.RUNNING
     return JobReport(
-        state=state, reason=str(status.get("reason") or phase), message=str(status.get("message") or ""),
+        state=state, native_reason=str(status.get("reason") or phase), message=str(status.get("message") or ""),
         ended_ms=milliseconds(status.get("completionTimestamp")) if state.is_final else None,
     )  # fmt: skip
 

@@ -208,7 +208,7 @@ class AmlPlatform(Platform):
         assert mirror is not None, "entered"
         mirror.follow(name, self._prefix(name), self._folder(name))
         self._pull.follow(name, self._folder(name), self.host.folder / "trials" / attempt_directory_of(name))
-        running = dataclasses.replace(report, state=JobState.RUNNING, reason="", message="", wait=None)
+        running = dataclasses.replace(report, state=JobState.RUNNING, native_reason="", message="", wait=None)
         if report.state in (JobState.SUCCEEDED, JobState.FAILED):
             if not self._pull.is_over(name):
                 mirror.hurry(name)

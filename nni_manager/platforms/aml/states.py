@@ -58,7 +58,7 @@ def job_report(job: Mapping[str, Any]) -> JobReport:
     code, what = _WAITS.get(status, (WaitCode.SUBMITTED, "has accepted the job"))
     wait = Wait(code=code, sentence=f"Azure ML {what} ({status})", details={"status": status})
     return JobReport(
-        state=state, reason=status if state in (JobState.FAILED, JobState.CANCELLED) else "",
+        state=state, native_reason=status if state in (JobState.FAILED, JobState.CANCELLED) else "",
         message=f"Azure ML says {status}; its page has the logs of the node" if state is JobState.FAILED else "",
         wait=wait if state is JobState.PENDING else None, link=link(job),
         place=str(properties.get("computeId") or "").rpartition("/")[2],

@@ -200,7 +200,7 @@ class DlcPlatform(Platform):
             item = asked[handle]
             if item is None:
                 return JobReport(
-                    state=JobState.LOST, reason="REMOVED", message="PAI-DLC does not know the job any more"
+                    state=JobState.LOST, native_reason="REMOVED", message="PAI-DLC does not know the job any more"
                 )
         link = self._link(_id(handle))
         if item is None:

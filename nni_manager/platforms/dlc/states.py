@@ -63,7 +63,7 @@ def job_report(item: Mapping[str, Any], link: str) -> JobReport:
     status = str(item.get("Status") or "")
     state = job_state(status)
     return JobReport(
-        state=state, reason=str(item.get("ReasonCode") or "") if state is not JobState.SUCCEEDED else "",
+        state=state, native_reason=str(item.get("ReasonCode") or "") if state is not JobState.SUCCEEDED else "",
         message=str(item.get("ReasonMessage") or "") if state in (JobState.FAILED, JobState.CANCELLED) else "",
         started_ms=_ms(item.get("GmtRunningTime")), ended_ms=_ms(item.get("GmtFinishTime")) if state.is_final else None,
         wait=_wait(status, item) if state is JobState.PENDING else None, link=link, place=_place(item),

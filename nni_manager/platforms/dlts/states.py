@@ -52,7 +52,7 @@ def report(entry: Mapping[str, Any]) -> JobReport:
         return JobReport(state=state, wait=Wait(code=WaitCode.SUBMITTED, sentence=sentence))
     if state is JobState.FAILED:
         words = str(entry.get("errorMsg") or "").strip().partition("\n")[0][:300]
-        return JobReport(state=state, reason=native, message=f"DLWorkspace: {words or 'the job failed'}")
+        return JobReport(state=state, native_reason=native, message=f"DLWorkspace: {words or 'the job failed'}")
     if state is JobState.CANCELLED:
         return JobReport(state=state, message="it was killed on DLWorkspace")
     return JobReport(state=state)

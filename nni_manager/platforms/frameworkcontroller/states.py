@@ -40,7 +40,7 @@ def report(framework: Object) -> JobReport:
     started_ms = milliseconds(attempt.get("runTime")) or milliseconds(status.get("startTime"))
     if state != COMPLETED:
         found = state_of(state)
-        return JobReport(state=found, reason=state, started_ms=None if found is JobState.PENDING else started_ms)
+        return JobReport(state=found, native_reason=state, started_ms=None if found is JobState.PENDING else started_ms)
     return _completed(attempt.get("completionStatus") or {}, started_ms, milliseconds(status.get("completionTime")))
 
 
@@ -51,7 +51,7 @@ def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | Non
     return JobReport(
         state=_end(str((told.get("type") or {}).get("name") or ""), number),
         exit_code=number if number is not None and 0 <= number <= _LARGEST_EXIT_CODE else None,
-        reason=str(told.get("phrase") or ""), message=message, started_ms=started_ms, ended_ms=ended_ms,
+        native_reason=str(told.get("phrase") or ""), message=message, started_ms=started_ms, ended_ms=ended_ms,
     )  # fmt: skip
 
 

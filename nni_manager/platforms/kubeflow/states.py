@@ -34,7 +34,7 @@ def report(job: Object) -> JobReport:
         return JobReport(state=JobState.UNKNOWN if true else JobState.PENDING)
     state, told = STATES[found], true[found]
     return JobReport(
-        state=state, reason=str(told.get("reason") or found), message=str(told.get("message") or ""),
+        state=state, native_reason=str(told.get("reason") or found), message=str(told.get("message") or ""),
         started_ms=None if state is JobState.PENDING else milliseconds(status.get("startTime")),
         ended_ms=milliseconds(status.get("completionTime")) if state.is_final else None,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.state_table import StateTable
 
@@ -37,7 +38,11 @@ _WAITS = {
 }
 #: The exit code in place of those from 128 on, which OpenPAI takes for troubles of its own: after some it starts again.
 USER_CODE = 220
-_OUT_OF_MEMORY = ("UserContainerDockerOOMKilled", "ContainerTensorflowOOMKilled")
+#: Phrases of a failure that decide something here.
+_CAUSES = {
+    "UserContainerDockerOOMKilled": Reason.OUT_OF_MEMORY,
+    "ContainerTensorflowOOMKilled": Reason.OUT_OF_MEMORY,
+}
 _TABLE = StateTable("OpenPAI", STATES)
 
 
@@ -68,7 +73,7 @@ def _end(state: JobState, entry: Mapping[str, Any]) -> JobReport:
         return JobReport(state=state, message="it was stopped on OpenPAI")
     code = entry.get("appExitCode")
     if not isinstance(code, int) or code == USER_CODE:
-        return JobReport(state=state, reason="the command ended with a code above 127")
+        return JobReport(state=state, native_reason="the command ended with a code above 127")
     return JobReport(state=state, exit_code=code, message=f"its container ended with exit code {code}")
 
 
@@ -80,7 +85,8 @@ def _failure(detail: Mapping[str, Any]) -> JobReport:
     words = str(spec.get("reason") or detail.get("appExitDiagnostics") or "").strip().partition("\n")[0][:300]
     return JobReport(
         state=JobState.PREEMPTED if is_theirs else JobState.FAILED,
-        reason="OOMKilled" if phrase in _OUT_OF_MEMORY else phrase,
+        native_reason=phrase,
+        cause=_CAUSES.get(phrase),
         message=f"OpenPAI: {phrase}: {words}" if words else f"OpenPAI: {phrase}",
     )
 

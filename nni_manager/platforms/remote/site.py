@@ -13,7 +13,7 @@ from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machines.line import KeeperMachine
-from nni_manager.platform_kit.shared_folder import STORAGE, SharedFolder
+from nni_manager.platform_kit.shared_folder import SharedFolder
 from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
 from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.machine import Machine
@@ -304,10 +304,10 @@ class Site:
         """The report on a trial; one that did not find the storage has it looked at again before the next one."""
         if self._shared is None:
             return report
-        report = self._shared.explained(report, REMOTE_FIELD)
-        if report.reason == STORAGE and self._archive:
-            self.set_aside(report.message)
-        return report
+        explained = self._shared.explained(report, REMOTE_FIELD)
+        if explained is not report and self._archive:
+            self.set_aside(explained.message)
+        return explained
 
     def _tell_progress(self, there: int, size: int) -> None:
         self._progress = f", {there / 1e6:.0f} of {size / 1e6:.0f} MB"

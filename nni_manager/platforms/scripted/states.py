@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.scripted.config import Rule
 from nni_manager.platforms.scripted.jobs import Job
@@ -32,6 +33,8 @@ STATES = {
     "preempted": JobState.PREEMPTED,
     "lost": JobState.LOST,
 }
+#: Words of a rule's `reason` that decide something here.
+_CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
 UNHEARD_OF = JobReport(state=JobState.LOST, message="the scripted cluster knows nothing of this job")
 #: Seconds beyond its grace period after which a container that was told to stop counts as ended.
 _STOP_MARGIN_S = 15.0
@@ -113,9 +116,11 @@ def _exited(
     native = "succeeded" if exit_code == 0 else "failed"
     return JobReport(
         state=job_state(native), exit_code=exit_code, signal=signal, started_ms=started_ms, ended_ms=ended_ms,
-        reason=reason, stderr_tail=stderr_tail,
+        native_reason=reason, cause=_CAUSES.get(reason), stderr_tail=stderr_tail,
     )  # fmt: skip
 
 
 def _end(native: str, started_ms: int, ended_ms: int, *, reason: str = "", message: str = "") -> JobReport:
-    return JobReport(state=job_state(native), started_ms=started_ms, ended_ms=ended_ms, reason=reason, message=message)
+    return JobReport(
+        state=job_state(native), started_ms=started_ms, ended_ms=ended_ms, native_reason=reason, message=message
+    )

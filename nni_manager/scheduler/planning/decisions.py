@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait
-from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
+from nni_manager.domain.trial import StopRequest, TrialStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import printable
-from nni_manager.domain.trial import Reason, TrialStatus, reason_in_words
+from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.scheduler.planning.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.planning.snapshot import Snapshot
 from nni_manager.store.experiments import ExperimentRow

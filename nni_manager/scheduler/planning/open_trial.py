@@ -15,11 +15,11 @@ from nni_manager.domain.evidence import (
     weigh,
 )
 from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.trial import (
     PLATFORM_FAILURES,
     PLATFORM_RETRIES,
     Outcome,
-    Reason,
     StopRequest,
     TrialStatus,
     explain,
@@ -167,7 +167,8 @@ def _platform_end(job: AttemptRow) -> JobReport | None:
     if job.state == jobs.INTENT or not JobState(job.state).is_final:
         return None
     return JobReport(
-        state=JobState(job.state), exit_code=job.exit_code, signal=job.signal, reason=job.reason, message=job.message,
+        state=JobState(job.state), exit_code=job.exit_code, signal=job.signal,
+        native_reason=job.native_reason, cause=Reason(job.cause) if job.cause else None, message=job.message,
         stderr_tail=job.stderr_tail, started_ms=job.started_ms, ended_ms=job.ended_ms,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
-from nni_manager.domain.trial import Reason
+from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.platform_kit.payload import job_spec
 from nni_manager.scheduler.planning import decisions as d
@@ -149,8 +149,8 @@ class Actions:
             self.submitting.discard(call.job_name)
             self._inbox.wake_soon()
 
-    def _fail(self, job_name: str, state: JobState, message: str, reason: str = "") -> None:
-        report = JobReport(state=state, reason=reason, message=message, ended_ms=self._clock())
+    def _fail(self, job_name: str, state: JobState, message: str, cause: Reason | None = None) -> None:
+        report = JobReport(state=state, cause=cause, message=message, ended_ms=self._clock())
         self._inbox.report({job_name: report})
 
     # Cancel

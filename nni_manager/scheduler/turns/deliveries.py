@@ -15,8 +15,8 @@ from nni_manager.domain import outbox, version
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import StoreCorrupt, VersionRefused
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import spelled
-from nni_manager.domain.trial import Reason
 from nni_manager.platform_kit.contract import Delivery
 from nni_manager.scheduler.experiments import experiment_log
 from nni_manager.scheduler.turns.inbox import Inbox
@@ -160,7 +160,7 @@ class JobMessages:
         """
         refusal = version.refusal(manager_version, runner_version) if self._spec.now.checks_version else ""
         if refusal:
-            report = JobReport(state=JobState.FAILED, reason=Reason.VERSION_MISMATCH, message=refusal)
+            report = JobReport(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message=refusal)
             self._inbox.report({job_name: report})
             raise VersionRefused(refusal)
         told = runner_version or "unknown"

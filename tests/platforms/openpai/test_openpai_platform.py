@@ -179,7 +179,7 @@ async def test_a_stop_that_crosses_a_success_leaves_it_one(world: OpenpaiWorld) 
     [
         (-1003, JobState.PREEMPTED, "PodPreemptedForCriticalPod"),
         (-1001, JobState.PREEMPTED, "PodNodeLost"),
-        (-1200, JobState.FAILED, "OOMKilled"),
+        (-1200, JobState.FAILED, "UserContainerDockerOOMKilled"),
     ],
 )
 async def test_the_clusters_own_exit_codes(world: OpenpaiWorld, code: int, state: JobState, reason: str) -> None:
@@ -188,7 +188,7 @@ async def test_the_clusters_own_exit_codes(world: OpenpaiWorld, code: int, state
         handle = await running(world, platform, "a")
         world.fake.control("end", user=USER, name=handle.job_name, code=code)
         report = await seen(world, platform, handle, *_END)
-    assert (report.state, report.reason, report.exit_code) == (state, reason, None)
+    assert (report.state, report.native_reason, report.exit_code) == (state, reason, None)
 
 
 @pytest.mark.parametrize("command", ["exit 143", "kill -9 $$"])

@@ -108,7 +108,11 @@ async def test_a_second_submission_does_not_begin_anew(cluster: Cluster) -> None
     ("rule", "state", "fields"),
     [
         ({"exitCode": 3, "stderr": "no luck"}, JobState.FAILED, {"exit_code": 3, "stderr_tail": "no luck"}),
-        ({"exitCode": 1, "reason": "OOMKilled"}, JobState.FAILED, {"exit_code": 1, "reason": "OOMKilled"}),
+        (
+            {"exitCode": 1, "reason": "OOMKilled"},
+            JobState.FAILED,
+            {"exit_code": 1, "native_reason": "OOMKilled", "cause": "OUT_OF_MEMORY"},
+        ),
         ({"signal": 9}, JobState.FAILED, {"exit_code": None, "signal": 9}),
         ({"lost": True}, JobState.LOST, {}),
         ({"preempted": True}, JobState.PREEMPTED, {}),

@@ -30,7 +30,7 @@ def job_report(job: Mapping[str, Any], page: str) -> JobReport:
         state=state,
         exit_code=code if state in (JobState.SUCCEEDED, JobState.FAILED) and code is not None and code >= 0 else None,
         signal=-code if code is not None and code < 0 else None,
-        reason="" if waits else reason or (f"exit code {code}" if state is JobState.FAILED else ""),
+        native_reason="" if waits else reason or (f"exit code {code}" if state is JobState.FAILED else ""),
         started_ms=job.get("started_ms"),
         ended_ms=job.get("ended_ms"),
         wait=Wait(code=WaitCode.UNSCHEDULABLE, sentence=reason) if waits else None,

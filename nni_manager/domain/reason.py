@@ -1,0 +1,25 @@
+"""Reasons for the end of a trial or attempt: ours, for decisions. What a platform calls it is text for people."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a trial ended as it did, or an attempt was given up. Empty for plain success."""
+
+    NONE = ""
+    USER_CODE = "USER_CODE"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    GPU_OUT_OF_MEMORY = "GPU_OUT_OF_MEMORY"
+    #: The command never ran: the trial runner beside it could not start it.
+    RUNNER_FAILED = "RUNNER_FAILED"
+    SUBMIT_REJECTED = "SUBMIT_REJECTED"
+    VERSION_MISMATCH = "VERSION_MISMATCH"
+    PREEMPTED = "PREEMPTED"
+    LOST = "LOST"
+    CANCELLED_THERE = "CANCELLED_THERE"
+    USER_REQUEST = "USER_REQUEST"
+    ASSESSOR = "ASSESSOR"
+    TIMEOUT = "TIMEOUT"
+    EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
