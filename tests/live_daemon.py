@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ import psutil
 
 #: Seconds without an event after which who waits looks again.
 _SILENCE_S = 1.0
+#: The most that a list of the API has; no test makes as many.
+_ALL = 10_000
 PYTHON = os.path.realpath(sys.executable)
 #: Arguments of a daemon with a service and, once it is needed, a trial listener.
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
@@ -129,7 +131,31 @@ class Daemon:
                     if line.startswith("data:"):
                         yield json.loads(line[5:])
 
+    def trials(self, id: str, **filters: str | int) -> list[dict[str, Any]]:
+        """As the API lists them, by sequence id. `filters`: query parameters, such as `status="RUNNING"`."""
+        answer = self.call("GET", f"/experiments/{id}/trials", params={"limit": _ALL, **filters})
+        return answer["trials"]  # type: ignore[no-any-return]
+
+    def trial(self, id: str, trial: str) -> dict[str, Any]:
+        """With its `attempts`."""
+        return self.call("GET", f"/experiments/{id}/trials/{trial}")  # type: ignore[no-any-return]
+
+    def attempts(self, id: str) -> list[dict[str, Any]]:
+        """Of all trials by sequence id, of each by number; as the API shows them, and with `trialId`."""
+        path = f"/api/v1/experiments/{id}/trials"
+        with self.client() as client:
+            trials = client.get(path, params={"limit": _ALL}).raise_for_status().json()["trials"]
+            shown = [client.get(f"{path}/{trial['id']}").raise_for_status().json() for trial in trials]
+        return [{**attempt, "trialId": trial["id"]} for trial in shown for attempt in trial["attempts"]]
+
+    def results(self, id: str, trial: str = "", **filters: str | int) -> list[dict[str, Any]]:
+        """What all attempts reported, in the order of storing; `trial`: of this one alone. `result` is JSON text."""
+        params = {"limit": _ALL, **({"trial": trial} if trial else {}), **filters}
+        return self.call("GET", f"/experiments/{id}/metrics", params=params)["metrics"]  # type: ignore[no-any-return]
+
     def rows(self, id: str, query: str) -> list[tuple[Any, ...]]:
+        """Of the database: for what the API does not tell, which is the store's own: what it holds while its daemon is
+        dead or held up, and intents."""
         with contextlib.closing(sqlite3.connect(self.data / id / "db" / "nni.sqlite", timeout=20)) as connection:
             return connection.execute(query).fetchall()
 
@@ -151,6 +177,11 @@ class Daemon:
             if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
                 return pid
         return 0
+
+
+def picked(shown: Iterable[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
+    """These fields of each of the trials, attempts or results."""
+    return [tuple(item[field] for field in fields) for item in shown]
 
 
 @contextlib.contextmanager

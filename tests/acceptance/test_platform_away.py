@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
-from tests.live_daemon import Daemon, assert_gone
+from tests.live_daemon import Daemon, assert_gone, picked
 
 #: Seconds for which the platform is away once the daemon has started; of the issue 60: NNI_AWAY_S=60.
 AWAY_S = float(os.environ.get("NNI_AWAY_S", "12"))
@@ -47,9 +47,9 @@ def test_a_daemon_that_starts_while_the_platform_is_away(daemon: Daemon, code: P
     assert (left["experiment"], left["trouble"] != "", _runs(pid)) == (stopped, True, True), "it is away still"
     until(lambda: not _clean(daemon) and not _runs(pid), AWAY_S + 20)
     daemon.wait(going_on, "DONE", timeout_s=40)
-    rows = daemon.rows(going_on, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
-    assert rows == [(number, "SUCCEEDED", str(number)) for number in range(3)]
-    assert daemon.rows(going_on, "SELECT count(*) FROM attempts") == [(3,)], "it went on by itself"
+    ends = picked(daemon.trials(going_on), "sequenceId", "status", "finalResult")
+    assert ends == [(number, "SUCCEEDED", str(number)) for number in range(3)]
+    assert len(daemon.attempts(going_on)) == 3, "it went on by itself"
     daemon.call("POST", f"/experiments/{going_on}/stop")
     assert daemon.terminate() == 0
     assert_gone(str(daemon.data))
@@ -68,13 +68,13 @@ def test_no_trial_starts_elsewhere_while_its_last_job_may_run(daemon: Daemon, co
     daemon.call("POST", f"/experiments/{id_}/stop")
     assert _runs(first)
     daemon.call("POST", f"/experiments/{id_}/resume")
-    trial = daemon.wait_for(id_, lambda _: (_waiting(daemon, id_) or "").startswith("its last job may still run"))
+    trial = daemon.wait_for(id_, lambda _: _waiting(daemon, id_).startswith("its last job may still run"))
     assert trial["counts"] == {"WAITING": 1}
     while _runs(first):
         assert _started(code) == [first], "it started again beside its last job"
         time.sleep(0.02)
     daemon.wait(id_, "DONE", timeout_s=40)
-    assert daemon.rows(id_, "SELECT status, final_data FROM trials") == [("SUCCEEDED", "0")]
+    assert picked(daemon.trials(id_), "status", "finalResult") == [("SUCCEEDED", "0")]
     assert len(_started(code)) == 2
     daemon.call("POST", f"/experiments/{id_}/stop")
     assert daemon.terminate() == 0
@@ -119,9 +119,9 @@ def _clean(daemon: Daemon) -> list[Any]:
     return [one for one in daemon.call("POST", "/platforms/clean")["cleaned"] if one["trouble"]]
 
 
-def _waiting(daemon: Daemon, id_: str) -> str | None:
-    rows = daemon.rows(id_, "SELECT wait_sentence FROM trials WHERE status = 'WAITING'")
-    return str(rows[0][0]) if rows else None
+def _waiting(daemon: Daemon, id_: str) -> str:
+    """Why the only trial waits; empty: it does not."""
+    return "".join(trial["wait"]["sentence"] for trial in daemon.trials(id_, status="WAITING") if trial["wait"])
 
 
 def _started(code: Path) -> list[int]:

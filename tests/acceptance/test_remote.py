@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("remote")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 
@@ -45,9 +45,9 @@ def test_trials_on_two_machines_while_servers_and_daemon_die(
     daemon.start()
     asyncio.run(machines[0].start())
     daemon.wait(id_, "DONE", timeout_s=90)
-    query = "SELECT sequence_id, status, final_data FROM trials ORDER BY 1"
-    assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
-    assert daemon.rows(id_, "SELECT DISTINCT place FROM attempts WHERE place <> ''") == [("127.0.0.1",)]
+    ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
+    assert ends == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
+    assert {attempt["place"] for attempt in daemon.attempts(id_)} - {""} == {"127.0.0.1"}
     for machine in machines:
         assert list(machine.home.rglob("trials/*/code/note.txt")), "both had some"
     daemon.call("POST", f"/experiments/{id_}/stop")
@@ -60,17 +60,17 @@ def test_trials_on_two_machines_while_servers_and_daemon_die(
         _wait_until(lambda home=machine.home: not processes_of(str(home / ".nni-manager")))  # type: ignore[misc]
 
 
-def test_a_machine_is_drained_and_another_one_added(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
+def test_a_machine_is_drained_and_another_one_added(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     (one, two), trials = machines, 20
-    id_ = daemon.create(_config([one], f"sleep 1; {_REPORT}", trials), code)
-    _wait_for_ended(daemon, id_, 1)
+    id_ = shared.create(_config([one], f"sleep 1; {_REPORT}", trials), code)
+    _wait_for_ended(shared, id_, 1)
     section = {"platform": "remote", "machineList": [one.entry(drain=True), two.entry()]}
-    daemon.call("PATCH", f"/experiments/{id_}", json={"trainingService": section})
-    daemon.wait(id_, "DONE", timeout_s=60)
-    assert daemon.rows(id_, "SELECT DISTINCT state, number FROM attempts") == [("SUCCEEDED", 1)]
+    shared.call("PATCH", f"/experiments/{id_}", json={"trainingService": section})
+    shared.wait(id_, "DONE", timeout_s=60)
+    assert set(picked(shared.attempts(id_), "state", "number")) == {("SUCCEEDED", 1)}
     counts = [len(list(machine.home.rglob("trials/*/exit.json"))) for machine in machines]
     assert sum(counts) == trials and 0 < counts[0] < trials, counts
-    daemon.call("POST", f"/experiments/{id_}/stop")
+    shared.call("POST", f"/experiments/{id_}/stop")
 
 
 def test_a_machine_that_is_taken_out_keeps_its_trials_under_the_next_daemon(
@@ -78,63 +78,63 @@ def test_a_machine_that_is_taken_out_keeps_its_trials_under_the_next_daemon(
 ) -> None:
     one, two = machines
     id_ = daemon.create(_config([one], f"while [ ! -e {code}/go ]; do sleep 0.05; done; {_REPORT}", 4), code)
-    daemon.wait_for(id_, lambda _: len(daemon.rows(id_, "SELECT 1 FROM attempts WHERE state = 'RUNNING'")) == 4)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 4)
     section = {"platform": "remote", "machineList": [two.entry()]}
     daemon.call("PATCH", f"/experiments/{id_}", json={"trainingService": section})
     daemon.kill()
     daemon.start()
     (code / "go").touch()
     daemon.wait(id_, "DONE", timeout_s=60)
-    query = "SELECT final_data, state, number FROM trials t JOIN attempts a ON a.trial_id = t.id ORDER BY sequence_id"
-    assert daemon.rows(id_, query) == [(str(number), "SUCCEEDED", 1) for number in range(4)]
+    assert picked(daemon.trials(id_), "finalResult") == [(str(number),) for number in range(4)]
+    assert picked(daemon.attempts(id_), "state", "number") == [("SUCCEEDED", 1)] * 4
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
 def test_a_service_whose_only_machine_is_away_is_away_and_says_why(
-    daemon: Daemon, code: Path, machines: list[RealMachine]
+    shared: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:
     asyncio.run(machines[0].stop())
-    id_ = daemon.create(_config(machines[:1], _REPORT, 1), code)
-    state = daemon.wait_for(id_, lambda state: state["services"][0]["status"] == "away")
+    id_ = shared.create(_config(machines[:1], _REPORT, 1), code)
+    state = shared.wait_for(id_, lambda state: state["services"][0]["status"] == "away")
     why = state["services"][0]["sentence"]
     assert "127.0.0.1 unreachable since" in why and f"nothing listens at its port {machines[0].port}" in why
     asyncio.run(machines[0].start())
-    daemon.wait_for(id_, lambda state: state["services"][0]["status"] == "up")
-    daemon.wait(id_, "DONE")
-    daemon.call("POST", f"/experiments/{id_}/stop")
+    shared.wait_for(id_, lambda state: state["services"][0]["status"] == "up")
+    shared.wait(id_, "DONE")
+    shared.call("POST", f"/experiments/{id_}/stop")
 
 
 def test_a_machine_that_is_away_is_named_while_another_one_works(
-    daemon: Daemon, code: Path, machines: list[RealMachine]
+    shared: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:
     asyncio.run(machines[0].stop())
-    id_ = daemon.create(_config(machines, _REPORT, 1), code)
-    daemon.wait(id_, "DONE")
-    [service] = daemon.wait_for(id_, lambda state: "unreachable since" in state["services"][0]["sentence"])["services"]
+    id_ = shared.create(_config(machines, _REPORT, 1), code)
+    shared.wait(id_, "DONE")
+    [service] = shared.wait_for(id_, lambda state: "unreachable since" in state["services"][0]["sentence"])["services"]
     assert service["status"] == "up" and f"nothing listens at its port {machines[0].port}" in service["sentence"]
-    daemon.call("POST", f"/experiments/{id_}/stop")
+    shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_logs_are_read_there_and_kept_here(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
+def test_logs_are_read_there_and_kept_here(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     command = f"echo seen; while [ ! -e {code}/go ]; do sleep 0.05; done; {_REPORT}"
-    id_ = daemon.create(_config(machines[:1], command, 1), code)
-    daemon.wait_for(id_, lambda _: daemon.rows(id_, "SELECT 1 FROM attempts WHERE state = 'RUNNING'"))
-    [(trial,)] = daemon.rows(id_, "SELECT id FROM trials")
-    with daemon.client() as client:
+    id_ = shared.create(_config(machines[:1], command, 1), code)
+    shared.wait_for(id_, lambda state: state["counts"].get("RUNNING"))
+    [(trial,)] = picked(shared.trials(id_), "id")
+    with shared.client() as client:
         _wait_until(lambda: client.get(f"/api/v1/experiments/{id_}/trials/{trial}/logs/stdout").text == "seen\n")
         (code / "go").touch()
-        daemon.wait(id_, "DONE")
-        daemon.call("POST", f"/experiments/{id_}/stop")
+        shared.wait(id_, "DONE")
+        shared.call("POST", f"/experiments/{id_}/stop")
         assert client.get(f"/api/v1/experiments/{id_}/trials/{trial}/logs/stdout").text == "seen\n"
 
 
 def test_a_machine_that_cannot_be_used_refuses_the_experiment(
-    daemon: Daemon, code: Path, machines: list[RealMachine]
+    shared: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:
     config = _config(machines[:1], "true", 1)
     config["trainingService"]["machineList"][0]["hostKey"] = machines[1].fingerprint
     body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
-    with daemon.client() as client:
+    with shared.client() as client:
         answer = client.post("/api/v1/experiments", json=body)
     assert answer.status_code == 400 and machines[0].fingerprint in answer.text, answer.text
 
@@ -148,8 +148,7 @@ def _config(machines: list[RealMachine], command: str, trials: int) -> dict[str,
 
 
 def _wait_for_ended(daemon: Daemon, id_: str, count: int) -> None:
-    query = "SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'"
-    daemon.wait_for(id_, lambda _: daemon.rows(id_, query)[0][0] >= count, timeout_s=60)
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED", 0) >= count, timeout_s=60)
 
 
 def _wait_until(holds: Any, within_s: float = 20) -> None:

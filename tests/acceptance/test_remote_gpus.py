@@ -19,10 +19,10 @@ import pytest
 from tests.acceptance.card_oracle import CardOracle
 from tests.acceptance.cluster import until
 from tests.fake_driver import FakeDriver, OnCard
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300), pytest.mark.xdist_group("remote_gpus")]
 
 #: NNI_KILLS=20 for as many as a release is judged by.
 KILLS = int(os.environ.get("NNI_KILLS", "4"))
@@ -88,52 +88,53 @@ def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_kill
     assert oracle.cards == free
     assert (oracle.most_at_once, oracle.most_on_one) == (len(free), 2)
     for id_ in (alone, pairs):
-        attempts = "SELECT status, (SELECT count(*) FROM attempts a WHERE a.trial_id = t.id) FROM trials t"
-        assert daemon.rows(id_, attempts) == [("SUCCEEDED", 1)] * TRIALS
+        assert picked(daemon.trials(id_), "status") == [("SUCCEEDED",)] * TRIALS
+        assert picked(daemon.attempts(id_), "number") == [(1,)] * TRIALS
         daemon.call("POST", f"/experiments/{id_}/stop")
 
 
 def test_a_wait_reason_follows_who_is_on_the_cards(
-    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+    shared: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
     two, four = machines
     with ExitStack() as others:
         first, second = (others.enter_context(_somebody()) for _ in range(2))
         two.driver.show({0: [OnCard(first, 11264)], 1: [OnCard(second)]})
         four.driver.show({card: [OnCard(second)] for card in range(4)})
-        id_ = daemon.create(_config(machines, "0.1", trials=1, trialGpuNumber=1), code)
+        id_ = shared.create(_config(machines, "0.1", trials=1, trialGpuNumber=1), code)
         busy = f"gpu 0 on 127.0.0.1 busy: pid {first} of user {two.ssh.user}, 11 GiB"
-        until(lambda: busy in (why := _why(daemon, id_)) and f"gpu 2 on localhost busy: pid {second}" in why, 20)
+        until(lambda: busy in (why := _why(shared, id_)) and f"gpu 2 on localhost busy: pid {second}" in why, 20)
         four.driver.show({card: [OnCard(first if card == 2 else second)] for card in range(4)})
-        until(lambda: f"gpu 2 on localhost busy: pid {first}" in _why(daemon, id_), MOST_STALE_S)
+        until(lambda: f"gpu 2 on localhost busy: pid {first}" in _why(shared, id_), MOST_STALE_S)
         two.driver.show({1: [OnCard(second)]})
-        until(lambda: daemon.rows(id_, "SELECT place FROM attempts") == [("127.0.0.1, gpu 0",)], MOST_STALE_S)
-        daemon.wait(id_, "DONE")
+        until(lambda: picked(shared.attempts(id_), "place") == [("127.0.0.1, gpu 0",)], MOST_STALE_S)
+        shared.wait(id_, "DONE")
+        shared.call("POST", f"/experiments/{id_}/stop")
 
 
 def test_a_plan_says_where_trials_would_go_and_why_not_elsewhere(
-    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+    shared: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
     two, four = machines
     with _somebody() as other:
         two.driver.show({0: [OnCard(other)]})
         four.driver.show({card: [OnCard(other)] for card in (1, 3)})
-        config = {"experimentWorkingDirectory": str(daemon.data), **_config(machines, "0", trialGpuNumber=1)}
+        config = {"experimentWorkingDirectory": str(shared.data), **_config(machines, "0", trialGpuNumber=1)}
         body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
-        before = set(daemon.data.iterdir())
-        [plan] = daemon.call("POST", "/platforms/plan", json=body)["services"]
-    assert set(daemon.data.iterdir()) == before
+        before = set(shared.data.iterdir())
+        [plan] = shared.call("POST", "/platforms/plan", json=body)["services"]
+    assert set(shared.data.iterdir()) == before
     assert plan["places"] == ["localhost, gpu 0", "127.0.0.1, gpu 1", "localhost, gpu 2"]
     assert f"gpu 0 on 127.0.0.1 busy: pid {other}" in plan["whyNot"]["127.0.0.1"]
     assert f"gpu 3 on localhost busy: pid {other}" in plan["whyNot"]["localhost"]
 
 
 def test_more_cards_than_any_machine_has_are_refused(
-    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+    shared: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
     config = _config(machines, "0", trialGpuNumber=5)
     body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
-    with daemon.client() as client:
+    with shared.client() as client:
         answer = client.post("/api/v1/experiments", json=body)
     assert answer.status_code == 400
     assert "127.0.0.1 has 2 GPUs, and a trial needs 5" in answer.text
@@ -164,4 +165,5 @@ def _somebody() -> Iterator[int]:
 
 def _why(daemon: Daemon, id: str) -> str:
     """Of its only trial."""
-    return str(daemon.rows(id, "SELECT coalesce(max(wait_sentence), '') FROM trials")[0][0])
+    waits = [trial["wait"]["sentence"] for trial in daemon.trials(id) if trial["wait"]]
+    return "".join(waits)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ import psutil
 import pytest
 import yaml
 
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, picked
 from tests.namespaced_machines import NamespacedMachine, namespaced_machines
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.alone, pytest.mark.timeout(300)]
@@ -46,14 +47,15 @@ def test_the_digits_example_searches_on_all_of_them(daemon: Daemon, machines: li
     most_at_once = 0
     while daemon.status(id_)["status"] != "DONE":
         sent |= {(file, file.stat().st_ino, file.stat().st_mtime_ns) for file in _archives(machines)}
-        most_at_once = max(most_at_once, len(_running_on(daemon, id_)))
+        most_at_once = max(most_at_once, daemon.status(id_)["counts"].get("RUNNING", 0))
         time.sleep(0.2)
     assert len(sent) == len(machines), "code is sent once"
     listed = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
     assert [(trial["status"], trial["intermediates"]) for trial in listed] == [("SUCCEEDED", epochs)] * trials
     assert all(0.05 < trial["finalValue"] <= 1 for trial in listed) and max(t["finalValue"] for t in listed) > 0.9
-    assert daemon.rows(id_, "SELECT DISTINCT number FROM attempts") == [(1,)] and most_at_once == 6
-    places = dict(daemon.rows(id_, "SELECT place, count(*) FROM attempts GROUP BY place"))
+    attempts = daemon.attempts(id_)
+    assert set(picked(attempts, "number")) == {(1,)} and most_at_once == 6
+    places = Counter(attempt["place"] for attempt in attempts)
     assert set(places) == {machine.address for machine in machines} and min(places.values()) >= trials // 6, places
     daemon.call("POST", f"/experiments/{id_}/stop")
     _check_nothing_runs(machines)
@@ -75,17 +77,17 @@ def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
     _wait_for_ended(daemon, id_, 20)
     one.heal()
     daemon.wait(id_, "DONE", timeout_s=150)
-    query = "SELECT sequence_id, status, final_data FROM trials ORDER BY 1"
-    assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
+    ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
+    assert ends == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
     # of the killed keeper, jobs that were running were taken over by the next one, unless they ended before it came
     # what was on its way when both ends were gone has never begun
-    others = "SELECT DISTINCT state, place FROM attempts WHERE state != 'SUCCEEDED' AND started_ms IS NOT NULL"
-    assert set(daemon.rows(id_, others)) <= {("LOST", three.address)}
-    assert daemon.rows(id_, "SELECT count(*) FROM attempts WHERE state = 'SUCCEEDED'")[0][0] >= trials - 2
-    assert daemon.rows(id_, f"SELECT 1 FROM attempts WHERE place = '{one.address}' AND interruptions != '[]'")
-    assert {place for (place,) in daemon.rows(id_, "SELECT DISTINCT place FROM attempts WHERE place <> ''")} == {
-        machine.address for machine in machines
-    }
+    attempts = daemon.attempts(id_)
+    good = [attempt for attempt in attempts if attempt["state"] == "SUCCEEDED"]
+    others = [attempt for attempt in attempts if attempt not in good and attempt["startedMs"] is not None]
+    assert set(picked(others, "state", "place")) <= {("LOST", three.address)}
+    assert len(good) >= trials - 2
+    assert any(attempt["interruptions"] for attempt in attempts if attempt["place"] == one.address)
+    assert {attempt["place"] for attempt in attempts} - {""} == {machine.address for machine in machines}
     assert len(_archives(machines)) == len(machines), "code is sent once"
     daemon.call("POST", f"/experiments/{id_}/stop")
     _check_nothing_runs(machines)
@@ -97,21 +99,19 @@ def test_a_machine_that_vanishes_and_comes_back_too_late(
     command = f"trap '' TERM; (trap '' TERM; sleep 60) & sleep 3; {_REPORT}; wait"
     quick = f"if [ -e {tmp_path}/quick ]; then sleep 0.2; {_REPORT}; else {command}; fi"
     id_ = daemon.create(_config(machines, quick, concurrency=3, trials=12, grace="25s"), _code(tmp_path))
-    daemon.wait_for(id_, lambda _: len(_running_on(daemon, id_)) == 3)
-    trial, place = daemon.rows(id_, "SELECT trial_id, place FROM attempts WHERE place != ''")[0]
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 3)
+    trial, place = picked(_running_on(daemon, id_), "trialId", "place")[0]
     silent = next(machine for machine in machines if machine.address == place)
     silent.drop()
     (tmp_path / "quick").touch()
     begun = time.monotonic()
     daemon.wait_for(id_, lambda _: _unknown(daemon, id_), timeout_s=_NOTICED_S)
     assert time.monotonic() - begun <= _NOTICED_S
-    assert {place for place, _ in _unknown(daemon, id_)} == {silent.address}
-    lost = f"SELECT 1 FROM attempts WHERE trial_id = '{trial}' AND number = 1 AND state = 'LOST'"
-    daemon.wait_for(id_, lambda _: daemon.rows(id_, lost), timeout_s=60)
+    assert set(picked(_unknown(daemon, id_), "place")) == {(silent.address,)}
+    daemon.wait_for(id_, lambda _: daemon.trial(id_, trial)["attempts"][0]["state"] == "LOST", timeout_s=60)
     # the others went on, and it is tried again elsewhere
-    again = f"SELECT place FROM attempts WHERE trial_id = '{trial}' AND number = 2 AND place != ''"
-    daemon.wait_for(id_, lambda _: daemon.rows(id_, again), timeout_s=60)
-    assert daemon.rows(id_, again) != [(silent.address,)]
+    daemon.wait_for(id_, lambda _: _place_of_the_second(daemon, id_, trial), timeout_s=60)
+    assert _place_of_the_second(daemon, id_, trial) != silent.address
     assert silent.users_processes()
     silent.heal()
     _wait_until(lambda: not [p for p in silent.users_processes() if "sleep" in " ".join(p.cmdline())], 40)
@@ -119,8 +119,8 @@ def test_a_machine_that_vanishes_and_comes_back_too_late(
         with suppress(psutil.Error):
             process.kill()
     daemon.wait(id_, "DONE", timeout_s=100)
-    assert daemon.rows(id_, "SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'") == [(12,)]
-    assert daemon.rows(id_, f"SELECT count(*) FROM metrics WHERE trial_id = '{trial}' AND type = 'FINAL'") == [(1,)]
+    assert daemon.status(id_)["counts"] == {"SUCCEEDED": 12}
+    assert len(daemon.results(id_, trial, type="FINAL")) == 1
     daemon.call("POST", f"/experiments/{id_}/stop")
     _check_nothing_runs(machines)
 
@@ -130,7 +130,7 @@ def test_stop_with_a_dead_machine_says_what_is_left_and_ends_it_later(
 ) -> None:
     dead = machines[1]
     id_ = daemon.create(_config(machines, "sleep 300", concurrency=3, trials=3), _code(tmp_path))
-    daemon.wait_for(id_, lambda _: len(_running_on(daemon, id_)) == 3)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 3)
     dead.drop()
     begun = time.monotonic()
     daemon.call("POST", f"/experiments/{id_}/stop")
@@ -174,16 +174,22 @@ def _archives(machines: list[NamespacedMachine]) -> list[Path]:
 
 
 def _wait_for_ended(daemon: Daemon, id_: str, count: int) -> None:
-    query = "SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'"
-    daemon.wait_for(id_, lambda _: daemon.rows(id_, query)[0][0] >= count, timeout_s=100)
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED", 0) >= count, timeout_s=100)
 
 
-def _running_on(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
-    return daemon.rows(id_, "SELECT place FROM attempts WHERE state = 'RUNNING'")
+def _running_on(daemon: Daemon, id_: str) -> list[dict[str, Any]]:
+    """Attempts."""
+    return [attempt for attempt in daemon.attempts(id_) if attempt["state"] == "RUNNING"]
 
 
-def _unknown(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
-    return daemon.rows(id_, "SELECT place, unreachable FROM attempts WHERE unreachable != ''")
+def _unknown(daemon: Daemon, id_: str) -> list[dict[str, Any]]:
+    """Attempts of which nothing can be seen."""
+    return [attempt for attempt in daemon.attempts(id_) if attempt["unreachable"]]
+
+
+def _place_of_the_second(daemon: Daemon, id_: str, trial: str) -> str:
+    """Of the trial's second attempt; empty: it has none yet."""
+    return "".join(attempt["place"] for attempt in daemon.trial(id_, trial)["attempts"][1:2])
 
 
 def _sleepers(machines: list[NamespacedMachine]) -> list[psutil.Process]:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.xdist_group("remote_odd_machines")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 _SHIFT_S = 600
@@ -50,13 +50,13 @@ def test_clocks_ten_minutes_apart_and_one_home_folder(
     trials = 8
     began_ms = time.time() * 1000
     id_ = daemon.create(_config(machines, f"date +%s; sleep 0.5; {_REPORT}", trials), code)
-    daemon.wait_for(id_, lambda _: _succeeded(daemon, id_) >= 2)
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED", 0) >= 2)
     daemon.kill()
     daemon.start()
     daemon.wait(id_, "DONE")
     ended_ms = time.time() * 1000
-    assert daemon.rows(id_, _RESULTS) == [(number, "SUCCEEDED", str(number), 1) for number in range(trials)]
-    for start_ms, end_ms in daemon.rows(id_, "SELECT started_ms, ended_ms FROM attempts"):
+    _check_results(daemon, id_, trials)
+    for start_ms, end_ms in picked(daemon.attempts(id_), "startedMs", "endedMs"):
         assert began_ms - 1000 <= start_ms and start_ms + 400 <= end_ms <= ended_ms + 1000
     said = {round((int(path.read_text()) - time.time()) / 60) for path in one.home.rglob("trials/*/stdout")}
     assert said == {10, -10}, "trials ran on both, by the clock of each"
@@ -66,48 +66,48 @@ def test_clocks_ten_minutes_apart_and_one_home_folder(
 
 
 def test_code_that_somebody_removes_there_is_sent_again(
-    daemon: Daemon, code: Path, machines: list[RealMachine]
+    shared: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:
     one = machines[0]
     asyncio.run(one.start())
     (code / "note.txt").touch()
     trials = 12
-    id_ = daemon.create(_config([one], f"test -f note.txt && sleep 0.3; {_REPORT}", trials), code)
-    daemon.wait_for(id_, lambda _: _succeeded(daemon, id_) >= 2)
+    id_ = shared.create(_config([one], f"test -f note.txt && sleep 0.3; {_REPORT}", trials), code)
+    shared.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED", 0) >= 2)
     [archive] = one.home.rglob("*.tar.gz")
     archive.unlink()
-    daemon.wait(id_, "DONE")
+    shared.wait(id_, "DONE")
     assert archive.exists()
-    assert daemon.rows(id_, _RESULTS) == [(number, "SUCCEEDED", str(number), 1) for number in range(trials)]
-    daemon.call("POST", f"/experiments/{id_}/stop")
+    _check_results(shared, id_, trials)
+    shared.call("POST", f"/experiments/{id_}/stop")
 
 
 def test_results_flow_while_much_code_is_sent(
-    daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
+    shared: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
 ) -> None:
     """Over the same connection, of an experiment that is at work."""
     one = machines[0]
     asyncio.run(one.start())
     loop = "n=0; while [ ! -e {}/enough ]; do n=$((n+1)); {}; sleep 0.02; done; {}"
     step = _REPORT.replace("final", "intermediate").replace("$NNI_TRIAL_SEQ_ID", "$n")
-    busy = daemon.create(_config([one], loop.format(code, step, _REPORT), 1), code)
-    daemon.wait_for(busy, lambda _: _times(daemon, busy))
+    busy = shared.create(_config([one], loop.format(code, step, _REPORT), 1), code)
+    shared.wait_for(busy, lambda _: _times(shared, busy))
     big = tmp_path / "big"
     big.mkdir()
     for number in range(CODE_MB):
         (big / f"{number}.bin").write_bytes(os.urandom(10**6))
     began_ms = time.time() * 1000
-    id_ = daemon.create(_config([one], _REPORT, 1), big)
-    daemon.wait(id_, "DONE", timeout_s=150)
+    id_ = shared.create(_config([one], _REPORT, 1), big)
+    shared.wait(id_, "DONE", timeout_s=150)
     ended_ms = time.time() * 1000
     (code / "enough").touch()
-    daemon.wait(busy, "DONE")
-    times = [at for at in _times(daemon, busy) if began_ms <= at <= ended_ms]
+    shared.wait(busy, "DONE")
+    times = [at for at in _times(shared, busy) if began_ms <= at <= ended_ms]
     longest_ms = max(later - sooner for sooner, later in itertools.pairwise(times))
     print(f"{CODE_MB} MB in {(ended_ms - began_ms) / 1000:.1f} s; longest wait for a result {longest_ms} ms")
     assert longest_ms <= MOST_HELD_UP_MS
     for each in (busy, id_):
-        daemon.call("POST", f"/experiments/{each}/stop")
+        shared.call("POST", f"/experiments/{each}/stop")
 
 
 @pytest.mark.machines
@@ -136,17 +136,17 @@ def test_a_disk_that_is_full_for_a_while(daemon: Daemon, code: Path, machines: l
         daemon.call("PATCH", f"/experiments/{id_}", json={"maxTrialNumber": trials + 72})
         daemon.wait(id_, "DONE")
         assert _ended_on(full) > taken
-        results = [(number, "SUCCEEDED", str(number), 1) for number in range(trials + 72)]
-        assert daemon.rows(id_, _RESULTS) == results
+        _check_results(daemon, id_, trials + 72)
         daemon.call("POST", f"/experiments/{id_}/stop")
         asyncio.run(full.stop())
         until(lambda: not processes_of(str(full.home / ".nni-manager")))
 
 
-_RESULTS = """
-    SELECT sequence_id, status, final_data, (SELECT count(*) FROM attempts a WHERE a.trial_id = t.id)
-    FROM trials t ORDER BY 1
-"""
+def _check_results(daemon: Daemon, id_: str, trials: int) -> None:
+    """Each trial has its own, and took one attempt."""
+    ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
+    assert ends == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
+    assert picked(daemon.attempts(id_), "number") == [(1,)] * trials
 
 
 def _config(machines: list[RealMachine], command: str, trials: int, **fields: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _config(machines: list[RealMachine], command: str, trials: int, **fields: An
 
 def _times(daemon: Daemon, id: str) -> list[int]:
     """When its results were stored, milliseconds since the epoch."""
-    return [at for (at,) in daemon.rows(id, "SELECT stored_ms FROM metrics ORDER BY 1")]
+    return sorted(result["storedMs"] for result in daemon.results(id))
 
 
 def _ended_on(machine: RealMachine) -> int:
@@ -167,7 +167,7 @@ def _ended_on(machine: RealMachine) -> int:
 
 
 def _succeeded(daemon: Daemon, id: str) -> int:
-    return int(daemon.rows(id, "SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'")[0][0])
+    return int(daemon.status(id)["counts"].get("SUCCEEDED", 0))
 
 
 def _clock(folder: Path) -> str:

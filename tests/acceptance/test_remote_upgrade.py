@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.app.doctor import config_file
 from nni_manager.app.doctor.finding import CheckOutcome
-from tests.live_daemon import Daemon, assert_gone, processes_of
+from tests.live_daemon import Daemon, assert_gone, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 from trial_runner import protocol
 
@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 _BEFORE = "0.5.3"
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
-_RUNNING = "SELECT 1 FROM attempts WHERE state = 'RUNNING'"
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def upgraded(tmp_path: Path, code: Path, machines: list[RealMachine]) -> Iterato
     data.mkdir()
     older = Daemon(data, program=("-P", "-m", "nni_manager"), environment={"PYTHONPATH": str(before)}).start()
     id_ = older.create(_config(machines[:1], tmp_path / "go", trials=2), code)
-    older.wait_for(id_, lambda _: len(older.rows(id_, _RUNNING)) == 2)
+    older.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     older.kill()
     daemon = Daemon(data).start()
     yield daemon, id_
@@ -71,8 +70,8 @@ def test_its_trials_run_on_beside_others(
     assert len(list(machines[1].home.rglob("trials/*/exit.json"))) == 4
     (tmp_path / "go").touch()
     daemon.wait(id_, "DONE")
-    query = "SELECT final_data, state, number FROM trials t JOIN attempts a ON a.trial_id = t.id ORDER BY sequence_id"
-    assert daemon.rows(id_, query) == [(str(number), "SUCCEEDED", 1) for number in range(6)]
+    assert picked(daemon.trials(id_), "finalResult") == [(str(number),) for number in range(6)]
+    assert picked(daemon.attempts(id_), "state", "number") == [("SUCCEEDED", 1)] * 6
     daemon.wait_for(id_, lambda state: state["services"][0]["sentence"] == "")
     daemon.call("POST", f"/experiments/{id_}/stop")
 

@@ -11,41 +11,41 @@ import pytest
 from tests.acceptance.numbered import Numbered
 from tests.live_daemon import PYTHON, Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("runner_channels")]
 
 
 @pytest.mark.parametrize(("channel", "used"), [("push", "push"), ("pull", "pull"), ("auto", "push")])
-def test_forty_trials(listening: Daemon, code: Path, channel: str, used: str) -> None:
-    work = Numbered(listening, code, trials=40, platform={"channel": channel})
+def test_forty_trials(shared: Daemon, code: Path, channel: str, used: str) -> None:
+    work = Numbered(shared, code, trials=40, platform={"channel": channel})
     work.wait(100)
     work.check(used)
     _check_that_it_is_clean(work)
     _check_logs(work)
-    listening.call("POST", f"/experiments/{work.id}/stop")
-    left = listening.data / work.id / "scripted"
+    shared.call("POST", f"/experiments/{work.id}/stop")
+    left = shared.data / work.id / "scripted"
     assert sorted(path.name for path in left.iterdir() if path.is_dir() and path.name != "storage") == []
 
 
-def test_storage_that_is_shared(listening: Daemon, code: Path) -> None:
+def test_storage_that_is_shared(shared: Daemon, code: Path) -> None:
     with tempfile.TemporaryDirectory() as storage:
-        work = Numbered(listening, code, trials=4, platform={"channel": "pull", "storage": storage})
+        work = Numbered(shared, code, trials=4, platform={"channel": "pull", "storage": storage})
         work.wait(60)
         work.check("pull")
         folders = {entries[0]["folder"] for entries in work.noted().values()}
         assert folders == {
-            str(Path(storage, work.id, trial, "code").resolve()) for (trial,) in work.rows("SELECT id FROM trials")
+            str(Path(storage, work.id, trial["id"], "code").resolve()) for trial in shared.trials(work.id)
         }
 
 
-def test_runners_that_do_not_reach_the_manager_let_themselves_be_read(listening: Daemon, code: Path) -> None:
+def test_runners_that_do_not_reach_the_manager_let_themselves_be_read(shared: Daemon, code: Path) -> None:
     """The listener is not where they are told that it is."""
-    work = Numbered(listening, code, trials=4, platform={"channel": "auto", "nniManagerIp": "127.0.0.2"})
+    work = Numbered(shared, code, trials=4, platform={"channel": "auto", "nniManagerIp": "127.0.0.2"})
     work.wait(100)
     work.check("pull")
 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
-def test_one_limit_for_a_line(listening: Daemon, code: Path, channel: str) -> None:
+def test_one_limit_for_a_line(shared: Daemon, code: Path, channel: str) -> None:
     """What one channel takes, the other takes; what it does not take, it names."""
     (code / "long.py").write_text(
         "import os\nwith open(os.environ['NNI_OUTBOX'], 'a') as file:\n"
@@ -59,9 +59,9 @@ def test_one_limit_for_a_line(listening: Daemon, code: Path, channel: str) -> No
         "trialCommand": f"{PYTHON} long.py", "maxTrialNumber": 1, "tuner": {"name": "Random"},
         "trainingService": platform,
     }  # fmt: skip
-    id_ = listening.create(config, code)
-    listening.wait(id_, "DONE")
-    (trial,) = listening.call("GET", f"/experiments/{id_}/trials")["trials"]
+    id_ = shared.create(config, code)
+    shared.wait(id_, "DONE")
+    (trial,) = shared.trials(id_)
     assert (trial["status"], trial["intermediates"], trial["lastValue"]) == ("SUCCEEDED", 2, 4_100_000)
     assert "it is longer than 4194304 bytes" in trial["message"]
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from tests.acceptance.cluster import until
 from tests.acceptance.numbered import LISTENING, Numbered
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, picked, processes_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.xdist_group("runner_faults")]
 
 
 def test_trials_that_end_while_the_daemon_is_away(listening: Daemon, code: Path) -> None:
@@ -23,7 +25,7 @@ def test_trials_that_end_while_the_daemon_is_away(listening: Daemon, code: Path)
     listening.wait_for(work.id, lambda _: len([values for values in work.stored().values() if values]) == 8)
     listening.kill()
     until(lambda: work.ended() == 8, 90)
-    before = work.stored()
+    before = _held(work)
     assert all(0 < len(before[job]) < len(work.results(job)) for job in work.noted()), "there is something to tell"
     listening.start(*LISTENING)
     work.wait(120)
@@ -41,14 +43,14 @@ def test_a_daemon_that_is_killed_again_and_again(listening: Daemon, code: Path) 
 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
-def test_a_runner_that_is_killed(listening: Daemon, code: Path, channel: str) -> None:
+def test_a_runner_that_is_killed(shared: Daemon, code: Path, channel: str) -> None:
     """The platform sees that the job has ended; what was reported before counts, and nobody runs on."""
-    work = Numbered(listening, code, trials=2, steps=100_000, platform={"channel": channel}, trialConcurrency=1)
-    listening.wait_for(work.id, lambda _: any(len(values) > 3 for values in work.stored().values()))
-    ((job, trial),) = work.rows("SELECT job_name, trial_id FROM attempts")
+    work = Numbered(shared, code, trials=2, steps=100_000, platform={"channel": channel}, trialConcurrency=1)
+    shared.wait_for(work.id, lambda _: any(len(values) > 3 for values in work.stored().values()))
+    ((job, trial),) = picked(shared.attempts(work.id), "jobName", "trialId")
     runner = _runner_of(job)
     runner.send_signal(signal.SIGKILL)
-    ended = listening.wait_for(work.id, lambda state: state["counts"].get("FAILED") == 1)
+    ended = shared.wait_for(work.id, lambda state: state["counts"].get("FAILED") == 1)
     assert ended["status"] in ("RUNNING", "NO_MORE_TRIAL"), "the next trial follows, or is there already"
     assert [process for process in processes_of(f"{job}:runner:")] == []
     status, reason, exit_code, _ = work.ends()[job]
@@ -56,12 +58,13 @@ def test_a_runner_that_is_killed(listening: Daemon, code: Path, channel: str) ->
     stored, wrote = work.stored()[job], work.results(job)
     assert stored == wrote[: len(stored)]
     assert len(stored) == len(wrote) if channel == "pull" else len(stored) > 3
-    ((message,),) = work.rows(f"SELECT message FROM trials WHERE id = '{trial}'")
+    message = shared.trial(work.id, trial)["message"]
     assert message == "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"
+    shared.call("POST", f"/experiments/{work.id}/stop")
 
 
 @pytest.mark.parametrize("late_s", [0, 1])
-def test_a_platform_that_contradicts_the_runner(listening: Daemon, code: Path, late_s: int) -> None:
+def test_a_platform_that_contradicts_the_runner(shared: Daemon, code: Path, late_s: int) -> None:
     """It speaks after the runner's word has decided, which is believed about the command; somebody is told."""
     rules = [
         {"match": {"sequence": 0}, "exitCode": 1},
@@ -69,18 +72,26 @@ def test_a_platform_that_contradicts_the_runner(listening: Daemon, code: Path, l
         {"match": {"sequence": 3}, "exitCode": 0},
     ]
     platform = {"trials": rules, "lateEvents": late_s}
-    work = Numbered(listening, code, trials=8, platform=platform)
+    work = Numbered(shared, code, trials=8, platform=platform)
     work.wait(60)
     work.check("push")
-    names = [trial for (trial,) in work.rows("SELECT id FROM trials ORDER BY sequence_id")]
+    names = [trial["id"] for trial in shared.trials(work.id)]
     runner = {0: "exit code 0", 1: "exit code 0", 3: "exit code 3"}
     killed = "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"
     cluster = {0: "FAILED (exit code 1)", 1: f"FAILED ({killed})", 3: "SUCCEEDED (exit code 0)"}
     expected = {names[n]: f"the platform says {cluster[n]}, the runner says {runner[n]}" for n in runner}
     until(lambda: _disagreements(work) == expected)
     states = ["FAILED", "FAILED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "FAILED"]
-    query = "SELECT state FROM attempts a JOIN trials t ON t.id = a.trial_id ORDER BY sequence_id"
-    until(lambda: [state for (state,) in work.rows(query)] == states)
+    until(lambda: [attempt["state"] for attempt in shared.attempts(work.id)] == states)
+
+
+def _held(work: Numbered) -> dict[str, list[Any]]:
+    """By job: values in the order of the store, which is all there is to ask while no daemon runs."""
+    found: dict[str, list[Any]] = {job: [] for job in work.noted()}
+    query = "SELECT job_name, data FROM metrics m JOIN attempts a ON (a.trial_id, a.number) = (m.trial_id, m.attempt)"
+    for job, data in work.daemon.rows(work.id, f"{query} ORDER BY m.id"):
+        found[job].append(json.loads(data))
+    return found
 
 
 def _runner_of(job: str) -> psutil.Process:

@@ -18,6 +18,9 @@ from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
+#: Asked of the database, as no daemon is there to be asked.
+_STORED = "SELECT data FROM metrics ORDER BY id"
+
 
 class Container:
     """The only trial's runner, in a fresh folder below `place`. `variables`: beside those the manager made."""
@@ -62,7 +65,7 @@ def test_a_runner_whose_daemon_never_comes_back(listening: Daemon, code: Path, t
     cluster = Cluster(listening, code, 1, trialCommand=command)
     cluster.start(0)
     with Container(cluster, tmp_path / "container", NNI_RUNNER_DRAIN_S="3") as container:
-        listening.wait_for(cluster.id, lambda _: _values(cluster))
+        listening.wait_for(cluster.id, lambda _: listening.results(cluster.id))
         listening.kill()
         exit_code, said = container.end()
     wrote = container.outbox()
@@ -73,7 +76,7 @@ def test_a_runner_whose_daemon_never_comes_back(listening: Daemon, code: Path, t
     over = "trial_runner: Time was up before all {} were delivered: the rest stays in the trial's folder."
     assert complaints[1:] == [over.format("results"), over.format("logs")]
     assert len(container.exit_word()["undelivered"]) == 2
-    stored = _values(cluster)
+    stored = [json.loads(data) for (data,) in listening.rows(cluster.id, _STORED)]
     assert 0 < len(stored) < 60 and stored == wrote[: len(stored)]
 
 
@@ -99,15 +102,10 @@ def test_of_several_processes_one_reports(listening: Daemon, code: Path, tmp_pat
         assert reporter.end()[0] == 0
         listening.wait_for(cluster.id, lambda state: state["counts"].get("SUCCEEDED") == 1)
         assert late.end()[0] == 0
-    values = _values(cluster)
+    values = [json.loads(result["result"]) for result in listening.results(cluster.id)]
     assert sorted(values, key=str) == sorted([{"default": n, "word": "it's"} for n in range(3)] + [100, 1000], key=str)
     assert [value for value in values if value != 1000] == [*({"default": n, "word": "it's"} for n in range(3)), 100]
     assert cluster.trial(0)["attempts"][0]["runnerExit"]["exitCode"] == 0
     logs = listening.data / cluster.id / "trials" / cluster.trial_id(0)
     assert (logs / "stdout").read_text().startswith("rank 0\n")
     assert (logs / f"stdout-{socket.gethostname()}").read_text().startswith("rank ")
-
-
-def _values(cluster: Cluster) -> list[Any]:
-    """Stored of the only trial, in order."""
-    return [json.loads(data) for (data,) in cluster.daemon.rows(cluster.id, "SELECT data FROM metrics ORDER BY id")]

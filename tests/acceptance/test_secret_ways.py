@@ -12,16 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command_line import CommandLine, command_line
+from tests.acceptance.command_line import CommandLine
+from tests.acceptance.lines_of_one_daemon import line_of, serving
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("secret_ways")]
 
 WRONG, RIGHT, NEXT = "wrong-t0ken-of-the-bees", "right-t0ken-of-the-bees", "next-t0ken-of-the-bees"
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    with serving(tmp_path_factory.mktemp("server"), "--host", "127.0.0.1", "--port", "0") as server:
+        yield server
+
+
 @pytest.fixture
-def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
-    with command_line(tmp_path) as line:
+def nnictl(tmp_path: Path, server: CommandLine) -> Iterator[CommandLine]:
+    with line_of(tmp_path, server) as line:
         yield line
 
 
@@ -32,6 +39,7 @@ def section(**fields: object) -> dict[str, object]:
 
 
 def stored(nnictl: CommandLine, id_: str) -> dict[str, str]:
+    """Asked of the database, as there is no other way to a secret."""
     with closing(sqlite3.connect(f"file:{nnictl.data}/{id_}/db/nni.sqlite?mode=ro", uri=True)) as connection:
         return dict(connection.execute("SELECT reference, value FROM secrets"))
 
@@ -42,7 +50,7 @@ def everything_shown(nnictl: CommandLine, id_: str) -> str:
         paths = (f"/api/v1/experiments/{id_}", "/api/v1/experiments", f"/experiments/{id_}/api/v1/nni/experiment")
         answers = [client.get(path).raise_for_status().text for path in paths]
     logs = [path.read_text(errors="replace") for path in (nnictl.data / id_ / "log").rglob("*") if path.is_file()]
-    return "".join([*answers, *logs, nnictl.log()])
+    return "".join([*answers, *logs, (nnictl.data.parent / "daemon.log").read_text()])
 
 
 def test_a_variable_that_is_not_set_is_named(nnictl: CommandLine) -> None:
@@ -93,7 +101,7 @@ def test_one_that_is_written_out_is_nowhere_in_the_config(nnictl: CommandLine) -
 
 
 def test_a_manager_elsewhere_gets_what_was_looked_up_here(nnictl: CommandLine, tmp_path: Path) -> None:
-    daemon = nnictl.serve("--host", "127.0.0.1", "--port", "0")
+    daemon = nnictl.daemon
     listeners = daemon.call("GET", "/daemon")["listeners"]
     url = next(listener["address"] for listener in listeners if listener["kind"] == "service")
     code = tmp_path / "code"

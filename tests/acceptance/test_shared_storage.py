@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("shared_storage")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 #: It needs its code, writes beside it and into its output folder, and prints; a quote and a variable stay as they are.
@@ -49,55 +49,55 @@ def machine(tmp_path: Path, storage: Path) -> Iterator[RealMachine]:
         process.kill()
 
 
-def test_trials_on_this_machine_work_on_the_storage(daemon: Daemon, code: Path, storage: Path) -> None:
+def test_trials_on_this_machine_work_on_the_storage(shared: Daemon, code: Path, storage: Path) -> None:
     (code / "note.txt").touch()
-    id_ = daemon.create(_config(storage, {"platform": "local"}, trials=3), code)
-    daemon.wait(id_, "DONE", timeout_s=30)
-    assert _results(daemon, id_) == [(number, "SUCCEEDED", str(number)) for number in range(3)]
+    id_ = shared.create(_config(storage, {"platform": "local"}, trials=3), code)
+    shared.wait(id_, "DONE", timeout_s=30)
+    assert _results(shared, id_) == [(number, "SUCCEEDED", str(number)) for number in range(3)]
     assert not (code / "where.txt").exists(), "each trial has a copy of the code"
     assert len(list((storage / "nni" / id_).glob("code-*.tar.gz"))) == 1
-    daemon.call("POST", f"/experiments/{id_}/stop")
-    _see_outputs(daemon, id_, storage)
+    shared.call("POST", f"/experiments/{id_}/stop")
+    _see_outputs(shared, id_, storage)
     assert not list((storage / "nni" / id_).glob("code-*")) and not list((storage / "nni" / id_).glob(".nni*"))
-    daemon.call("DELETE", f"/experiments/{id_}")
+    shared.call("DELETE", f"/experiments/{id_}")
     assert len(list((storage / "nni" / id_).glob("trials/*/nnioutput/model.bin"))) == 3, "they are their user's"
 
 
 def test_a_hybrid_of_this_machine_and_another_one_has_one_storage(
-    daemon: Daemon, code: Path, storage: Path, machine: RealMachine
+    shared: Daemon, code: Path, storage: Path, machine: RealMachine
 ) -> None:
     (code / "note.txt").touch()
     both = code.parent / "both"  # trials here wait until one is there
     here = {"platform": "local", "trialConcurrency": 1, "trialCommand": f"{_wait(both)}; {_COMMAND}"}
     there = {"platform": "remote", "trialCommand": f"touch {both}; {_COMMAND}", "machineList": [machine.entry()]}
-    id_ = daemon.create(_config(storage, [here, there], trials=6), code)
-    daemon.wait(id_, "DONE", timeout_s=60)
-    assert _results(daemon, id_) == [(number, "SUCCEEDED", str(number)) for number in range(6)]
-    assert set(daemon.rows(id_, "SELECT DISTINCT service FROM attempts")) == {("local",), ("remote",)}
+    id_ = shared.create(_config(storage, [here, there], trials=6), code)
+    shared.wait(id_, "DONE", timeout_s=60)
+    assert _results(shared, id_) == [(number, "SUCCEEDED", str(number)) for number in range(6)]
+    assert set(picked(shared.attempts(id_), "service")) == {("local",), ("remote",)}
     assert not list(machine.home.rglob("*.tar.gz")), "the code goes by the storage"
-    daemon.call("POST", f"/experiments/{id_}/stop")
-    _see_outputs(daemon, id_, storage)
+    shared.call("POST", f"/experiments/{id_}/stop")
+    _see_outputs(shared, id_, storage)
     assert len(list((storage / "nni" / id_ / "trials").iterdir())) == 6
 
 
 def test_a_machine_where_something_else_is_mounted_refuses_the_experiment(
-    daemon: Daemon, code: Path, storage: Path, machine: RealMachine
+    shared: Daemon, code: Path, storage: Path, machine: RealMachine
 ) -> None:
     (machine.home / "other").mkdir()
     (machine.home / "other" / "somebody's.txt").touch()
     section = {"platform": "remote", "machineList": [machine.entry()]}
     config = _config(storage, section, remoteMountPoint="other")
-    text = _refused(daemon, code, config)
+    text = _refused(shared, code, config)
     assert "sharedStorage.remoteMountPoint" in text and f"{machine.home}/other" in text and str(storage) in text, text
     assert not list(storage.iterdir()), "looking leaves nothing"
 
 
-def test_a_folder_that_is_not_there_refuses_the_experiment(daemon: Daemon, code: Path, tmp_path: Path) -> None:
-    text = _refused(daemon, code, _config(tmp_path / "nowhere", {"platform": "local"}))
+def test_a_folder_that_is_not_there_refuses_the_experiment(shared: Daemon, code: Path, tmp_path: Path) -> None:
+    text = _refused(shared, code, _config(tmp_path / "nowhere", {"platform": "local"}))
     assert "sharedStorage.localMountPoint" in text and "sudo mount -t nfs files.example.test:/data" in text, text
 
 
-def test_the_key_of_the_account_is_told_nobody(daemon: Daemon, code: Path, storage: Path) -> None:
+def test_the_key_of_the_account_is_told_nobody(shared: Daemon, code: Path, storage: Path) -> None:
     (code / "note.txt").touch()
     config = _config(storage, {"platform": "local"})
     kept = {name: config["sharedStorage"][name] for name in ("localMountPoint", "remoteMountPoint", "localMounted")}
@@ -105,36 +105,41 @@ def test_the_key_of_the_account_is_told_nobody(daemon: Daemon, code: Path, stora
         **kept, "storageType": "AzureBlob", "storageAccountName": "shop", "containerName": "models",
         "storageAccountKey": _KEY,
     }  # fmt: skip
-    id_ = daemon.create(config, code)
-    daemon.wait(id_, "DONE", timeout_s=30)
-    told = json.dumps(daemon.call("GET", f"/experiments/{id_}"))
+    id_ = shared.create(config, code)
+    shared.wait(id_, "DONE", timeout_s=30)
+    told = json.dumps(shared.call("GET", f"/experiments/{id_}"))
     assert "shop" in told and _KEY not in told
-    daemon.call("POST", f"/experiments/{id_}/stop")
-    assert _KEY not in daemon.log()
+    shared.call("POST", f"/experiments/{id_}/stop")
+    assert _KEY not in shared.log()
     assert not [path for path in storage.rglob("*") if path.is_file() and _KEY.encode() in path.read_bytes()]
 
 
-def test_storage_that_goes_away_says_so(daemon: Daemon, code: Path, storage: Path, machine: RealMachine) -> None:
+def test_storage_that_goes_away_says_so(shared: Daemon, code: Path, storage: Path, machine: RealMachine) -> None:
     """Somebody unmounts it on the machine: a trial that has not begun is tried again, when it is back."""
     (code / "note.txt").touch()
     hold, begun = code.parent / "hold", code.parent / "begun"
     begun.mkdir()
     command = f"touch {begun}/$NNI_TRIAL_SEQ_ID; {_wait(hold)}; {_COMMAND}"
     section = {"platform": "remote", "machineList": [machine.entry()]}
-    id_ = daemon.create(_config(storage, section, trials=3, command=command), code)
-    daemon.wait_for(id_, lambda _: len(list(begun.iterdir())) == 2)
+    id_ = shared.create(_config(storage, section, trials=3, command=command), code)
+    shared.wait_for(id_, lambda _: len(list(begun.iterdir())) == 2)
     point = machine.home / "mnt" / "nni"
     point.unlink()
     point.mkdir()
     hold.touch()
-    lost = "SELECT message FROM attempts WHERE native_reason = 'STORAGE'"
-    daemon.wait_for(id_, lambda _: daemon.rows(id_, lost), timeout_s=20)
-    [(message,), *_] = daemon.rows(id_, lost)
+    shared.wait_for(id_, lambda _: _lost_storage(shared, id_), timeout_s=20)
+    message = _lost_storage(shared, id_)[0]
     assert "sharedStorage.remoteMountPoint" in message and str(storage) in message, message
     point.rmdir()
     point.symlink_to(storage)
-    daemon.wait(id_, "DONE", timeout_s=40)
-    assert _results(daemon, id_) == [(number, "SUCCEEDED", str(number)) for number in range(3)]
+    shared.wait(id_, "DONE", timeout_s=40)
+    assert _results(shared, id_) == [(number, "SUCCEEDED", str(number)) for number in range(3)]
+    shared.call("POST", f"/experiments/{id_}/stop")
+
+
+def _lost_storage(daemon: Daemon, id_: str) -> list[str]:
+    """What is said of attempts that ended for want of it."""
+    return [attempt["message"] for attempt in daemon.attempts(id_) if attempt["reason"] == "STORAGE"]
 
 
 def _wait(path: Path) -> str:
@@ -142,7 +147,7 @@ def _wait(path: Path) -> str:
 
 
 def _see_outputs(daemon: Daemon, id_: str, storage: Path) -> None:
-    for (trial,) in daemon.rows(id_, "SELECT id FROM trials"):
+    for (trial,) in picked(daemon.trials(id_), "id"):
         folder = storage / "nni" / id_ / "trials" / trial
         assert (folder / "nnioutput" / "model.bin").read_text() == "model\n"
         assert (folder / "stdout").read_text() == "it's done\n" and (folder / "stderr").read_text() == "careful\n"
@@ -151,7 +156,7 @@ def _see_outputs(daemon: Daemon, id_: str, storage: Path) -> None:
 
 
 def _results(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
-    return daemon.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
+    return picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
 
 
 def _refused(daemon: Daemon, code: Path, config: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import pytest
 
 from nni_manager.platform_kit.payload import TUNER_HOST
 from tests.acceptance import witness
-from tests.live_daemon import PYTHON, Daemon, assert_gone, processes_of
+from tests.live_daemon import PYTHON, Daemon, assert_gone, picked, processes_of, running_daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("tuner_faults")]
 
 State = dict[str, Any]
 
@@ -38,6 +38,11 @@ class Bench:
         fields: dict[str, Any] = {"trials": 6, "steps": 0, "pause_s": 0, "tuner": witness.noting_tuner(self.hosts)}
         config = witness.config(**fields | {"trialCommand": f"{PYTHON} gated.py", "trialConcurrency": 2} | more)
         self.id = self.daemon.create(config, self.code, {"WITNESS": str(self.notes), "GATES": str(self.gates)})
+
+    def close(self) -> None:
+        """Trials that still run would take what the next test needs of a small machine."""
+        if self.id:
+            self.daemon.call("POST", f"/experiments/{self.id}/stop")
 
     def open_gate(self, *names: object) -> None:
         for name in names:
@@ -73,17 +78,31 @@ class Bench:
 
 
 @pytest.fixture
-def bench(daemon: Daemon, code: Path, tmp_path: Path) -> Bench:
-    return Bench(daemon, code, tmp_path)
+def bench(shared: Daemon, code: Path, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(shared, code, tmp_path)
+    yield bench
+    bench.close()
 
 
 @pytest.fixture
-def impatient(bench: Bench) -> Bench:
-    """Its daemon calls a tuner silent after a second."""
-    bench.daemon.terminate()
-    bench.daemon.environment["NNI_MANAGER_TUNER_PATIENCE"] = "1s"
-    bench.daemon.start()
-    return bench
+def own(daemon: Daemon, code: Path, tmp_path: Path) -> Bench:
+    """Its daemon may end."""
+    return Bench(daemon, code, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """It calls a tuner silent after a second."""
+    folder = tmp_path_factory.mktemp("hasty")
+    with running_daemon(folder, environment={"NNI_MANAGER_TUNER_PATIENCE": "1s"}) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def impatient(hasty: Daemon, code: Path, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(hasty, code, tmp_path)
+    yield bench
+    bench.close()
 
 
 # Killed
@@ -177,8 +196,9 @@ def test_a_tuner_that_raises_is_a_hold_with_its_traceback(bench: Bench, fault: s
     bench.check_end()
 
 
-def test_resuming_an_unmended_tuner_holds_again(bench: Bench) -> None:
+def test_resuming_an_unmended_tuner_holds_again(own: Bench) -> None:
     """Its module was there when the experiment was made, and is broken now."""
+    bench = own
     bench.start()
     bench.wait_for_count(RUNNING=2)
     bench.tuner.write_text("import surely_not_installed\n" + bench.good_tuner)
@@ -260,7 +280,8 @@ def test_resume_ends_a_tuner_that_hangs_for_ever(impatient: Bench, hang: str) ->
 @pytest.mark.alone
 @pytest.mark.parametrize("hang", HANGS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_daemon_ends_while_the_tuner_hangs(bench: Bench, hang: str, number: signal.Signals) -> None:
+def test_the_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: signal.Signals) -> None:
+    bench = own
     _hang(bench, hang)
     _eventually(bench.tuner_processes)
     _wait_for_hang(bench)
@@ -313,7 +334,7 @@ def _eventually(look: Callable[[], Any], within_s: float = 15) -> Any:
 # Medianstop
 
 
-def test_medianstop_ends_bad_trials_early(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_medianstop_ends_bad_trials_early(shared: Daemon, code: Path, tmp_path: Path) -> None:
     notes = tmp_path / "tuner.jsonl"
     values = [0.8, 0.9, 0.95, 0.1, 0.2, 1.0]
     config = witness.config(
@@ -322,20 +343,19 @@ def test_medianstop_ends_bad_trials_early(daemon: Daemon, code: Path, tmp_path: 
                "classArgs": {"values": values, "notes": str(notes)}},
         assessor={"name": "Medianstop", "classArgs": {"optimize_mode": "maximize", "start_step": 3}},
     )  # fmt: skip
-    id_ = daemon.create(config, code)
-    daemon.wait(id_, "DONE")
-    rows = daemon.rows(id_, "SELECT status, reason, intermediates, final_value FROM trials ORDER BY sequence_id")
+    id_ = shared.create(config, code)
+    shared.wait(id_, "DONE")
+    rows = picked(shared.trials(id_), "status", "reason", "intermediates", "finalValue")
     statuses = [(status, reason) for status, reason, _, _ in rows]
-    good, bad = ("SUCCEEDED", ""), ("EARLY_STOPPED", "ASSESSOR")
+    good, bad = ("SUCCEEDED", None), ("EARLY_STOPPED", "ASSESSOR")
     assert statuses == [good, good, good, bad, bad, good]
     assert all(3 <= steps < 20 and final is None for status, _, steps, final in rows if status == bad[0])
     told = [json.loads(line) for line in notes.read_text().splitlines()]
     assert [note["ended"] for note in told if "ended" in note] == list(range(6))
     assert [note["ended"] for note in told if note.get("success")] == [0, 1, 2, 5]
     assert [note["learned"] for note in told if "learned" in note] == [0, 1, 2, 5]
-    daemon.call("POST", f"/experiments/{id_}/stop")
-    assert daemon.terminate() == 0
-    assert_gone(str(daemon.data))
+    shared.call("POST", f"/experiments/{id_}/stop")
+    assert_gone(str(shared.data / id_))
 
 
 WORKERS = """

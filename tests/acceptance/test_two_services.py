@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
-from tests.live_daemon import Daemon, assert_gone
+from tests.live_daemon import Daemon, assert_gone, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
@@ -85,32 +86,32 @@ class Watcher:
         self._thread.join()
 
     def hold(self, service: str) -> object:
-        return self._daemon.rows(self._id, f"SELECT 1 FROM services WHERE name = '{service}' AND hold_code <> ''")
+        (found,) = (one for one in self._daemon.status(self._id)["services"] if one["name"] == service)
+        return found["status"] == "on hold"
 
     def _run(self) -> None:
         while not self._over.wait(0.1):
-            waiting = "SELECT id, wait_code, wait_sentence FROM trials WHERE status = 'WAITING'"
-            for id_, code, sentence in self._daemon.rows(self._id, waiting):
-                self.sentences.add(sentence)
-                if not code or not sentence:
-                    self.silent.append((id_, code, sentence))
+            for trial in self._daemon.trials(self._id, status="WAITING"):
+                wait = trial["wait"] or {"code": "", "sentence": ""}
+                self.sentences.add(wait["sentence"])
+                if not wait["code"] or not wait["sentence"]:
+                    self.silent.append((trial["id"], wait))
             self._watch_the_first()
 
     def _watch_the_first(self) -> None:
-        """Attempts of the first service, and how long since the last one came, while there are trials left to start."""
-        rows = self._daemon.rows(self._id, "SELECT job_name FROM attempts WHERE service = 'scripted'")
-        is_over = self._daemon.rows(self._id, "SELECT count(*) FROM trials")[0][0] >= TRIALS
-        if {name for (name,) in rows} != self._first or is_over:
-            self._first, self._news_s = {name for (name,) in rows}, time.monotonic()
+        """Trials that the first service took, and how long since the last one came, while there are more to start."""
+        trials = self._daemon.trials(self._id)
+        first = {trial["id"] for trial in trials if trial["service"] == "scripted"}
+        if first != self._first or len(trials) >= TRIALS:
+            self._first, self._news_s = first, time.monotonic()
         self.longest_quiet_s = max(self.longest_quiet_s, time.monotonic() - self._news_s)
 
 
 def _check_results(daemon: Daemon, id_: str) -> None:
     """Every trial has its own; attempts beyond the first are those after one that was lost, of the second service."""
-    rows = daemon.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
-    assert rows == [(number, "SUCCEEDED", str(number)) for number in range(TRIALS)]
-    attempts = daemon.rows(id_, "SELECT service, state, count(*) FROM attempts GROUP BY 1, 2")
-    states = {(service, state): count for service, state, count in attempts}
+    ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
+    assert ends == [(number, "SUCCEEDED", str(number)) for number in range(TRIALS)]
+    states = Counter(picked(daemon.attempts(id_), "service", "state"))
     print(states)
     assert set(states) <= {("scripted", "SUCCEEDED"), ("scripted-2", "SUCCEEDED"), ("scripted-2", "LOST")}
     assert states["scripted", "SUCCEEDED"] + states["scripted-2", "SUCCEEDED"] == TRIALS

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.command_line import CommandLine, command_line, id_in
-from tests.live_daemon import Daemon
+from tests.acceptance.command_line import CommandLine, id_in
+from tests.acceptance.lines_of_one_daemon import LineOfMany, line_of, serving
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("user_python")]
 
 TUNER = """
 import sys
@@ -55,7 +55,7 @@ STRICT = {"className": "strict.Strict", "codeDirectory": "."}
 class Home:
     """Two Pythons of a user, and a code directory."""
 
-    def __init__(self, line: CommandLine, pythons: Path) -> None:
+    def __init__(self, line: LineOfMany, pythons: Path) -> None:
         self.line = line
         self.first, self.second = (line.folder / name for name in PYTHONS)
         for name in PYTHONS:
@@ -67,8 +67,7 @@ class Home:
     def parameters(self, id_: str) -> dict[str, Any]:
         """Of the first trial, of an experiment that came to its end."""
         self.line.daemon.wait(id_, "DONE", timeout_s=30)
-        ((record,),) = self.line.daemon.rows(id_, "SELECT record FROM trials WHERE sequence_id = 0")
-        return dict(json.loads(record)["parameters"])
+        return dict(self.line.daemon.trials(id_)[0]["parameters"])
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +80,15 @@ def pythons(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    with serving(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
 @pytest.fixture
-def home(tmp_path: Path, pythons: Path) -> Iterator[Home]:
-    with command_line(tmp_path) as line:
+def home(tmp_path: Path, pythons: Path, server: CommandLine) -> Iterator[Home]:
+    with line_of(tmp_path, server) as line:
         yield Home(line, pythons)
 
 
@@ -109,8 +114,8 @@ def test_an_experiment_keeps_its_python(home: Home) -> None:
     home.line.good("resume", id_)
     home.line.good("update", "trialnum", id_, "--value", 2)
     home.line.daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == 2)
-    records = home.line.daemon.rows(id_, "SELECT record FROM trials")
-    assert [json.loads(record)["parameters"]["prefix"] for (record,) in records] == [str(home.first)] * 2
+    trials = home.line.daemon.trials(id_)
+    assert [trial["parameters"]["prefix"] for trial in trials] == [str(home.first)] * 2
 
 
 @pytest.mark.parametrize(
@@ -146,6 +151,7 @@ BROKEN = {
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_class_that_cannot_be_imported_is_refused_and_leaves_nothing(home: Home, fault: str) -> None:
     text, words = BROKEN[fault]
+    known, folders = home.line.experiments(), set(home.line.data.iterdir())
     (home.line.folder / "mine.py").write_text(text)
     file = home.line.config(tuner=MINE)
     code, complaint = home.line.bad("create", "--config", file)
@@ -154,8 +160,9 @@ def test_a_class_that_cannot_be_imported_is_refused_and_leaves_nothing(home: Hom
         f"{file}: tuner.className: mine.Mine cannot be used by {home.first}/bin/python3: {words}"
     )
     assert home.line.bad("config", "check", file) == (2, complaint), "the same verdict without a daemon"
-    assert json.loads(home.line.good("experiment", "list", "--all", "--json")) == []
-    assert [path.name for path in home.line.data.iterdir() if (path / "db").exists()] == []
+    listed = json.loads(home.line.good("experiment", "list", "--all", "--json"))
+    assert {one["id"] for one in listed} == home.line.experiments() == known
+    assert set(home.line.data.iterdir()) == folders
     assert not list(home.line.folder.rglob("__pycache__/mine*")), "it was only looked at"
 
 
@@ -186,7 +193,7 @@ def test_a_python_that_is_not_there_is_named(home: Home) -> None:
         assert "tunerPython: there is no program python-of-nobody on the PATH" in complaint
 
 
-def test_without_a_caller_it_is_the_managers(daemon: Daemon, tmp_path: Path) -> None:
+def test_without_a_caller_it_is_the_managers(server: CommandLine, tmp_path: Path) -> None:
     """A config that comes without an environment, as from another machine."""
     (tmp_path / "only_in_this_python.py").write_text("NUMBER = 1\n")
     (tmp_path / "mine.py").write_text(TUNER)
@@ -195,7 +202,7 @@ def test_without_a_caller_it_is_the_managers(daemon: Daemon, tmp_path: Path) -> 
         "trialCodeDirectory": str(tmp_path), "maxTrialNumber": 1, "trainingService": {"platform": "local"},
         "tuner": {**MINE, "codeDirectory": str(tmp_path)},
     }  # fmt: skip
-    id_ = daemon.call("POST", "/experiments", json=config)["id"]
-    daemon.wait(id_, "DONE")
-    ((record,),) = daemon.rows(id_, "SELECT record FROM trials")
-    assert json.loads(record)["parameters"]["prefix"] == sys.prefix
+    id_ = server.daemon.call("POST", "/experiments", json=config)["id"]
+    server.daemon.wait(id_, "DONE")
+    (trial,) = server.daemon.trials(id_)
+    assert trial["parameters"]["prefix"] == sys.prefix

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ MISMATCH = (
     "the trial runner is version {runner}, this manager is {manager}: their first two numbers must be equal;"
     " use the runner that comes with this manager, or set versionCheck: false"
 )
+#: Versions of managers that look alike where digits are compared.
+LATER = ("2.10.0", "2.1.0")
 #: Where a trial can leave a sign that its command ran.
 SIGN = """echo ran > "$NNI_OUTPUT_DIR/../ran" """
 
@@ -50,22 +52,24 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
-@pytest.fixture(scope="module", params=["2.10.0", "2.1.0"])
-def later(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Managers whose versions look alike where digits are compared."""
-    with managing(tmp_path_factory.mktemp("later"), request.param) as daemon:
-        yield daemon
+@pytest.fixture(scope="module")
+def later_ones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Daemon]]:
+    """Both are there for the whole module: in random order, one of them at a time would be started again and again."""
+    with ExitStack() as stack:
+        yield {version: stack.enter_context(managing(tmp_path_factory.mktemp("later"), version)) for version in LATER}
+
+
+@pytest.fixture(params=LATER)
+def later(request: pytest.FixtureRequest, later_ones: dict[str, Daemon]) -> Daemon:
+    return later_ones[request.param]
 
 
 def check_refusal(daemon: Daemon, id_: str, words: str) -> None:
-    """The only trial failed, the experiment is in ERROR, and these words stand wherever users look."""
+    """The only trial failed, the experiment is in ERROR, and these words stand on its pages and in its log."""
     state = daemon.wait(id_, "ERROR")
     assert (state["errors"], state["hold"], state["counts"]) == ([words], None, {"FAILED": 1})
-    (trial,) = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
+    (trial,) = daemon.trials(id_)
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", words)
-    for command in (["experiment", "show", id_], ["experiment", "status", id_], ["experiment", "list"],
-                    ["trial", "ls", id_]):  # fmt: skip
-        assert words in seen.nnictl(daemon, *command)
     page = seen.page(daemon, f"/experiments/{id_}")
     assert f'<p class="notice error">{words}</p>' in page
     assert seen.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", words))
@@ -108,6 +112,19 @@ def test_what_does_not_fit_is_refused(own: Daemon, trials: Path, version: str | 
     close(own, cluster.id)
 
 
+@pytest.mark.parametrize("version", ["0.5.1", None])
+def test_a_refusal_is_told_by_the_commands_that_show_experiments(
+    own: Daemon, trials: Path, version: str | None
+) -> None:
+    cluster = Cluster(own, trials, 1)
+    assert say(cluster.environments[0], "version", version=version, channel="push")[0] == 409
+    own.wait(cluster.id, "ERROR")
+    for command in (["experiment", "show", cluster.id], ["experiment", "status", cluster.id], ["experiment", "list"],
+                    ["trial", "ls", cluster.id]):  # fmt: skip
+        assert sentence(version, "0.6.0") in seen.nnictl(own, *command)
+    close(own, cluster.id)
+
+
 @pytest.mark.parametrize("route", ["status", "metrics", "heartbeat"])
 def test_who_does_not_greet_is_refused(own: Daemon, trials: Path, route: str) -> None:
     body = {"event": "started", "outbox": "outbox/main.jsonl", "start": 0, "end": 2, "lines": ["1"]}
@@ -115,7 +132,7 @@ def test_who_does_not_greet_is_refused(own: Daemon, trials: Path, route: str) ->
     status, answer = say(cluster.environments[0], route, **body)
     assert (status, answer) == (409, {"error": sentence(None, "0.6.0")})
     check_refusal(own, cluster.id, sentence(None, "0.6.0"))
-    assert own.rows(cluster.id, "SELECT count(*) FROM metrics") == [(0,)]
+    assert own.results(cluster.id) == []
     close(own, cluster.id)
 
 
@@ -214,6 +231,6 @@ def test_real_runners_of_real_managers(later: Daemon, trials: Path, tmp_path: Pa
         check_refusal(later, id_, sentence(version, manager))
         return
     assert later.wait(id_, "DONE")["counts"] == {"SUCCEEDED": 1}
-    (trial,) = later.call("GET", f"/experiments/{id_}/trials")["trials"]
+    (trial,) = later.trials(id_)
     assert trial["finalValue"] == 7
     assert f"runner {version}, push" in seen.page(later, f"/experiments/{id_}")

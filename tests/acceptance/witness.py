@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.live_daemon import PYTHON, Daemon
+from tests.live_daemon import PYTHON, Daemon, picked
 
 Entry = dict[str, Any]
 
@@ -44,21 +44,21 @@ def check_results(daemon: Daemon, id_: str, witness: Path) -> None:
     starts = Counter(entry["attempt"] for entry in entries if entry["event"] == "started")
     assert set(starts.values()) == {1}, "an attempt ran twice"
     given = {entry["attempt"]: entry["x"] for entry in entries if entry["event"] == "started"}
-    attempts = {
-        f"{trial}-{number}" if number > 1 else trial
-        for trial, number in daemon.rows(id_, "SELECT trial_id, number FROM attempts")
-    }
+    attempts = {_named(*attempt) for attempt in picked(daemon.attempts(id_), "trialId", "number")}
     assert set(starts) <= attempts, "a job without an attempt"
-    for trial, number, record, final in daemon.rows(id_, "SELECT id, attempt, record, final_data FROM trials"):
-        attempt = f"{trial}-{number}" if number > 1 else trial
-        x = json.loads(record)["parameters"]["x"]
+    stored: dict[str, list[Any]] = {}
+    for trial, number, result in picked(daemon.results(id_), "trialId", "attempt", "result"):
+        stored.setdefault(_named(trial, number), []).append(json.loads(result))
+    for trial in daemon.trials(id_):
+        attempt, x = _named(trial["id"], trial["attempt"]), trial["parameters"]["x"]
         assert given[attempt] == x
-        assert json.loads(final) == x * 2
-        stored = daemon.rows(
-            id_, f"SELECT data FROM metrics WHERE trial_id = '{trial}' AND attempt = {number} ORDER BY id"
-        )
-        wrote = [entry["value"] for entry in entries if entry["attempt"] == attempt and "value" in entry]
-        assert [json.loads(data) for (data,) in stored] == wrote
+        assert json.loads(trial["finalResult"]) == x * 2
+        assert stored[attempt] == [e["value"] for e in entries if e["attempt"] == attempt and "value" in e]
+
+
+def _named(trial: str, number: int) -> str:
+    """An attempt, as its own process knows it."""
+    return f"{trial}-{number}" if number > 1 else trial
 
 
 def check_tuners(folder: Path, finals: int) -> None:

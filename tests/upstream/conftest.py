@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import nni3
+from tests.upstream.warm_python import WarmPython, warm_python
 from trial_runner import protocol
 
 STAND_IN = nni3.ROOT / "trial_runner" / "stand_in"
@@ -19,6 +21,13 @@ STAND_IN = nni3.ROOT / "trial_runner" / "stand_in"
 def nni3_interpreter() -> Path:
     """The interpreter of an environment with nni 3.0. Needs PyPI the first time, and fails without it."""
     return nni3.interpreter()
+
+
+@pytest.fixture(scope="session")
+def warm_nni3(nni3: Path) -> Iterator[WarmPython]:
+    """The same, for programs that begin with imports of what `nni` needs."""
+    with warm_python(nni3) as warm:
+        yield warm
 
 
 class UpstreamTrial:

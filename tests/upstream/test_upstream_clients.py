@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import subprocess
 import sys
 import time
 import zipfile
@@ -18,6 +17,7 @@ import psutil
 import pytest
 
 from tests.live_daemon import Daemon
+from tests.upstream.warm_python import WarmPython
 
 pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
 
@@ -47,7 +47,7 @@ EPILOGUE = "\nprint('FOUND ' + json.dumps(found))\n"
 class Upstream:
     """A user of NNI 3.0, and the experiment that they look at."""
 
-    python: Path
+    python: WarmPython
     daemon: Daemon
     id: str
     port: int
@@ -62,29 +62,24 @@ class Upstream:
     def run(self, code: str, connect: str = CONNECT, port: int | None = None) -> Any:
         """On a connected `experiment` of NNI's client; answers `found`."""
         code = PREAMBLE + connect + code + EPILOGUE
-        done = self._process(str(self.python), "-c", code, str(port or self.port))
+        command = ["-c", code, str(port or self.port)]
+        done = self.python.run(command, cwd=self.daemon.data.parent, environment=self.environment)
         assert done.returncode == 0, done.stdout + done.stderr + self.daemon.log()
         (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
         return json.loads(line.removeprefix("FOUND "))
 
     def nnictl(self, *words: object) -> str:
         """What NNI's command line prints; it must find nothing wrong."""
-        done = self._process(str(self.python.with_name("nnictl")), *map(str, words))
+        done = self.python.nnictl(*words, cwd=self.daemon.data.parent, environment=self.environment)
         assert done.returncode == 0 and "ERROR" not in done.stdout, done.stdout + done.stderr + self.daemon.log()
         return done.stdout
 
     def state(self) -> dict[str, Any]:
         return self.daemon.status(self.id)
 
-    def _process(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, env=self.environment, cwd=self.daemon.data.parent, capture_output=True, text=True, timeout=120,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-
 
 @pytest.fixture
-def upstream(tmp_path: Path, nni3: Path) -> Iterator[Upstream]:
+def upstream(tmp_path: Path, warm_nni3: WarmPython) -> Iterator[Upstream]:
     """Two trials have succeeded, two run; NNI's list of experiments knows of it."""
     data, home = tmp_path / "home" / "nni-experiments", tmp_path / "home"
     for folder in (home, data, tmp_path / "code"):
@@ -92,7 +87,7 @@ def upstream(tmp_path: Path, nni3: Path) -> Iterator[Upstream]:
     daemon = Daemon(data, environment={"HOME": str(home)}).start("--port", "0")
     try:
         found = _create(daemon, tmp_path / "code")
-        upstream = Upstream(nni3, daemon, found["id"], found["endpoint"]["port"])
+        upstream = Upstream(warm_nni3, daemon, found["id"], found["endpoint"]["port"])
         daemon.wait_for(
             upstream.id, lambda state: state["counts"].get("SUCCEEDED") == state["counts"].get("RUNNING") == 2
         )
@@ -322,6 +317,7 @@ def test_the_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path
         rows = list(csv.DictReader(file))
     assert [(row["reward"], row["intermediate"]) for row in rows] == [("0.5", "[0.25,0.5]")] * 2
     upstream.nnictl("experiment", "import", id_, "-f", _imported(tmp_path))
+    # of the database: what was imported is told to the tuner alone
     ((imported,),) = upstream.daemon.rows(id_, "SELECT data FROM imports")
     assert json.loads(imported) == [{"parameter": {"y": 1}, "value": 0.25}]
 

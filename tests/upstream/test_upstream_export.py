@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.command_line import CommandLine, command_line
+from tests.upstream.warm_python import WarmPython
 
 pytestmark = [pytest.mark.upstream, pytest.mark.timeout(240)]
 
@@ -29,7 +29,7 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 @pytest.mark.parametrize("value", ["0.5", '{"default": 0.5, "loss": 2}'])
-def test_both_write_the_same(line: CommandLine, nni3: Path, value: str) -> None:
+def test_both_write_the_same(line: CommandLine, warm_nni3: WarmPython, value: str) -> None:
     daemon = line.serve("--port", "0")
     line.good("create", "--config", line.config(trialCommand=TRIAL.replace("VALUE", value)), "--port", "0")
     (experiment,) = json.loads(line.good("experiment", "list", "--json"))
@@ -37,10 +37,7 @@ def test_both_write_the_same(line: CommandLine, nni3: Path, value: str) -> None:
     for kind, extra in (("json", []), ("json", ["-i"]), ("csv", []), ("csv", ["-i"])):
         theirs, ours = (line.folder / f"{who}.{kind}" for who in ("theirs", "ours"))
         words = ["experiment", "export", experiment["id"], "--type", kind, *extra, "--filename"]
-        done = subprocess.run(
-            [str(nni3.with_name("nnictl")), *words, str(theirs)], env=_theirs(line), capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
+        done = warm_nni3.nnictl(*words, theirs, cwd=line.folder, environment=_theirs(line))
         assert theirs.exists(), done.stdout + done.stderr
         line.good(*words, ours)
         assert _read(ours) == _read(theirs)
