@@ -86,7 +86,9 @@ def test_sudo_without_a_password_mounts_and_unmounts(machine: Machine, tmp_path:
     machine.has("sudo", 'shift; exec "$@"')
     for name in ("mount.nfs", "mount", "umount"):
         machine.has(name)
-    closed = SOMEBODY + f"""
+    closed = (
+        SOMEBODY
+        + f"""
 import os
 _access, _makedirs = os.access, os.makedirs
 os.access = lambda path, mode: path != {str(tmp_path)!r} and _access(path, mode)
@@ -96,6 +98,7 @@ def makedirs(path, *a, **k):
     _makedirs(path, *a, **k)
 os.makedirs = makedirs
 """
+    )
     assert machine.ask("look", NFS, point, before=closed)["state"] == "mountable"
     assert not point.exists()
     told = machine.ask("use", NFS, point, before=closed)

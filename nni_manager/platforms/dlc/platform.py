@@ -34,6 +34,7 @@ from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item, SdkCli
 from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.ending import Ending
 from nni_manager.platforms.dlc.missing import MissingJobs
+from nni_manager.platforms.dlc.restarts import RestartRecords
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
 from trial_runner import protocol
 from trial_runner.wire import removal
@@ -88,6 +89,7 @@ class DlcPlatform(Platform):
         self._pulling: asyncio.Task[None] | None = None
         #: Ids of jobs that the service has told of.
         self._seen: set[str] = set()
+        self._restarts = RestartRecords(lambda id: self._raw_read(_getting(id)))
         self._missing = MissingJobs(lambda handle: self._raw_read(_getting(_id(handle))))
         #: Runners of earlier jobs did not reach us: later ones need not try.
         self._is_out_of_reach = False
@@ -183,7 +185,9 @@ class DlcPlatform(Platform):
         self._seen |= listed.keys()
         await self._ending.look(listed)
         asked = await self._ask_for([handle for handle in handles if _id(handle) not in listed])
-        return {handle: self._report(handle, listed.get(_id(handle)), asked) for handle in handles}
+        ours = {id: listed[id] for id in map(_id, handles) if id in listed}
+        whole = {id: await self._restarts.completed(id, item) for id, item in ours.items()}
+        return {handle: self._report(handle, whole.get(_id(handle)), asked) for handle in handles}
 
     async def _ask_for(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Item | None]:
         """Some of the jobs that the list does not have; None: gone."""
@@ -251,6 +255,7 @@ class DlcPlatform(Platform):
         for handle in handles:
             self._pull.forget(handle.job_name)
             self._missing.forget(handle.job_name)
+            self._restarts.forget(_id(handle))
             self._locks.pop(handle.job_name, None)
             folder = self._storage.attempt(attempt_directory_of(handle.job_name)).here
             has_ended = await asyncio.to_thread((folder / protocol.EXIT_FILE).exists)
