@@ -229,7 +229,7 @@ def _may_as_root(program: str) -> bool:
 
 
 def _as_root(words: List[str]) -> List[str]:
-    return words if os.geteuid() == 0 else ["sudo", "-n"] + words
+    return words if os.geteuid() == 0 else ["sudo", "-n", *words]
 
 
 def _make_folder(point: str) -> None:
@@ -361,41 +361,21 @@ class Record:
 
 
 def _blobfuse_settings(cache: str) -> str:
-    """Values are JSON, which YAML reads. Only root may let other users in without asking the system's administrator."""
-    return _BLOBFUSE_SETTINGS.format(
-        others="true" if os.geteuid() == 0 else "false", seconds=_CACHE_S, cache=json.dumps(cache),
-        account=json.dumps(SETTINGS["account"]), key=json.dumps(SETTINGS["key"]),
-        container=json.dumps(SETTINGS["container"]),
-    )  # fmt: skip
-
-
-_BLOBFUSE_SETTINGS = """\
-allow-other: {others}
-logging:
-  type: syslog
-  level: log_warning
-components:
-  - libfuse
-  - file_cache
-  - attr_cache
-  - azstorage
-libfuse:
-  attribute-expiration-sec: {seconds}
-  entry-expiration-sec: {seconds}
-  negative-entry-expiration-sec: 1
-  kernel-list-cache-expiration-sec: {seconds}
-file_cache:
-  path: {cache}
-  timeout-sec: {seconds}
-attr_cache:
-  timeout-sec: {seconds}
-azstorage:
-  type: block
-  mode: key
-  account-name: {account}
-  account-key: {key}
-  container: {container}
-"""
+    """JSON, which YAML reads. Only root may let other users in without asking the system's administrator."""
+    expiry = ("attribute-expiration-sec", "entry-expiration-sec", "kernel-list-cache-expiration-sec")
+    settings = {
+        "allow-other": os.geteuid() == 0,
+        "logging": {"type": "syslog", "level": "log_warning"},
+        "components": ["libfuse", "file_cache", "attr_cache", "azstorage"],
+        "libfuse": dict({name: _CACHE_S for name in expiry}, **{"negative-entry-expiration-sec": 1}),
+        "file_cache": {"path": cache, "timeout-sec": _CACHE_S},
+        "attr_cache": {"timeout-sec": _CACHE_S},
+        "azstorage": {
+            "type": "block", "mode": "key", "account-name": SETTINGS["account"], "account-key": SETTINGS["key"],
+            "container": SETTINGS["container"],
+        },
+    }  # fmt: skip
+    return json.dumps(settings)
 
 
 def _existing(path: str) -> str:
