@@ -192,17 +192,13 @@ def _has_files(point: str) -> bool:
 def _hindrance(point: str) -> Optional[Dict[str, str]]:
     """Why it cannot be mounted by this process."""
     if SETTINGS["kind"] == NFS and not _may_as_root("mount"):
-        return _no(
-            DENIED,
-            "{} is not mounted, and user {} may not mount".format(point, _user()),
-            "type there: " + _typed(point),
-        )
+        sentence = "{} is not mounted, and user {} may not mount".format(point, _user())
+        return _no(DENIED, sentence, "type there: " + _typed(point))
     program, package = ("mount.nfs", _NFS_PACKAGE) if SETTINGS["kind"] == NFS else (_BLOBFUSE, _BLOBFUSE_PACKAGE)
     if shutil.which(program, path=_path()) is None:
         return _no(ABSENT, "{} is not mounted, and there is no {}".format(point, program), package)
-    if os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK):
-        return None
-    if SETTINGS["kind"] == NFS and _may_as_root("mkdir"):
+    is_makeable = os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK)
+    if is_makeable or (SETTINGS["kind"] == NFS and _may_as_root("mkdir")):
         return None
     folder = shlex.quote(point)
     fix = "type there: `sudo mkdir -p {} && sudo chown {} {}`".format(folder, _user(), folder)
