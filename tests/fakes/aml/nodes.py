@@ -28,13 +28,15 @@ class Nodes:
         self._folder, self._blobs, self._image = folder, blobs, image
         folder.mkdir(parents=True, exist_ok=True)
         self._mounts: dict[str, list[OutputMount]] = {}
+        #: What images have mounted, beside what the service mounts.
+        self.mounted: list[Mount] = []
 
     def start(self, name: str, properties: Mapping[str, Any], code: Path | None) -> None:
         """`code`: what its code asset holds."""
         root, here = _ROOT.format(name=name), self._folder / name
         work = here / "wd"
         shutil.copytree(code, work) if code else work.mkdir(parents=True)
-        mounts, places = [Mount(work, Path(root, "exe/wd"))], {}
+        mounts, places = [*self.mounted, Mount(work, Path(root, "exe/wd"))], {}
         for output, told in (properties.get("outputs") or {}).items():
             places[output] = f"{root}/cap/data-capability/wd/{output}"
             mount = self._mount(name, output, told)

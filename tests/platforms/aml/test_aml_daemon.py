@@ -14,6 +14,7 @@ from tests.acceptance.cluster import until
 from tests.fakes import sandbox
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import Workspace
+from tests.fakes.sandbox import Mount
 from tests.live_daemon import Daemon, running_daemon
 from tests.platforms.aml.aml_world import RESOURCE
 
@@ -57,7 +58,8 @@ def daemon(tmp_path: Path, workspace: Workspace) -> Iterator[Daemon]:
         yield daemon
 
 
-def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, command: str = ODD, **fields: Any) -> str:
+def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, command: str = ODD,
+           shared: dict[str, str] | None = None, **fields: Any) -> str:  # fmt: skip
     folder.mkdir(exist_ok=True)
     (folder / "trial.py").write_text(TRIAL)
     section = {
@@ -66,6 +68,7 @@ def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, comm
         "storageEndpoint": workspace.address, "nniManagerIp": "127.0.0.1", **fields,
     }  # fmt: skip
     config = {
+        **({} if shared is None else {"sharedStorage": shared}),
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
         "trialCodeDirectory": ".", "trialConcurrency": 3, "maxTrialNumber": trials,
         "tuner": {"name": "Random"}, "trainingService": section,
@@ -153,3 +156,30 @@ def test_what_a_trial_reports_is_seen_while_it_runs_through_the_storage_alone(
     assert trial["status"] == "RUNNING"
     (workspace.blobs.folder / "nni-experiments" / id / trial["id"] / "gate").touch()
     daemon.wait(id, "DONE", timeout_s=90)
+
+
+def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
+    """What they leave outlives the experiment; one whose container has mounted something else says so."""
+    (tmp_path / "storage").mkdir()
+    workspace.nodes.mounted.append(Mount(tmp_path / "storage", Path("/mnt/team")))
+    storage = {
+        "storageType": "NFS", "nfsServer": "files.example.test", "exportedDirectory": "/data",
+        "localMountPoint": str(tmp_path / "storage"), "remoteMountPoint": "/mnt/team", "localMounted": "usermount",
+    }  # fmt: skip
+    id = create(
+        daemon, workspace, tmp_path / "code", 2, f'echo model > "$NNI_OUTPUT_DIR/model"; pwd > at; {ODD}', storage
+    )
+    daemon.wait(id, "DONE", timeout_s=90)
+    trials = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+    assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * 2
+    for trial in trials:
+        folder = tmp_path / "storage" / "nni" / id / "trials" / trial["id"]
+        assert (folder / "nnioutput" / "model").read_text() == "model\n"
+        assert (folder / "code" / "at").read_text() == f"/mnt/team/nni/{id}/trials/{trial['id']}/code\n"
+    other = create(daemon, workspace, tmp_path / "code", 1, ODD, {**storage, "remoteMountPoint": "/mnt/elsewhere"})
+    daemon.wait(other, "DONE", timeout_s=90)
+    (trial,) = daemon.call("GET", f"/experiments/{other}/trials")["trials"]
+    assert trial["status"] == "FAILED"
+    assert "/mnt/elsewhere" in json.dumps(daemon.call("GET", f"/experiments/{other}/trials/{trial['id']}"))
+    with pytest.raises(AssertionError, match=r"sharedStorage\.remoteMountPoint"):
+        create(daemon, workspace, tmp_path / "code", 1, ODD, {**storage, "remoteMountPoint": "mnt"})
