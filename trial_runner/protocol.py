@@ -102,7 +102,9 @@ kept and marked by its epoch.
 Pull: where the manager cannot be reached it reads, instead, in the attempt's folder `runner.json` (the version's body),
 the outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, ended_ms, container, outboxes
 {name: bytes}, logs {name: bytes}). The sizes say what must become visible: storage may show the last file first. A
-runner that finds another container in `runner.json` is fenced off.
+runner that finds another container in `runner.json` is fenced off. Storage may have a file only once it is closed, and
+the command holds its logs and outboxes open. A runner that is told so (`ENV_PIECES`) copies them, while the command
+runs, to ``pieces/CONTAINER/FILE/N``, which it closes, and removes those when it ends.
 
 Exec: where we can neither be reached nor share storage, the manager starts the same archive inside the container
 through the platform's own API; `exec_channel` has what it is told and what it answers. A runner that may choose
@@ -180,6 +182,8 @@ ENV_CODE_ARCHIVE = "NNI_RUNNER_CODE_ARCHIVE"
 ENV_RECORD = "NNI_RUNNER_RECORD"
 #: Seconds for which a runner with nothing else to do tries to reach the manager.
 ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
+#: 1: the folder is storage that has a file only once it is closed, so what is held open is copied to `PIECES_FOLDER`.
+ENV_PIECES = "NNI_RUNNER_PIECES"
 
 PUSH = "push"
 PULL = "pull"
@@ -201,6 +205,10 @@ CODE_FOLDER = "code"
 REPLICAS_FOLDER = "replicas"
 #: What a runner that is not heard says about itself.
 RUNNER_FILE = "runner.json"
+#: Below it, for each container, the pieces of each log and outbox while its command runs.
+PIECES_FOLDER = "pieces"
+#: Bytes of a piece but for the last one of a file. Piece N begins at N times as many.
+PIECE_BYTES = 1024 * 1024
 #: On the channel exec: everything was read, the container may end.
 RELEASED_FILE = "released"
 #: Which channel a runner that may choose has chosen: push or exec.

@@ -9,7 +9,8 @@ or `file` below the mount point and its `text`: who does not see it has mounted 
 `container`.
 
 What it mounts it remembers below the home folder, with all who use it: the last one to leave unmounts it, and what
-others have mounted stays. It never asks for rights that it does not have: it says what is to be typed.
+others have mounted stays. A user who may not mount does it by `sudo`, where that asks for no password; else it says
+what is to be typed.
 """
 
 import fcntl
@@ -190,16 +191,14 @@ def _has_files(point: str) -> bool:
 
 def _hindrance(point: str) -> Optional[Dict[str, str]]:
     """Why it cannot be mounted by this process."""
-    if SETTINGS["kind"] == NFS and os.geteuid() != 0:
-        return _no(
-            DENIED,
-            "{} is not mounted, and user {} may not mount".format(point, _user()),
-            "type there: " + _typed(point),
-        )
+    if SETTINGS["kind"] == NFS and not _may_as_root("mount"):
+        sentence = "{} is not mounted, and user {} may not mount".format(point, _user())
+        return _no(DENIED, sentence, "type there: " + _typed(point))
     program, package = ("mount.nfs", _NFS_PACKAGE) if SETTINGS["kind"] == NFS else (_BLOBFUSE, _BLOBFUSE_PACKAGE)
     if shutil.which(program, path=_path()) is None:
         return _no(ABSENT, "{} is not mounted, and there is no {}".format(point, program), package)
-    if os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK):
+    is_makeable = os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK)
+    if is_makeable or (SETTINGS["kind"] == NFS and _may_as_root("mkdir")):
         return None
     folder = shlex.quote(point)
     fix = "type there: `sudo mkdir -p {} && sudo chown {} {}`".format(folder, _user(), folder)
@@ -220,12 +219,30 @@ def _typed(point: str) -> str:
     return "`sudo mkdir -p {0} && sudo blobfuse2 mount {0} --config-file=FILE`".format(folder)
 
 
+def _may_as_root(program: str) -> bool:
+    """Whether a program can be run as root without a password; asked by its version, which changes nothing."""
+    return os.geteuid() == 0 or not _run(_as_root([program, "--version"]))
+
+
+def _as_root(words: List[str]) -> List[str]:
+    return words if os.geteuid() == 0 else ["sudo", "-n", *words]
+
+
+def _make_folder(point: str) -> None:
+    """Root makes it where this user may not: what is mounted there has rights of its own."""
+    try:
+        os.makedirs(point, exist_ok=True)
+    except PermissionError:
+        if SETTINGS["kind"] != NFS or _run(_as_root(["mkdir", "-p", point])):
+            raise
+
+
 def _mount(point: str, record: "Record") -> Dict[str, str]:
-    os.makedirs(point, exist_ok=True)
+    _make_folder(point)
     record.begin()
     if SETTINGS["kind"] == NFS:
         # the first failure is told, instead of tries of two minutes
-        words = ["mount", "-t", "nfs", "-o", "retry=0", SETTINGS["source"], point]
+        words = _as_root(["mount", "-t", "nfs", "-o", "retry=0", SETTINGS["source"], point])
     else:
         words = [_BLOBFUSE, "mount", point, "--config-file={}".format(record.write_settings())]
     failure = _run(words)
@@ -252,7 +269,8 @@ def _unmount(point: str) -> str:
     """Why it could not be done. Open files hold it up: it leaves the tree now, and goes when they are closed."""
     if SETTINGS["kind"] != NFS and not _run([_BLOBFUSE, "unmount", point]):
         return ""
-    return _run(["umount", point]) and _run(["umount", "-l", point])
+    take_root = _as_root if SETTINGS["kind"] == NFS else list
+    return _run(take_root(["umount", point])) and _run(take_root(["umount", "-l", point]))
 
 
 def _run(words: List[str]) -> str:
@@ -339,40 +357,21 @@ class Record:
 
 
 def _blobfuse_settings(cache: str) -> str:
-    """Values are JSON, which YAML reads. Only root may let other users in without asking the system's administrator."""
-    return _BLOBFUSE_SETTINGS.format(
-        others="true" if os.geteuid() == 0 else "false", seconds=_CACHE_S, cache=json.dumps(cache),
-        account=json.dumps(SETTINGS["account"]), key=json.dumps(SETTINGS["key"]),
-        container=json.dumps(SETTINGS["container"]),
-    )  # fmt: skip
-
-
-_BLOBFUSE_SETTINGS = """\
-allow-other: {others}
-logging:
-  type: syslog
-  level: log_warning
-components:
-  - libfuse
-  - file_cache
-  - attr_cache
-  - azstorage
-libfuse:
-  attribute-expiration-sec: {seconds}
-  entry-expiration-sec: {seconds}
-  negative-entry-expiration-sec: 1
-file_cache:
-  path: {cache}
-  timeout-sec: {seconds}
-attr_cache:
-  timeout-sec: {seconds}
-azstorage:
-  type: block
-  mode: key
-  account-name: {account}
-  account-key: {key}
-  container: {container}
-"""
+    """JSON, which YAML reads. Only root may let other users in without asking the system's administrator."""
+    expiry = ("attribute-expiration-sec", "entry-expiration-sec", "kernel-list-cache-expiration-sec")
+    settings = {
+        "allow-other": os.geteuid() == 0,
+        "logging": {"type": "syslog", "level": "log_warning"},
+        "components": ["libfuse", "file_cache", "attr_cache", "azstorage"],
+        "libfuse": dict({name: _CACHE_S for name in expiry}, **{"negative-entry-expiration-sec": 1}),
+        "file_cache": {"path": cache, "timeout-sec": _CACHE_S},
+        "attr_cache": {"timeout-sec": _CACHE_S},
+        "azstorage": {
+            "type": "block", "mode": "key", "account-name": SETTINGS["account"], "account-key": SETTINGS["key"],
+            "container": SETTINGS["container"],
+        },
+    }  # fmt: skip
+    return json.dumps(settings)
 
 
 def _existing(path: str) -> str:

@@ -20,7 +20,8 @@ class SharedStorage(Part):
         format="absolute",
     )
     remote_mount_point: str = Field(
-        min_length=1, description="Where it is on machines of `remote`; absolute, or below the home folder there."
+        min_length=1,
+        description="Where it is on machines of `remote`, absolute or below the home folder; and in jobs of `aml`.",
     )
     local_mounted: Mounted = Field(
         description="Who mounts it on the manager's machine: `usermount` (you have), `nnimount` (the manager does)."

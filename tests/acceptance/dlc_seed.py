@@ -26,8 +26,6 @@ HOST, PORT = "pai-dlc.cn-hangzhou.aliyuncs.com", 443
 EXAMPLE = Path(__file__).parents[1] / "config" / "nni_examples" / "seed-dlc.yml"
 #: Where the example has its storage: on the manager's machine, and in containers.
 HERE, THERE = Path("/home/admin/workspace"), Path("/root/data")
-#: The image's.
-_PATH = "{}:/usr/bin:/bin"
 _TRIAL = """\
 import os, sys
 import nni
@@ -66,17 +64,14 @@ def _run_example(folder: Path) -> None:
 
 
 def _service(folder: Path) -> DlcService:
-    for name in ("nas", "oss", "bin"):
+    for name in ("nas", "oss"):
         (folder / name).mkdir()
-    (folder / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
-    (folder / "bin" / "python3").symlink_to(os.path.realpath(sys.executable))
     _run("mount", "--bind", folder / "nas", HERE)
     sources = {
         "datat56by9n1xt0a": Source(folder=folder / "nas", mount="/root/data/"),
         "dataexample2": Source(folder=folder / "oss", mount="/root/oss/"),
     }
-    image = {"PATH": _PATH.format(folder / "bin")}
-    containers = Containers(folder=folder / "containers", sources=sources, image=image, namespaces=True)
+    containers = Containers(folder=folder / "containers", sources=sources)
     return DlcService(folder / "service", containers, keys={"not-a-real-id": "not-a-real-secret"})
 
 

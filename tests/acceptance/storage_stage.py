@@ -38,7 +38,7 @@ _BLOBFUSE = """\
 #!/bin/sh
 echo blobfuse2 "$@" >> {folder}/calls
 case $1 in
-mount) grep -q 'account-key: "{key}"' "${{3#--config-file=}}" || exit 1; exec {mount} --bind {folder}/storage "$2";;
+mount) grep -q '"account-key": "{key}"' "${{3#--config-file=}}" || exit 1; exec {mount} --bind {folder}/storage "$2";;
 unmount) exec umount "$2";;
 esac
 """

@@ -78,7 +78,7 @@ def test_an_experiment_can_be_made_of_it(name: str) -> None:
     admission.check(load_file(EXAMPLES / name))
 
 
-@pytest.mark.parametrize("name", ["v2-openpai.yml", "v2-aml.yml", "v2-kubeflow-tf.yml", "v2-dlts-proposed.yml"])
+@pytest.mark.parametrize("name", ["v2-openpai.yml", "v2-kubeflow-tf.yml", "v2-dlts-proposed.yml"])
 def test_a_platform_that_cannot_mount_shared_storage_says_what_to_write(name: str) -> None:
     storage = {
         "storageType": "NFS", "localMountPoint": "/mnt", "remoteMountPoint": "/mnt", "localMounted": "usermount",

@@ -135,11 +135,11 @@ class WebWorld(World):
         if self._is_pretended:
             return
         folder = self.directory(handle.job_name)
-        await _until(lambda: (folder / "starts").exists() and (folder / protocol.STDOUT_FILE).exists())
+        await until(lambda: (folder / "starts").exists() and (folder / protocol.STDOUT_FILE).exists())
 
     async def end(self, handle: JobHandle, exit_code: int) -> None:
         self._pipes[handle.job_name].order(f"exit {exit_code}")
-        await _until(lambda: self.has_ended(self.entry_of(handle.job_name)))
+        await until(lambda: self.has_ended(self.entry_of(handle.job_name)))
 
     async def count(self, job_name: str) -> int:
         return len(self.submitted(job_name))
@@ -215,7 +215,8 @@ async def insisted(platform: Platform, spec: JobSpec, pause_s: float) -> JobHand
             await asyncio.sleep(pause_s)
 
 
-async def _until(holds: Any) -> None:
+async def until(holds: Any) -> None:
+    """Of files and fakes, which tell nothing by themselves."""
     async with asyncio.timeout(PATIENCE_S):
         while not holds():  # noqa: ASYNC110 (files and fakes tell nobody)
             await asyncio.sleep(_LOOK_S)

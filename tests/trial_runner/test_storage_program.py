@@ -71,11 +71,42 @@ class Machine:
 @pytest.mark.parametrize("action", ["look", "use"])
 def test_who_may_not_mount_is_told_what_to_type(machine: Machine, tmp_path: Path, action: str) -> None:
     point = tmp_path / "mount it"
+    machine.has("sudo", "echo 'sudo: a password is required' >&2; exit 1")
     told = machine.ask(action, NFS, point, before=SOMEBODY)
     assert told["state"] == "denied" and "user ann may not mount" in told["sentence"]
     typed = f"`sudo mkdir -p '{point}' && sudo mount -t nfs 'files.example.test:/data/team one' '{point}'`"
     assert told["fix"] == f"type there: {typed}"
-    assert not point.exists() and not machine.calls and not machine.kept, "nothing was tried"
+    assert not point.exists() and not machine.kept, "nothing was tried"
+    assert machine.calls == ["sudo -n mount --version"]
+
+
+def test_sudo_without_a_password_mounts_and_unmounts(machine: Machine, tmp_path: Path) -> None:
+    """Also where a folder that only root may make is missing."""
+    point, words = tmp_path / "closed" / "point", "files.example.test:/data/team one"
+    machine.has("sudo", 'shift; exec "$@"')
+    for name in ("mount.nfs", "mount", "umount"):
+        machine.has(name)
+    closed = (
+        SOMEBODY
+        + f"""
+import os
+_access, _makedirs = os.access, os.makedirs
+os.access = lambda path, mode: path != {str(tmp_path)!r} and _access(path, mode)
+def makedirs(path, *a, **k):
+    if path == {str(point)!r}:
+        raise PermissionError(13, "Permission denied", path)
+    _makedirs(path, *a, **k)
+os.makedirs = makedirs
+"""
+    )
+    assert machine.ask("look", NFS, point, before=closed)["state"] == "mountable"
+    assert not point.exists()
+    told = machine.ask("use", NFS, point, before=closed)
+    assert point.is_dir() and "is not there" in told["sentence"], "these programs only say that they did"
+    assert f"sudo -n mkdir -p {point}" in machine.calls
+    assert f"sudo -n mount -t nfs -o retry=0 {words} {point}" in machine.calls
+    assert f"sudo -n umount {point}" in machine.calls
+    assert not any(call.startswith("sudo") and "-n" not in call for call in machine.calls), "nobody is asked anything"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +146,7 @@ def test_the_accounts_key_is_in_a_file_of_its_own(machine: Machine, tmp_path: Pa
         "type": "block", "mode": "key", "account-name": "shop", "account-key": KEY, "container": "models",
     }  # fmt: skip
     assert settings["components"] == ["libfuse", "file_cache", "attr_cache", "azstorage"]
+    assert settings["libfuse"]["kernel-list-cache-expiration-sec"] == settings["libfuse"]["entry-expiration-sec"] == 5
     assert settings["allow-other"] is False, "who is not root may let nobody else in"
     assert KEY not in "".join(machine.calls) and not machine.kept
 

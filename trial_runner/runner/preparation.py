@@ -30,6 +30,7 @@ _RUNNERS_OWN = (
     protocol.ENV_CODE_ARCHIVE,
     protocol.ENV_RECORD,
     protocol.ENV_DRAIN_S,
+    protocol.ENV_PIECES,
 )
 
 

@@ -18,10 +18,12 @@ from trial_runner.runner.delivery import Delivery, Undelivered
 from trial_runner.runner.evidence import LOOK_S, Claim, Evidence, Left, now_ms
 from trial_runner.runner.outbox_forward import OutboxForward
 from trial_runner.runner.output import Copy, Echo, LogFile, LogForward
+from trial_runner.runner.pieces import File, Pieces
 from trial_runner.runner.posts import Heartbeat, Status, Stream
 from trial_runner.runner.process_tree import ProcessTree
 from trial_runner.runner.settings import Settings
 from trial_runner.runner.stdout_metrics import StdoutMetrics
+from trial_runner.wire.outbox_name import file_name
 
 
 class Mailbox:
@@ -50,6 +52,8 @@ class Mailbox:
 
 #: Seconds that whoever reads our output may take for the rest of it.
 _ECHO_S = 10.0
+#: Seconds that storage may take for the removal of what was copied for it.
+_PIECES_S = 10.0
 #: Seconds that whoever is to read in this container may take once its end was asked for.
 _READ_S = 10.0
 _FORWARDED = (signal.SIGTERM, signal.SIGINT)
@@ -86,6 +90,7 @@ class Run:
         self._started_ms = 0
         self._reports: Optional[OutboxForward] = None
         self._echo = Echo([Copy(self._stdout, 1), Copy(self._stderr, 2)])
+        self._pieces = self._copy_to_pieces(settings)
         self._client = client
         self._is_delivery_over = False
         #: The manager wanted no more before the command had ended.
@@ -100,6 +105,8 @@ class Run:
         self._tree.start(settings.command, settings.code_dir, environment, self._stdout, self._stderr)
         Changes(self._loop, self._folders, self._on_changed)
         self._echo.start()
+        if self._pieces is not None:
+            self._pieces.start()
         if self._delivery is not None:
             self._delivery.start()
         if self._claim is not None:
@@ -108,6 +115,8 @@ class Run:
         if self._undelivered.sentences():
             self._write_evidence()  # more may be known to be lost by now
         self._echo.finish(_ECHO_S)
+        if self._pieces is not None:
+            self._pieces.finish(_PIECES_S)
         return self._exit_code()
 
     def _path(self, name: str) -> str:
@@ -117,6 +126,22 @@ class Run:
         metrics_folder = os.path.dirname(self._path(protocol.METRICS_FILE))
         outbox_folders = [self._path(folder) for folder in self._outboxes.folders()]
         return [self._settings.system_dir, self._settings.output_dir, metrics_folder, *outbox_folders]
+
+    # Storage that has closed files alone
+
+    def _copy_to_pieces(self, settings: Settings) -> Optional[Pieces]:
+        """None where nobody reads the folder, or what is held open in it is seen all the same."""
+        if not settings.has_pieces or self._claim is None or settings.channel != protocol.PULL:
+            return None
+        return Pieces(settings.system_dir, self._container, self._held_files, self._say)
+
+    def _held_files(self) -> List[File]:
+        """Outboxes whose names need another spelling are seen at the end."""
+        found = [
+            (os.path.basename(log.path), os.path.dirname(log.path)) for log in self._logs() if os.path.exists(log.path)
+        ]
+        outboxes = [name for name in self._outboxes.names() if file_name(name) == name]
+        return found + [(name, self._settings.system_dir) for name in outboxes[: protocol.MOST_OUTBOXES]]
 
     # Delivery
 
@@ -158,6 +183,8 @@ class Run:
     def _on_changed(self) -> None:
         self._printed.extract(False)
         self._echo.notice()
+        if self._pieces is not None:
+            self._pieces.notice()
         if self._delivery is not None:
             self._delivery.notice()
         if self._evidence is not None:

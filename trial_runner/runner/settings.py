@@ -77,6 +77,8 @@ class Settings(NamedTuple):
     output_dir: str
     code_dir: str
     drain_s: float
+    #: The folder is storage that has a file only once it is closed.
+    has_pieces: bool
 
 
 def read(environment: Mapping[str, str]) -> Settings:
@@ -98,6 +100,7 @@ def read(environment: Mapping[str, str]) -> Settings:
             environment.get(protocol.ENV_CODE_DIR) or os.path.join(system_dir, protocol.CODE_FOLDER)
         ),
         drain_s=_seconds(environment, protocol.ENV_DRAIN_S, _DRAIN_S),
+        has_pieces=_choice(environment, protocol.ENV_PIECES, ("0", "1")) == "1",
     )
 
 

@@ -1,5 +1,9 @@
 """Assets of the workspace that all trials share: the code, by its content, and an environment for the image. Each put
-once."""
+once.
+
+Two experiments may put the same code at once. Each uploads it to an address of its own, and the service keeps the first
+one's: an asset's path cannot be changed. As its version is the hash of what it holds, the first one's is as good.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.web_account import Refused
 from nni_manager.platforms.aml import job
 from nni_manager.platforms.aml.account import AmlAccount
 from nni_manager.platforms.aml.blobs import Blobs
@@ -44,7 +50,7 @@ class Assets:
     async def _put_environment(self, account: AmlAccount) -> None:
         path = f"environments/{job.environment_name(self._config)}/versions/1"
         if await account.get(path) is None:
-            await account.put(path, {"properties": {"image": self._config.docker_image, "osType": "Linux"}})
+            await _put_or_find(account, path, {"image": self._config.docker_image, "osType": "Linux"})
 
     async def _put_code(self, account: AmlAccount, blobs: Blobs, archive: Path) -> str:
         code = await asyncio.to_thread(archive.read_bytes)
@@ -56,8 +62,17 @@ class Assets:
             blob_uri, signed_uri = _places(slot)
             for name, data in files.items():
                 await blobs.upload(_below(signed_uri, f"{version}/{name}"), data)
-            await account.put(path, {"properties": {"codeUri": f"{blob_uri.rstrip('/')}/{version}"}})
+            await _put_or_find(account, path, {"codeUri": f"{blob_uri.rstrip('/')}/{version}"})
         return f"{account.resource}/{path}"
+
+
+async def _put_or_find(account: AmlAccount, path: str, properties: Json) -> None:
+    """Puts an asset, or leaves the one that was put meanwhile. Raises Refused where there is none then."""
+    try:
+        await account.put(path, {"properties": properties})
+    except Refused:
+        if await account.get(path) is None:
+            raise
 
 
 _SLOT = {"pendingUploadType": "TemporaryBlobReference"}

@@ -26,6 +26,10 @@ class AmlConfig(PlatformSection):
     job_timeout: int | None = marked(
         "Minutes after which Azure ML ends a job; none: it never does.", default=None, format="whole-number", gt=0
     )
+    identity: Literal["UserIdentity", "Managed", "AMLToken"] | None = Field(
+        default=None, description="As whom a job reaches the workspace's datastores: `UserIdentity` (who submits it), "
+        "`Managed` (the cluster), `AMLToken`. Needed where datastores take identities alone. Default: none is named.",
+    )  # fmt: skip
     endpoint: str | None = Field(
         default=None, pattern=r"^https?://[^/]+$",
         description="Azure Resource Manager; `https://management.usgovcloudapi.net` or "

@@ -31,7 +31,7 @@ if ! command -v python3 >/dev/null; then
     echo "there is no python3 in this image; take one that has Python 3.7 or newer" >&2
     exit {protocol.EXIT_USAGE}
 fi
-export {protocol.ENV_SYSTEM_DIR}="$folder" {protocol.ENV_CODE_DIR}="$PWD/nni-code"
+export {protocol.ENV_SYSTEM_DIR}="$folder" {protocol.ENV_CODE_DIR}="$PWD/nni-code" {protocol.ENV_PIECES}=1
 mkdir -p "${protocol.ENV_CODE_DIR}" && python3 -m tarfile -e {CODE_FILE} "${protocol.ENV_CODE_DIR}" ||
     exit {protocol.EXIT_BAD_CODE}
 exec python3 {RUNNER_FILE}
@@ -89,6 +89,8 @@ def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, fold
         "resources": {"instanceCount": 1},
         "tags": tags(spec),
     }
+    if config.identity is not None:
+        properties["identity"] = {"identityType": config.identity}
     if config.job_timeout is not None:
         properties["limits"] = {"jobLimitsType": "Command", "timeout": f"PT{config.job_timeout}M"}
     return {"properties": properties}

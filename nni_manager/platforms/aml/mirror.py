@@ -1,7 +1,8 @@
 """A mirror of the runners' files: copied from the workspace's storage to a folder of this machine, where `pull` reads
 it.
 
-Only what grew is read. The runner's word about the end comes last, so that what it speaks of is here before it.
+Only what grew is read. The runner's word about the end comes last, so that what it speaks of is here before it. A file
+that its command holds open is not on the storage yet, or not all of it: it is read in pieces, see `held_files`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from nni_manager.domain.errors import PlatformError
+from nni_manager.platforms.aml import held_files
 from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml.held_files import HeldFile
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 from trial_runner.wire.outbox_name import is_outbox
@@ -25,7 +28,6 @@ log = logging.getLogger(__name__)
 #: Seconds between two looks at an attempt: while something happens, and at most.
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 15.0
 _GROWTH = 1.5
-_WORDS = (protocol.RUNNER_FILE, protocol.EXIT_FILE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,28 +98,62 @@ class Mirror:
         async with attempt.looking:
             sizes = await self._blobs.sizes(attempt.prefix)
             named = {name.removeprefix(attempt.prefix): size for name, size in sizes.items()}
-            grown = await self._take_grown(attempt, {name: size for name, size in named.items() if _is_read(name)})
-            words = [await self._take_word(attempt, name, named[name]) for name in _WORDS if name in named]
-            return grown or any(words)
+            greeted = await self._take_greeting(attempt, named)
+            held = held_files.pieces_of(named, await asyncio.to_thread(_container, attempt.folder))
+            grown = [await self._take(attempt, file) for file in held_files.whole_and_held(named, held, _is_read)]
+            ended = await self._take_word(attempt, protocol.EXIT_FILE, named)
+            return greeted or ended or any(grown)
 
-    async def _take_grown(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
-        has_news = False
-        for name, size in sizes.items():
-            path = attempt.folder / name
-            have = path.stat().st_size if path.exists() else 0
-            if size > have or not path.exists():
-                data = await self._blobs.read(attempt.prefix + name, have) if size > have else b""
-                await asyncio.to_thread(_append, path, data)
-                has_news = True
-        return has_news
+    async def _take_greeting(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
+        """Copies a new greeting. Of another container than the one before, whose files may have been longer, everything
+        is read from the beginning."""
+        known = await asyncio.to_thread(_container, attempt.folder)
+        is_another = bool(held_files.containers(sizes) - {known})
+        if not is_another and not _is_new(attempt.folder / protocol.RUNNER_FILE, sizes.get(protocol.RUNNER_FILE)):
+            return False
+        data = await self._blobs.read(attempt.prefix + protocol.RUNNER_FILE, 0)
+        if known and held_files.container_in(data) not in ("", known):
+            await asyncio.to_thread(shutil.rmtree, attempt.folder, ignore_errors=True)
+        elif known and is_another:
+            return False  # pieces of one that is gone
+        if data:
+            await asyncio.to_thread(_write, attempt.folder / protocol.RUNNER_FILE, data)
+        return bool(data)
 
-    async def _take_word(self, attempt: _Attempt, name: str, size: int) -> bool:
+    async def _take(self, attempt: _Attempt, file: HeldFile) -> bool:
+        path = attempt.folder / file.name
+        have = path.stat().st_size if path.exists() else 0
+        if file.size <= have and path.exists():
+            return False
+        data = b""
+        while len(data) < file.size - have and (source := file.source(have + len(data))) is not None:
+            blob, start = source
+            if not (piece := await self._blobs.read(attempt.prefix + blob, start)):
+                break  # it went in this moment
+            data += piece
+        await asyncio.to_thread(_append, path, data)
+        return True
+
+    async def _take_word(self, attempt: _Attempt, name: str, sizes: Mapping[str, int]) -> bool:
         path = attempt.folder / name
-        if path.exists() and path.stat().st_size == size:
+        if not _is_new(path, sizes.get(name)):
             return False
         data = await self._blobs.read(attempt.prefix + name, 0)
         await asyncio.to_thread(_write, path, data)
         return True
+
+
+def _is_new(path: Path, size: int | None) -> bool:
+    """Whether a word of `size` bytes, None: there is none, is not the one that was copied."""
+    return size is not None and not (path.exists() and path.stat().st_size == size)
+
+
+def _container(folder: Path) -> str:
+    """The container whose greeting was copied; empty: none was."""
+    try:
+        return held_files.container_in((folder / protocol.RUNNER_FILE).read_bytes())
+    except OSError:
+        return ""
 
 
 def _is_read(name: str) -> bool:

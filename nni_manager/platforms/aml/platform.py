@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -17,16 +18,17 @@ from typing import Any, ClassVar, Self
 import httpx
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import Json
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
 from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.pull import Pull
+from nni_manager.platform_kit.shared_folder import SharedFolder
 from nni_manager.platform_kit.web_account import Refused, WebLease
 from nni_manager.platform_kit.web_jobs import UnlistedJobs
 from nni_manager.platforms.aml import job as jobs
-from nni_manager.platforms.aml import preflight, states
+from nni_manager.platforms.aml import preflight, sharing, states
 from nni_manager.platforms.aml.account import AmlAccount, AzureTokens, Tokens
 from nni_manager.platforms.aml.assets import Assets
 from nni_manager.platforms.aml.blobs import Blobs
@@ -47,6 +49,7 @@ class AmlPlatform(Platform):
     #: The transport of tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
+    mounts: ClassVar[frozenset[str]] = sharing.KINDS
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
     capabilities = Capabilities(
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
@@ -62,6 +65,7 @@ class AmlPlatform(Platform):
         self._assets = Assets(self._config, host.code)
         self._unlisted = UnlistedJobs(_MOST_ASKED)
         self._pull = Pull(host)
+        self._shared = SharedFolder.of(host)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None
         self._mirror: Mirror | None = None
@@ -84,11 +88,17 @@ class AmlPlatform(Platform):
         config = AmlConfig.model_validate(settings)
         return f"aml:{config.address}{config.resource}"
 
+    @classmethod
+    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
+        sharing.check(spec.shared_storage)
+
     async def preflight(self) -> Sequence[PreflightFinding]:
+        storage = () if self._shared is None else (await self._shared.preflight(),)
         async with self._lease.entered():
-            return await preflight.look(
+            found = await preflight.look(
                 self._config, lambda path: self._lease.call(lambda account: account.get(path))
             )  # fmt: skip
+        return (*storage, *found)
 
     async def __aenter__(self) -> Self:
         await self._lease.enter()
@@ -143,6 +153,9 @@ class AmlPlatform(Platform):
         storage = self._storage
         code = await self._lease.call(lambda account: self._assets.put(account, storage))
         folder = self._prefix(spec.name)
+        if self._shared is not None:
+            spec, program = await sharing.prepared(self._shared, spec)
+            await storage.put(f"{folder}/{sharing.PROGRAM_FILE}", program.encode())
         await storage.put(f"{folder}/{protocol.PARAMETER_FILE}", spec.parameter_record.encode())
         await storage.put(f"{folder}/{jobs.VARIABLES_FILE}", jobs.variables(spec).encode())
         body = jobs.creation(self._config, spec, resource=self._config.resource, code=code, folder=folder)
@@ -222,6 +235,11 @@ class AmlPlatform(Platform):
         return self.host.folder / self.host.service / attempt_directory_of(job_name)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
+            return await self._shared.read_log(handle.job_name, offset, limit)
+        return await self._read(handle, name, offset, limit)
+
+    async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         mirror = self._mirror
         assert mirror is not None, "entered"
         mirror.follow(handle.job_name, self._prefix(handle.job_name), self._folder(handle.job_name))
@@ -238,6 +256,9 @@ class AmlPlatform(Platform):
 
         They stay in the studio, and outputs on the storage: they are their user's.
         """
+        if (shared := self._shared) is not None:
+            reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
+            await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
         going: list[str] = []
         for handle in handles:
             has_ended = (self._folder(handle.job_name) / protocol.EXIT_FILE).exists()
@@ -255,6 +276,8 @@ class AmlPlatform(Platform):
     async def close(self) -> None:
         await self._cancel(sorted(self._left))
         self._left.clear()
+        if self._shared is not None:
+            await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():

@@ -1,4 +1,4 @@
-"""The preflight of `aml`: whether jobs could run, with a token, the workspace and the cluster."""
+"""The preflight of `aml`: whether jobs could run, with a token, the workspace, the cluster and the datastores."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Get = Callable[[str], Awaitable[Any | None]]
 
 
 async def look(config: AmlConfig, get: Get) -> list[PreflightFinding]:
-    """Findings about token, workspace and cluster. `get`: asks the workspace."""
+    """Findings about token, workspace, cluster and datastores. `get`: asks the workspace."""
     try:
         found = await get(f"computes/{config.compute_target}")
+        workspace = await get("")
     except BadCredentials as error:
         return [_finding(Severity.WRONG, "Azure", str(error))]
     except Refused as error:
@@ -26,7 +27,21 @@ async def look(config: AmlConfig, get: Get) -> list[PreflightFinding]:
     if found is None:
         sentence = f"workspace {config.workspace_name} has no compute target {config.compute_target}"
         return [_finding(Severity.WRONG, "computeTarget", sentence, "correct computeTarget, or create the cluster")]
+    if _takes_identities_alone(workspace) and config.identity is None:
+        sentence = f"datastores of workspace {config.workspace_name} take identities alone, and jobs would have none"
+        return [_finding(Severity.WRONG, "identity", sentence, _IDENTITIES)]
     return [_finding(Severity.FINE, "Azure ML", f"workspace and compute target {config.compute_target} are there")]
+
+
+_IDENTITIES = (
+    "set identity to UserIdentity, or to Managed where the cluster has an identity; give it Storage Blob Data"
+    " Contributor on the workspace's storage account"
+)
+
+
+def _takes_identities_alone(workspace: Any | None) -> bool:
+    properties = (workspace or {}).get("properties") or {}
+    return str(properties.get("systemDatastoresAuthMode") or "").lower() == "identity"
 
 
 def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> PreflightFinding:

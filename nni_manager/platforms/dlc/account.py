@@ -33,6 +33,8 @@ class JobList:
         self._ask = read
         self._tags = {TAG_EXPERIMENT: experiment_id}
         self._since_ms = 0
+        #: Whether the last list had all jobs that there are, as the service counts them.
+        self.is_complete = False
         self._shared = SharedList(self._fetch, fresh_s)
 
     async def read(self, since_ms: int, not_before_s: float = float("-inf")) -> Mapping[str, Item]:
@@ -59,6 +61,7 @@ class JobList:
                 raise PlatformUnavailable("PAI-DLC counts jobs and lists none of them; it is asked again")
             if not page.jobs or len(found) >= page.total:
                 break
+        self.is_complete = len(found) >= page.total
         return found
 
 

@@ -19,11 +19,13 @@ log = logging.getLogger(__name__)
 #: Jobs on a page of a list; the service may give fewer.
 PAGE_SIZE = 100
 _CONNECT_MS, _READ_MS = 5_000, 20_000
-#: Beginnings of the codes with which Alibaba's gateways refuse a key, whatever the status.
+#: Beginnings of the codes with which Alibaba's gateways refuse a key, whatever the status; and a right, which may be
+#: missing for one job alone.
 _REFUSED_KEYS = (
-    "InvalidAccessKeyId", "InvalidAccessKeySecret", "SignatureDoesNotMatch", "InvalidSecurityToken", "Forbidden",
-    "NoPermission", "IncompleteSignature", "MissingAccessKeyId", "UserNotAuthorized",
+    "InvalidAccessKeyId", "InvalidAccessKeySecret", "SignatureDoesNotMatch", "InvalidSecurityToken",
+    "IncompleteSignature", "MissingAccessKeyId",
 )  # fmt: skip
+_REFUSED_RIGHTS = ("Forbidden", "NoPermission", "UserNotAuthorized")
 _THROTTLED = "Throttling"
 _MOST_WORDS = 300
 T = TypeVar("T")
@@ -31,7 +33,7 @@ Item = Mapping[str, Any]
 
 
 class DlcRefused(PlatformError):
-    """A request that the service will never carry out. `status`: HTTP's."""
+    """A request that the service will never carry out; of one about a job, whatever the reason is. `status`: HTTP's."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"PAI-DLC refuses it: {message} ({code})")
@@ -104,12 +106,12 @@ class SdkClient:
         return Page(jobs=jobs, total=int(answer.get("TotalCount") or 0))
 
     async def get_job(self, id: str) -> Item | None:
-        """The job of an id; None: there is no such job."""
+        """The job of an id; None: there is no such job. The service may say that with any other refusal, too."""
         request = self._models.GetJobRequest(need_detail=False)
         try:
-            found: Item = await self._call(
+            found: Item = await self._call_about_a_job(
                 lambda: self._sdk.get_job_with_options_async(id, request, {}, self._options)
-            )  # fmt: skip
+            )
         except DlcRefused as error:
             if error.status == 404:
                 return None
@@ -117,10 +119,10 @@ class SdkClient:
         return found
 
     async def stop_job(self, id: str) -> None:
-        await self._call(lambda: self._sdk.stop_job_with_options_async(id, {}, self._options))
+        await self._call_about_a_job(lambda: self._sdk.stop_job_with_options_async(id, {}, self._options))
 
     async def delete_job(self, id: str) -> None:
-        await self._call(lambda: self._sdk.delete_job_with_options_async(id, {}, self._options))
+        await self._call_about_a_job(lambda: self._sdk.delete_job_with_options_async(id, {}, self._options))
 
     async def find_instance_type(self, name: str) -> Item | None:
         request = self._models.ListEcsSpecsRequest(instance_types=name)
@@ -128,25 +130,29 @@ class SdkClient:
         found: list[Item] = [one for one in answer.get("EcsSpecs") or () if one.get("InstanceType") == name]
         return found[0] if found else None
 
-    async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def _call_about_a_job(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """As `_call`; a right that is missing for this job says nothing of the access key."""
+        return await self._call(call, is_about_a_job=True)
+
+    async def _call(self, call: Callable[[], Awaitable[Any]], *, is_about_a_job: bool = False) -> Any:
         """The body of an answer as the service wrote it."""
         try:
             answer = await call()
             return answer.body.to_map()
         except Exception as error:
-            raise self._translated(error) from None  # the SDK's own holds requests, with their signatures
+            raise self._translated(error, is_about_a_job) from None  # the SDK's own holds requests, and signatures
 
-    def _translated(self, error: Exception) -> PlatformError:
+    def _translated(self, error: Exception, is_about_a_job: bool) -> PlatformError:
         code, status = str(getattr(error, "code", "") or ""), int(getattr(error, "statusCode", 0) or _status(error))
         text = str(getattr(error, "message", "") or error).replace(self._secret, "***")[:_MOST_WORDS]
         if status == 429 or code.startswith(_THROTTLED):
             return Throttled(float(getattr(error, "retry_after", 0) or 0) / 1000)
-        if status == 403:
+        if code.startswith(_REFUSED_KEYS) or status == 401:
+            return BadCredentials(f"PAI-DLC refuses accessKeyId or accessKeySecret: {text}; give others")
+        if not is_about_a_job and (status == 403 or code.startswith(_REFUSED_RIGHTS)):
             return BadCredentials(
                 f"PAI-DLC does not let the access key do it: {text}; look at workspaceId and its rights"
             )
-        if code.startswith(_REFUSED_KEYS) or status == 401:
-            return BadCredentials(f"PAI-DLC refuses accessKeyId or accessKeySecret: {text}; give others")
         if 400 <= status < 500:
             return DlcRefused(status, code, text)
         return PlatformUnavailable(f"PAI-DLC cannot be asked: {text or code}", refused=_is_unsent(error))

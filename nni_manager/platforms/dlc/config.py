@@ -9,13 +9,27 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.section_model import PlatformSection, Remark, marked, secret
+from nni_manager.platform_kit.section_model import Part, PlatformSection, Remark, marked, secret
 
 #: More at a time the platform does not run.
 _MOST_AT_A_TIME = 3
 _SHARED_ENDPOINT = "pai-dlc-share.aliyuncs.com"
 _RESOURCE_FIELDS = ("resource_id", "cpu", "memory", "gpu", "gputype", "shared_memory")
 _NUMBERS = ("cpu", "memory", "gpu")
+
+
+class UserVpc(Part):
+    """The network of the user's that containers of a job are in."""
+
+    vpc_id: str = Field(min_length=1, description="Id of the VPC.")
+    security_group_id: str = Field(min_length=1, description="Id of the security group.")
+    switch_id: str | None = Field(default=None, min_length=1, description="Id of the vSwitch. Default: PAI chooses.")
+    extended_cidrs: list[str] | None = Field(
+        default=None, description="Address ranges that are reached through the vSwitch, beside its own."
+    )
+    default_route: str | None = Field(
+        default=None, min_length=1, description="Gateway that other traffic takes, as PAI names it. Default: PAI's."
+    )
 
 
 class DlcConfig(PlatformSection):
@@ -42,6 +56,9 @@ class DlcConfig(PlatformSection):
     )
     nas_data_source_id: str = Field(min_length=1, description="Data source of the NAS that manager and jobs share.")
     oss_data_source_id: str | None = Field(default=None, min_length=1, description="Data source of an OSS bucket.")
+    user_vpc: UserVpc | None = Field(
+        default=None, description="Network that the containers of a job are in. Default: PAI's own."
+    )
     access_key_id: str = secret("Id of the access key.")
     access_key_secret: str = secret("The access key itself.")
     local_storage_mount_point: str = marked(

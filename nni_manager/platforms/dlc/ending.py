@@ -1,23 +1,28 @@
 """The ending of jobs: at once where that is asked for, and later where they end by themselves.
 
 A job whose runner has said its last word ends a moment later; stopped in that moment, it would stand in the console as
-one that was stopped. So it is left alone for a while, and stopped only if something in it goes on.
+one that was stopped. So it is left alone for a while, and stopped only if something in it goes on. A stop that the
+service refuses is repeated as long as the list has the job; it says nothing of other jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from nni_manager.domain.clock import Clock
-from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platforms.dlc import states
 from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item
+
+log = logging.getLogger(__name__)
 
 #: Milliseconds that a job has for its own end, and that the service has for carrying out a stop before it is repeated.
 _OWN_END_MS = 60_000
 _REPEAT_MS = 30_000
+#: Refused stops of a job that no list has, after which there is no such job.
+_MOST_REFUSALS = 3
 
 Ask = Callable[[Callable[[DlcClient], Awaitable[Any]]], Awaitable[Any]]
 
@@ -32,11 +37,16 @@ class Ending:
         #: Id → until when it may end by itself.
         self._left: dict[str, int] = {}
         self._ended: set[str] = set()
+        #: Ids of jobs that the last list had.
+        self._listed: set[str] = set()
+        #: Id → stops of it that were refused.
+        self._refusals: dict[str, int] = {}
 
     async def look(self, listed: Mapping[str, Item]) -> None:
         """Notes which of the listed jobs have ended, and stops those whose time is up. Raises PlatformUnavailable."""
         ended = {id for id, item in listed.items() if states.job_state(str(item.get("Status"))).is_final}
         self._ended |= ended
+        self._listed = set(listed)
         for id in ended & self._left.keys():
             del self._left[id]
         await self.stop(id for id, until_ms in self._left.items() if until_ms <= self._clock())
@@ -60,7 +70,7 @@ class Ending:
 
     async def stop(self, ids: Iterable[str]) -> None:
         """Stops jobs. Quiet for those that have ended or are not there. Raises PlatformUnavailable when some are not
-        told."""
+        told; a refusal of one is repeated by `look`."""
         now_ms = self._clock()
         due = [id for id in ids if id not in self._ended and self._told.get(id, 0) <= now_ms - _REPEAT_MS]
         results = await asyncio.gather(*(self._stop(id) for id in due), return_exceptions=True)
@@ -72,10 +82,22 @@ class Ending:
             await self._write(lambda client: client.stop_job(id))
         except DlcRefused as error:
             if not await self._has_ended(id):
-                raise PlatformUnavailable(f"PAI-DLC does not stop job {id}: {error}") from error
+                self._postpone(id, error)
+                return
         self._told[id] = self._clock()
         self._left.pop(id, None)
+        self._refusals.pop(id, None)
 
     async def _has_ended(self, id: str) -> bool:
-        item = await self._read(lambda client: client.get_job(id))
+        """Whether a job that cannot be stopped has ended, or is not there."""
+        try:
+            item = await self._read(lambda client: client.get_job(id))
+        except DlcRefused:
+            return id not in self._listed and self._refusals.get(id, 0) >= _MOST_REFUSALS
         return item is None or states.job_state(str(item.get("Status"))).is_final
+
+    def _postpone(self, id: str, error: DlcRefused) -> None:
+        if id not in self._refusals:
+            log.warning("job %s could not be stopped, which is tried again while PAI-DLC lists it: %s", id, error)
+        self._refusals[id] = self._refusals.get(id, 0) + 1
+        self._left[id] = self._clock() + _REPEAT_MS

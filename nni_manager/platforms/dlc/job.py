@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.platforms.dlc.config import DlcConfig
+from nni_manager.platforms.dlc.config import DlcConfig, UserVpc
 
 #: What tells our jobs from others, and one experiment's from another's.
 TAG_EXPERIMENT, TAG_TRIAL, TAG_JOB, TAG_NONCE = "nni_experiment", "nni_trial", "nni_job", "nni_nonce"
@@ -43,6 +43,8 @@ def creation(config: DlcConfig, spec: JobSpec, command: str, secrets: Mapping[st
         body["WorkspaceId"] = config.workspace_id
     if (quota := resource(config)) is not None and quota.get("resource_id"):
         body["ResourceId"] = str(quota["resource_id"])
+    if config.user_vpc is not None:
+        body["UserVpc"] = _network(config.user_vpc)
     return body
 
 
@@ -76,6 +78,14 @@ def _role(config: DlcConfig) -> dict[str, Any]:
     if quota is None:
         return role | {"EcsSpec": config.ecs_spec}
     return role | {"ResourceConfig": _resource_config(quota)}
+
+
+def _network(vpc: UserVpc) -> dict[str, Any]:
+    found = {
+        "VpcId": vpc.vpc_id, "SecurityGroupId": vpc.security_group_id, "SwitchId": vpc.switch_id,
+        "ExtendedCIDRs": vpc.extended_cidrs, "DefaultRoute": vpc.default_route,
+    }  # fmt: skip
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _resource_config(quota: Mapping[str, Any]) -> dict[str, str]:

@@ -28,12 +28,13 @@ from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
 from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.web_account import WebLease
-from nni_manager.platform_kit.web_jobs import UnlistedJobs
 from nni_manager.platforms.dlc import job, preflight, states
 from nni_manager.platforms.dlc.account import DlcAccount, JobList
 from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item, SdkClient
 from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.ending import Ending
+from nni_manager.platforms.dlc.missing import MissingJobs
+from nni_manager.platforms.dlc.restarts import RestartRecords
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
 from trial_runner import protocol
 from trial_runner.wire import removal
@@ -47,8 +48,6 @@ _READ_PATIENCE_S = 5.0
 _SLOW_POLL_S = 30.0
 #: Seconds for which one list is good for all who ask.
 _FRESH_S = 2.0
-#: Jobs that a list does not have and that are asked for one by one, in one round.
-_MOST_QUESTIONS = 5
 #: Submissions under way at a time; more would only wait for their turn.
 _MOST_SUBMISSIONS = 20
 T = TypeVar("T")
@@ -83,14 +82,15 @@ class DlcPlatform(Platform):
         self._jobs = JobList(self._read, host.experiment_id, fresh_s)
         self._submissions = Submissions(host.folder / host.service)
         self._submitting = Submitting(self._lease, self._jobs, self._submissions, clock, list_lag_s)
-        self._ending = Ending(self._read, self._write, clock)
+        self._ending = Ending(self._raw_read, self._write, clock)
         self._locks: dict[str, asyncio.Lock] = {}
         self._under_way = 0
         self._pull = Pull(host)
         self._pulling: asyncio.Task[None] | None = None
         #: Ids of jobs that the service has told of.
         self._seen: set[str] = set()
-        self._unlisted = UnlistedJobs(_MOST_QUESTIONS)
+        self._restarts = RestartRecords(lambda id: self._raw_read(_getting(id)))
+        self._missing = MissingJobs(lambda handle: self._raw_read(_getting(_id(handle))))
         #: Runners of earlier jobs did not reach us: later ones need not try.
         self._is_out_of_reach = False
 
@@ -184,13 +184,15 @@ class DlcPlatform(Platform):
         listed = await self._jobs.read(min(_sent_ms(handle) for handle in handles))
         self._seen |= listed.keys()
         await self._ending.look(listed)
-        missing = await self._ask_for([handle for handle in handles if _id(handle) not in listed])
-        return {handle: self._report(handle, listed.get(_id(handle)), missing) for handle in handles}
+        asked = await self._ask_for([handle for handle in handles if _id(handle) not in listed])
+        ours = {id: listed[id] for id in map(_id, handles) if id in listed}
+        whole = {id: await self._restarts.completed(id, item) for id, item in ours.items()}
+        return {handle: self._report(handle, whole.get(_id(handle)), asked) for handle in handles}
 
     async def _ask_for(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Item | None]:
-        """Jobs asked for one by one, some in each round: a list is late, and has an end. None: there is no such job."""
-        due = self._unlisted.due([handle for handle in handles if not self._may_be_late(handle)])
-        return {handle: await self._read(_getting(_id(handle))) for handle in due}
+        """Some of the jobs that the list does not have; None: gone."""
+        missing = [handle for handle in handles if not self._may_be_late(handle)]
+        return await self._missing.look(missing, is_list_complete=self._jobs.is_complete)
 
     def _may_be_late(self, handle: JobHandle) -> bool:
         return _id(handle) not in self._seen and self._clock() - _sent_ms(handle) < self._lag_s * 1000
@@ -203,7 +205,9 @@ class DlcPlatform(Platform):
                     state=JobState.LOST, native_reason="REMOVED", message="PAI-DLC does not know the job any more"
                 )
         link = self._link(_id(handle))
-        if item is None:
+        if item is not None:
+            self._missing.seen(handle.job_name)
+        else:
             late = self._may_be_late(handle)
             return JobReport(
                 state=JobState.PENDING if late else JobState.UNKNOWN, link=link, wait=_ACCEPTED if late else None
@@ -250,7 +254,8 @@ class DlcPlatform(Platform):
         """
         for handle in handles:
             self._pull.forget(handle.job_name)
-            self._unlisted.forget(handle.job_name)
+            self._missing.forget(handle.job_name)
+            self._restarts.forget(_id(handle))
             self._locks.pop(handle.job_name, None)
             folder = self._storage.attempt(attempt_directory_of(handle.job_name)).here
             has_ended = await asyncio.to_thread((folder / protocol.EXIT_FILE).exists)

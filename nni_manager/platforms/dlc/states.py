@@ -22,12 +22,14 @@ Failed              FAILED      it has ended
 Stopped             CANCELLED   somebody stopped it: we, or a person in the console
 ==================  ==========  =======================================================================
 
-Nothing in its contract says that the platform took a job's machines away, so nothing is PREEMPTED.
+A job that has ended because its machines were taken away is PREEMPTED. Its sub-status says so, or the reason of its
+last status, or the record of a restart that failed; by which words, the vendor documents nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -52,6 +54,8 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "SanityChecking": (WaitCode.SUBMITTED, "tests the machines"),
 }
 _TABLE = StateTable("PAI-DLC", STATES)
+#: Machines that were taken away, in what codes and sentences of the service may say.
+_TAKEN_AWAY = re.compile(r"preempt|evict|reclaim|spot.{0,20}(releas|recycl|interrupt|terminat)", re.IGNORECASE)
 
 
 def job_state(status: str) -> JobState:
@@ -61,13 +65,37 @@ def job_state(status: str) -> JobState:
 def job_report(item: Mapping[str, Any], link: str) -> JobReport:
     """The report on one job as ListJobs and GetJob have it."""
     status = str(item.get("Status") or "")
-    state = job_state(status)
+    state = _state(status, item)
     return JobReport(
         state=state, native_reason=str(item.get("ReasonCode") or "") if state is not JobState.SUCCEEDED else "",
-        message=str(item.get("ReasonMessage") or "") if state in (JobState.FAILED, JobState.CANCELLED) else "",
+        message=str(item.get("ReasonMessage") or "") if state in _REASONED else "",
         started_ms=_ms(item.get("GmtRunningTime")), ended_ms=_ms(item.get("GmtFinishTime")) if state.is_final else None,
         wait=_wait(status, item) if state is JobState.PENDING else None, link=link, place=_place(item),
     )  # fmt: skip
+
+
+_REASONED = (JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)
+
+
+def _state(status: str, item: Mapping[str, Any]) -> JobState:
+    """The state of a job, PREEMPTED where what is said of its end says so. What was before the end does not count: the
+    service may have begun the job again then."""
+    state = job_state(status)
+    if state is JobState.CANCELLED:
+        words: Iterator[object] = iter((item.get("ReasonCode"),))
+    else:
+        words = _words_about_the_end(item)
+    is_reasoned = state in (JobState.FAILED, JobState.CANCELLED)
+    return JobState.PREEMPTED if is_reasoned and any(_TAKEN_AWAY.search(str(word)) for word in words) else state
+
+
+def _words_about_the_end(item: Mapping[str, Any]) -> Iterator[object]:
+    yield from (item.get("SubStatus"), item.get("ReasonCode"), item.get("ReasonMessage"))
+    for change in (item.get("StatusHistory") or ())[-1:]:
+        yield from (change.get("ReasonCode"), change.get("ReasonMessage"))
+    for record in (item.get("RestartRecord") or ())[-1:]:
+        if record.get("RestartStatus") == "Failed":
+            yield from (record.get("Reason"), record.get("RestartFailReason"))
 
 
 def _wait(status: str, item: Mapping[str, Any]) -> Wait:

@@ -1,1 +1,1 @@
-"""A stand-in for an Azure Machine Learning workspace with its storage and tokens, whose jobs run. See README.md."""
+"""A stand-in for a workspace of Azure Machine Learning. README.md: which sources it follows, and what it guesses."""

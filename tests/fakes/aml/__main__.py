@@ -17,8 +17,10 @@ def main() -> None:
     parser.add_argument("--token", action="append", required=True, help="that is good; repeatable, the first is given")
     parser.add_argument("--resource", required=True, help="the workspace's id, /subscriptions/…")
     parser.add_argument("--compute", action="append", default=["gpu-cluster"], help="a cluster; repeatable")
+    parser.add_argument("--identity-only", action="store_true", help="datastores take no keys: jobs need `identity`")
     told = parser.parse_args()
     workspace = Workspace(told.folder, told.resource, computes=tuple(told.compute))
+    workspace.auth_mode = "Identity" if told.identity_only else "AccessKey"
     server = Server(workspace, told.token, told.port)
     print(workspace.address, flush=True)
     with suppress(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""What the services say."""
+"""Answers of Azure: JSON documents, and errors as Resource Manager and blob storage write them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from xml.sax.saxutils import escape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,14 +17,49 @@ class Answer:
 
     @classmethod
     def of(cls, body: Any, status: int = 200, **headers: str) -> Answer:
-        told = {"Content-Type": "application/json", **{name.replace("_", "-"): v for name, v in headers.items()}}
+        """`headers`: names with underscores for hyphens."""
+        told = {"Content-Type": "application/json; charset=utf-8"}
+        told |= {name.replace("_", "-"): value for name, value in headers.items()}
         return cls(status=status, data=json.dumps(body).encode(), headers=told)
 
 
 class Refused(Exception):
-    """A request that is answered with an error, as Azure Resource Manager writes them."""
+    """A request that is answered with an error."""
 
-    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
-        super().__init__(message)
-        body = {"error": {"code": code, "message": message, "target": "", "details": [], "additionalInfo": []}}
-        self.answer = Answer.of(body, status, **headers)
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+class Lost(Exception):
+    """The request was carried out or not; its answer never comes."""
+
+
+def arm_error(status: int, code: str, message: str, *info: Mapping[str, Any], **headers: str) -> Refused:
+    """The service's error document. `info`: what stands under ``additionalInfo``."""
+    error = {"code": code, "message": message, "target": "", "details": [], "additionalInfo": list(info)}
+    return Refused(Answer.of({"error": error}, status, **headers))
+
+
+def user_error(message: str, *inner: str, status: int = 400) -> Refused:
+    """What the workspace refuses. `inner`: codes, each inside the one before; they stand nowhere else."""
+    told: dict[str, Any] | None = None
+    for code in reversed(inner):
+        told = {"code": code, "innerError": told}
+    info = [
+        {"type": "ComponentName", "info": {"value": "managementfrontend"}},
+        {"type": "Environment", "info": {"value": "westeurope"}},
+    ]
+    if told:
+        info.append({"type": "InnerError", "info": {"value": told}})
+    return arm_error(status, "UserError", message, *info)
+
+
+def blob_error(status: int, code: str, message: str) -> Answer:
+    """An error of blob storage: XML, and the code again as a header."""
+    text = (
+        f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>'
+    )
+    return Answer(
+        status=status, data=text.encode(), headers={"Content-Type": "application/xml", "x-ms-error-code": code}
+    )

@@ -13,10 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from tests.fakes.aml.answers import Answer, Refused
-from tests.fakes.aml.workspace import CONTAINER, Lost, Workspace
+from tests.fakes.aml.answers import Answer, Lost, Refused, arm_error, blob_error
+from tests.fakes.aml.assets import signature
+from tests.fakes.aml.blobs import Blobs
+from tests.fakes.aml.workspace import CONTAINER, Workspace
 
 TOKEN_PATH = "/msi/token"
+_TICK_S = 0.05
 
 
 class Server(ThreadingHTTPServer):
@@ -56,24 +59,23 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_DELETE = do_GET
 
     def _answer(self, path: str, query: dict[str, str], body: bytes) -> Answer:
-        faults = self.server.workspace.faults
-        if faults.outage == "hang" and path != TOKEN_PATH:
-            while faults.outage == "hang" and not has_left(self.connection):
-                time.sleep(0.05)
-            if has_left(self.connection):
+        workspace = self.server.workspace
+        while workspace.faults.outage == "hang" and path != TOKEN_PATH:
+            if _has_left(self.connection):
                 raise Lost
-        return answer(self.server.workspace, self.server.tokens, self.command, path, query, self.headers, body)
+            time.sleep(_TICK_S)
+        headers = dict(self.headers.items())
+        return answer(workspace, self.server.tokens, self.command, path, query, headers, body)
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
-        for name, value in answer.headers.items():
+        for name, value in {**answer.headers, "Content-Length": str(len(answer.data))}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(answer.data)))
         self.end_headers()
         self.wfile.write(answer.data)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Calls are kept instead."""
+        """Nothing is written."""
 
 
 def answer(
@@ -85,21 +87,48 @@ def answer(
     if path == TOKEN_PATH:
         return _token(tokens, query, told)
     if workspace.faults.outage == "refuse":
-        raise Refused(503, "ServiceUnavailable", "Try again later.")
+        raise arm_error(503, "ServiceUnavailable", "The service is temporarily unavailable.")
     if workspace.faults.outage:
         raise Lost
-    token = told.get("authorization", "").removeprefix("Bearer ")
-    if path.startswith(f"/{CONTAINER}"):
-        if token not in tokens and query.get("sig") != "good":
-            return Answer(status=403, data=b"<Error><Code>AuthenticationFailed</Code></Error>")
-        name = path.removeprefix(f"/{CONTAINER}").lstrip("/")
-        return workspace.blobs.handle(method, name, query, told, body)
-    if token not in tokens:
-        raise Refused(401, "InvalidAuthenticationToken", "The access token is invalid.")
-    if not path.startswith(workspace.resource):
-        raise Refused(404, "ResourceNotFound", "The workspace was not found.")
+    if not path.startswith("/subscriptions/"):
+        return _storage(workspace, tokens, method, path, query, told, body)
+    if told.get("authorization", "").removeprefix("Bearer ") not in tokens:
+        challenge = 'Bearer authorization_uri="https://login.windows.net/common", error="invalid_token"'
+        raise arm_error(401, "InvalidAuthenticationToken", "The access token is invalid.", WWW_Authenticate=challenge)
+    if not f"{path}/".startswith(f"{workspace.resource}/"):
+        raise arm_error(404, "ResourceNotFound", f"The Resource {path} was not found.")
     rest = path.removeprefix(workspace.resource).strip("/")
     return workspace.handle(method, rest, query, json.loads(body) if body else None)
+
+
+def _storage(
+    workspace: Workspace, tokens: Sequence[str], method: str, path: str, query: Mapping[str, str],
+    headers: Mapping[str, str], body: bytes,
+) -> Answer:  # fmt: skip
+    container, _, name = path.lstrip("/").partition("/")
+    if refused := _not_allowed(tokens, container, query, headers):
+        return refused
+    with workspace.lock:
+        workspace.nodes.sync()
+        if not (workspace.containers / container).is_dir():
+            return blob_error(404, "ContainerNotFound", "The specified container does not exist.")
+        blobs = workspace.blobs if container == CONTAINER else Blobs(workspace.containers / container)
+        return blobs.handle(method, name, query, headers, body)
+
+
+def _not_allowed(
+    tokens: Sequence[str], container: str, query: Mapping[str, str], headers: Mapping[str, str]
+) -> Answer | None:
+    """By a signed address, good for one container, or by a token, for which a version of the service is needed."""
+    if "sig" in query:
+        is_good = query["sig"] == signature(container)
+        text = "Server failed to authenticate the request."
+        return None if is_good else blob_error(403, "AuthenticationFailed", text)
+    if headers.get("authorization", "").removeprefix("Bearer ") not in tokens:
+        return blob_error(401, "InvalidAuthenticationInfo", "Authentication information is not in the correct format.")
+    if "x-ms-version" not in headers:
+        return blob_error(400, "MissingRequiredHeader", "A token needs the header x-ms-version.")
+    return None
 
 
 def _token(tokens: Sequence[str], query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
@@ -110,7 +139,7 @@ def _token(tokens: Sequence[str], query: Mapping[str, str], headers: Mapping[str
     return Answer.of({**told, "token_type": "Bearer"})
 
 
-def has_left(connection: socket.socket) -> bool:
+def _has_left(connection: socket.socket) -> bool:
     """Whether the client waits for no answer any more."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
@@ -122,7 +151,7 @@ def has_left(connection: socket.socket) -> bool:
 def serving(workspace: Workspace, tokens: list[str], port: int = 0) -> Iterator[Server]:
     """Jobs run on when it ends."""
     server = Server(workspace, tokens, port)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="aml-fake", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(_TICK_S,), name="aml-fake", daemon=True)
     thread.start()
     try:
         yield server

@@ -1,324 +1,305 @@
-"""The workspace in Azure Resource Manager: jobs, code, environments, computes, a datastore."""
+"""The workspace: its calls of Resource Manager, and what happens to jobs while time passes."""
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
-from tests.fakes import containers, contracts
-from tests.fakes.aml.answers import Answer, Refused
+from tests.fakes.aml import jobs as records
+from tests.fakes.aml.answers import Answer, Lost, arm_error, user_error
+from tests.fakes.aml.assets import NAME, Assets
 from tests.fakes.aml.blobs import Blobs
+from tests.fakes.aml.faults import Faults
+from tests.fakes.aml.jobs import ENDED, Jobs, Json
 from tests.fakes.aml.limits import Limits
-from tests.fakes.containers import Mount
+from tests.fakes.aml.nodes import Nodes
 
-Json = dict[str, Any]
-SCHEMA = "aml/command-job.derived.schema.json"
-ENDED = ("Completed", "Failed", "Canceled")
-#: What may be changed of a job.
-_MUTABLE = {"description", "tags", "displayName", "properties", "isArchived"}
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
+__all__ = ["CONTAINER", "ENDED", "Faults", "Lost", "Workspace"]
 CONTAINER = "azureml-blobstore"
-
-
-@dataclass(kw_only=True)
-class Faults:
-    """How it misbehaves."""
-
-    #: ``refuse`` (503), ``drop``, ``hang`` (no answer until it ends).
-    outage: str = ""
-    lost_puts: int = 0
-    throttled: int = 0
-    retry_after_s: int = 1
-    page_limit: int = 100
-    statuses: dict[str, str] = field(default_factory=dict)
-    #: New jobs stay Queued until they are released.
-    hold: bool = False
-    #: Jobs run no commands: they are Completed after so many seconds.
-    pretend_s: float | None = None
-
-
-class Lost(Exception):
-    """The request was carried out, and its answer does not arrive."""
+_STORE = "workspaceblobstore"
 
 
 class Workspace:
-    """`folder`: everything it remembers; `address`: its own, once it has one. `resource`: its id.
-
-    `now_s`: seconds of a steady clock.
-    """
+    """`resource`: its id; `computes`: names of clusters; `image`: what images bring, see `nodes`."""
 
     def __init__(
         self, folder: Path, resource: str, *, computes: tuple[str, ...] = ("gpu-cluster",),
-        now_s: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = time.time, image: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self.resource, self.address, self.computes = resource, "", computes
-        self.faults = Faults()
-        self.blobs = Blobs(folder / "blobs")
+        self.resource, self.computes, self.now_s = resource, computes, now_s
+        self.address = ""
+        #: How its datastores are reached: ``AccessKey``, ``Identity`` or ``UserDelegationSAS``.
+        self.auth_mode = "AccessKey"
+        self.faults, self.limits = Faults(), Limits()
+        self.containers = folder / "storage"
+        self.blobs = Blobs(self.containers / CONTAINER)
+        self.assets = Assets(folder / "assets", self.containers, resource)
+        self.jobs = Jobs(folder / "jobs")
+        self.nodes = Nodes(folder / "nodes", self.containers / CONTAINER, image or {})
+        #: Method and path of every call, and when it came.
         self.calls: list[tuple[str, str]] = []
-        #: When each came, by a steady clock.
         self.times: list[float] = []
-        self.limits = Limits()
-        #: So many were asked too often.
+        #: Calls that went beyond the limits of Resource Manager.
         self.refused = 0
-        self._folder, self._now_s = folder, now_s
-        self.jobs: dict[str, Json] = _kept(folder / "jobs")
-        self.assets: dict[str, Json] = _kept(folder / "assets")
+        #: Kind of assets → calls that begin an upload of one wait here for each other, so that they come at once.
+        self.meetings: dict[str, threading.Barrier] = {}
         self.lock = threading.RLock()
 
+    # Calls
+
     def handle(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
-        """`path`: below the workspace. Raises Refused and Lost."""
+        """`path`: below the workspace's own."""
+        if method == "POST" and path.endswith("/startPendingUpload"):
+            self._meet(path.partition("/")[0])
         with self.lock:
             self.calls.append((method, path))
-            self.times.append(self._now_s())
-            if query.get("api-version") != "2025-12-01":
-                raise Refused(400, "NoRegisteredProviderFound", "There is no such api-version.")
-            self._control_flow(method)
+            self.times.append(self.now_s())
             self.advance()
-            for verb, pattern, answer in self._routes():
-                if verb == method and (found := re.fullmatch(pattern, path)):
-                    return answer(*found.groups(), **({"body": body} if verb != "GET" else {"query": query}))
-            raise Refused(404, "NotFound", f"There is no {method} {path}.")
+            self._control_flow(method)
+            if not re.fullmatch(r"\d{4}-\d\d-\d\d(-preview)?", query.get("api-version", "")):
+                raise arm_error(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
+            for wanted, pattern, call in _ROUTES:
+                found = re.fullmatch(pattern, path)
+                if method == wanted and found:
+                    return call(self, *found.groups(), query, body)
+            raise arm_error(404, "InvalidResourceType", f"The resource type of {path} could not be found.")
+
+    def _meet(self, kind: str) -> None:
+        with suppress(threading.BrokenBarrierError):
+            if kind in self.meetings:
+                self.meetings[kind].wait()
 
     def _control_flow(self, method: str) -> None:
-        if not self.limits.allow(method, self._now_s()) or self.faults.throttled > 0:
-            self.faults.throttled = max(0, self.faults.throttled - 1)
-            self.refused += 1
-            raise Refused(429, "TooManyRequests", "Too many requests.", Retry_After=str(self.faults.retry_after_s))
+        is_within = self.limits.allow(method, self.now_s())
+        self.refused += not is_within
+        if is_within and not self.faults.throttled:
+            return
+        self.faults.throttled = max(0, self.faults.throttled - 1)
+        wait = {"Retry_After": str(self.faults.retry_after_s)}
+        raise arm_error(429, "TooManyRequests", "Too many requests were received.", **wait)
 
-    def _routes(self) -> list[tuple[str, str, Callable[..., Answer]]]:
-        return [
-            ("GET", "", self._get_workspace), ("GET", "jobs", self._list_jobs), ("GET", "jobs/([^/]+)", self._get_job),
-            ("PUT", "jobs/([^/]+)", self._put_job), ("POST", "jobs/([^/]+)/cancel", self._cancel),
-            ("GET", "((?:codes|environments)/[^/]+/versions/[^/]+)", self._get_asset),
-            ("PUT", "((?:codes|environments)/[^/]+/versions/[^/]+)", self._put_asset),
-            ("POST", "(codes/[^/]+/versions/[^/]+)/startPendingUpload", self._start_upload),
-            ("GET", "computes/([^/]+)", self._get_compute), ("GET", "datastores/workspaceblobstore", self._get_store),
-        ]  # fmt: skip
+    def _get_workspace(self, _query: Mapping[str, str], _body: Any) -> Answer:
+        properties = {"systemDatastoresAuthMode": self.auth_mode, "provisioningState": "Succeeded"}
+        return Answer.of({"id": self.resource, "name": self.resource.rsplit("/")[-1], "properties": properties})
 
-    # What is there
-
-    def _get_workspace(self, *, query: Mapping[str, str]) -> Answer:
-        return Answer.of({"id": self.resource, "name": self.resource.rpartition("/")[2], "properties": {}})
-
-    def _get_compute(self, name: str, *, query: Mapping[str, str]) -> Answer:
+    def _get_compute(self, name: str, _query: Mapping[str, str], _body: Any) -> Answer:
         if name not in self.computes:
-            raise Refused(404, "ResourceNotFound", f"The compute {name} was not found.")
-        return Answer.of(
-            {"id": f"{self.resource}/computes/{name}", "name": name, "properties": {"computeType": "AmlCompute"}}
-        )
+            raise arm_error(404, "ResourceNotFound", f"The compute {name} was not found.")
+        properties = {"computeType": "AmlCompute", "provisioningState": "Succeeded"}
+        return Answer.of({"id": f"{self.resource}/computes/{name}", "name": name, "properties": properties})
 
-    def _get_store(self, *, query: Mapping[str, str]) -> Answer:
-        told = {
-            "datastoreType": "AzureBlob", "accountName": "account1", "containerName": CONTAINER,
-            "endpoint": "core.windows.net", "protocol": "https",
+    def _get_store(self, name: str, _query: Mapping[str, str], _body: Any) -> Answer:
+        if name != _STORE:
+            raise user_error(f"The datastore {name} was not found.", "NotFound", status=404)
+        return Answer.of(self._store())
+
+    def _list_stores(self, _query: Mapping[str, str], _body: Any) -> Answer:
+        return Answer.of({"value": [self._store()]})
+
+    def _store(self) -> Json:
+        kind = "AccountKey" if self.auth_mode == "AccessKey" else "None"
+        properties = {
+            "datastoreType": "AzureBlob", "accountName": "w1storage", "containerName": CONTAINER, "isDefault": True,
+            "endpoint": "core.windows.net", "protocol": "https", "credentials": {"credentialsType": kind},
         }  # fmt: skip
-        return Answer.of({"id": f"{self.resource}/datastores/workspaceblobstore", "properties": told})
+        return {"id": f"{self.resource}/datastores/{_STORE}", "name": _STORE, "properties": properties}
 
-    # Code and environments
+    def _get_asset(self, kind: str, name: str, version: str, _query: Mapping[str, str], _body: Any) -> Answer:
+        return self.assets.get(f"{kind}/{name}/versions/{version}")
 
-    def _get_asset(self, path: str, *, query: Mapping[str, str]) -> Answer:
-        if path not in self.assets:
-            raise Refused(404, "NotFound", f"{path} was not found.")
-        return Answer.of(self.assets[path])
+    def _list_versions(self, kind: str, name: str, query: Mapping[str, str], _body: Any) -> Answer:
+        return self.assets.versions(kind, name, query)
 
-    def _put_asset(self, path: str, *, body: Any) -> Answer:
-        kind = "CodeVersion" if path.startswith("codes/") else "EnvironmentVersion"
-        _check(kind, body)
-        is_new = path not in self.assets
-        if not is_new and self.assets[path]["properties"] != body["properties"]:
-            raise Refused(409, "UserError", f"{path} exists and cannot be changed.")
-        self.assets[path] = {"id": f"{self.resource}/{path}", "name": path.rpartition("/")[2], **body}
-        _keep(self._folder / "assets", path, self.assets[path])
-        return Answer.of(self.assets[path], 201 if is_new else 200)
+    def _put_asset(self, kind: str, name: str, version: str, _query: Mapping[str, str], body: Any) -> Answer:
+        if not NAME.fullmatch(name) or not NAME.fullmatch(version):
+            raise user_error(f"{name}:{version} is no name and version of an asset.", "BadArgument")
+        return self.assets.put(f"{kind}/{name}/versions/{version}", body)
 
-    def _start_upload(self, path: str, *, body: Any) -> Answer:
-        _check("PendingUploadRequestDto", body)
-        place = f"{self.address}/{CONTAINER}/uploads"
-        answer = {
-            "pendingUploadId": "1", "pendingUploadType": "TemporaryBlobReference",
-            "blobReferenceForConsumption": {
-                "blobUri": place, "credential": {"credentialType": "SAS", "sasUri": f"{place}?sv=2021-08-06&sig=good"},
-            },
-        }  # fmt: skip
-        _check("PendingUploadResponseDto", answer)
-        return Answer.of(answer)
+    def _start_upload(self, _name: str, _version: str, _query: Mapping[str, str], body: Any) -> Answer:
+        return self.assets.start_upload(body, self.address)
 
-    # Jobs
+    def _list_jobs(self, query: Mapping[str, str], _body: Any) -> Answer:
+        names, start = list(records.listed(self.jobs, query)), int(query.get("$skip") or 0)
+        end = start + min(self.faults.page_limit, int(query.get("$top") or self.faults.page_limit))
+        told: Json = {"value": [self._shown(name) for name in names[start:end]]}
+        if end < len(names):
+            same = "&".join(f"{name}={value}" for name, value in query.items() if name != "$skip")
+            told["nextLink"] = f"{self.address}{self.resource}/jobs?{same}&$skip={end}"
+        return Answer.of(told)
 
-    def _list_jobs(self, *, query: Mapping[str, str]) -> Answer:
-        names = [n for n, job in self.jobs.items() if query.get("tag") in (None, *job["properties"]["tags"])]
-        start = int(query.get("$skip", 0))
-        names, rest = names[start : start + self.faults.page_limit], names[start + self.faults.page_limit :]
-        answer: Json = {"value": [self._shown(name) for name in names]}
-        if rest:
-            told = "&".join(f"{n}={v}" for n, v in query.items() if n != "$skip")
-            answer["nextLink"] = f"{self.address}{self.resource}/jobs?{told}&$skip={start + self.faults.page_limit}"
-        return Answer.of(answer)
-
-    def _get_job(self, name: str, *, query: Mapping[str, str]) -> Answer:
+    def _get_job(self, name: str, _query: Mapping[str, str], _body: Any) -> Answer:
+        self._find(name)
         return Answer.of(self._shown(name))
 
-    def _put_job(self, name: str, *, body: Any) -> Answer:
-        _check("CommandJobResource", body)
-        properties = body["properties"]
-        is_new = name not in self.jobs
-        if is_new:
-            self._check_job(name, properties)
-            status = "Queued" if self.faults.hold else "Starting"
-            self.jobs[name] = {"properties": {"tags": {}, **properties}, "status": status, "is_started": False}
-            self.advance()
+    def _put_job(self, name: str, _query: Mapping[str, str], body: Any) -> Answer:
+        wanted, known = records.check(name, body), self.jobs.get(name)
+        if known is not None:
+            records.check_unchanged(known["properties"], wanted)
+            known["properties"] = wanted
         else:
-            _check_unchanged(self.jobs[name]["properties"], properties)
-            self.jobs[name]["properties"] |= {key: properties[key] for key in _MUTABLE & properties.keys()}
-        self._save(name)
-        if self.faults.lost_puts > 0:
+            self._check_refers(wanted)
+            now_s = self.now_s()
+            self.jobs[name] = {
+                "properties": wanted, "status": "Starting", "is_started": False, "is_held": self.faults.hold,
+                "created_s": now_s, "started_s": None, "ended_s": None, "cancelled_s": None,
+            }  # fmt: skip
+            self.advance()
+        self.jobs.save(name)
+        if self.faults.lost_puts:
             self.faults.lost_puts -= 1
             raise Lost
-        return Answer.of(self._shown(name), 201 if is_new else 200)
+        return Answer.of(self._shown(name), 201 if known is None else 200)
 
-    def _check_job(self, name: str, properties: Json) -> None:
-        if not _NAME.fullmatch(name):
-            raise Refused(400, "UserError", f"{name} is no name of a job.")
-        for field_name, place in (("codeId", self.assets), ("environmentId", self.assets)):
-            if str(properties.get(field_name, "")).removeprefix(f"{self.resource}/") not in place:
-                raise Refused(400, "UserError", f"{field_name} {properties.get(field_name)} was not found.")
-        if str(properties.get("computeId", "")).rpartition("/")[2] not in self.computes:
-            raise Refused(400, "ComputeNotFound", f"Compute {properties.get('computeId')} was not found.")
-        for output in (properties.get("outputs") or {}).values():
-            _check("UriFolderJobOutput", output)
+    def _check_refers(self, properties: Json) -> None:
+        """What a new job names is there."""
+        compute = str(properties.get("computeId") or "")
+        if compute.removeprefix(f"{self.resource}/computes/") not in self.computes:
+            raise user_error(f"The specified compute target {compute} was not found.", "NotFound")
+        self.assets.check_environment(properties["environmentId"])
+        if properties.get("codeId"):
+            self.assets.code_folder(properties["codeId"])
 
-    def _cancel(self, name: str, *, body: Any) -> Answer:
+    def _cancel(self, name: str, _query: Mapping[str, str], _body: Any) -> Answer:
         self._find(name)
         self.stop(name)
-        place = f"{self.address}{self.resource}/jobs/{name}"
-        return Answer.of({}, 202, Location=place, Retry_After="1")
+        location = f"{self.address}{self.resource}/jobs/{name}/operationResults/cancel?api-version=2025-12-01"
+        return Answer(status=202, headers={"Location": location, "Retry-After": "1"})
 
-    def stop(self, name: str) -> None:
-        """We do, or a person in the studio."""
-        job = self.jobs[name]
-        if job["status"] in ENDED:
-            return
-        if job["is_started"] and self.faults.pretend_s is None:
-            job["status"] = "CancelRequested"
-            containers.terminate(self._container(name))
-        else:
-            job["status"] = "Canceled"
-        self._save(name)
-
-    def vanish(self, name: str) -> None:
-        with self.lock:
-            containers.destroy(self._container(name))
-            del self.jobs[name]
-            _place(self._folder / "jobs", name).unlink(missing_ok=True)
-
-    def release(self, name: str) -> None:
-        with self.lock:
-            self.jobs[name]["status"] = "Starting"
-            self.advance()
-
-    def destroy_all(self) -> None:
-        with self.lock:
-            for name, job in self.jobs.items():
-                if job["is_started"] and job["status"] not in ENDED:
-                    containers.destroy(self._container(name))
-
-    def advance(self) -> None:
-        """Whatever time has brought."""
-        with self.lock:
-            for name, job in self.jobs.items():
-                if job["status"] == "Starting":
-                    job |= {"status": "Running", "is_started": True, "started_s": self._now_s()}
-                    if self.faults.pretend_s is None:
-                        self._start(name, job["properties"])
-                    self._save(name)
-                elif job["status"] in ("Running", "CancelRequested") and (ended := self._end(name, job)):
-                    job |= ended
-                    self._save(name)
-
-    def _end(self, name: str, job: Json) -> Json | None:
-        """How it ended, and when; None while it runs."""
-        if self.faults.pretend_s is not None:
-            ends_s = job["started_s"] + self.faults.pretend_s
-            return {"status": "Completed", "ended_s": ends_s} if self._now_s() >= ends_s else None
-        code = containers.exit_code(self._container(name))
-        if code is None:
-            return None
-        containers.destroy(self._container(name))
-        status = "Canceled" if job["status"] == "CancelRequested" else "Failed" if code else "Completed"
-        return {"status": status, "ended_s": self._now_s()}
-
-    def _save(self, name: str) -> None:
-        _keep(self._folder / "jobs", name, self.jobs[name])
-
-    def _start(self, name: str, properties: Json) -> None:
-        folder, command, mounts = self._container(name), properties["command"], []
-        for output_name, output in (properties.get("outputs") or {}).items():
-            source = self.blobs.folder / output["uri"].partition("/paths/")[2]
-            source.mkdir(parents=True, exist_ok=True)
-            target = self._folder / "mounts" / name / output_name
-            mounts.append(Mount(source, target))
-            command = command.replace(f"${{{{outputs.{output_name}}}}}", str(target))
-        code_uri = self.assets[properties["codeId"].removeprefix(f"{self.resource}/")]["properties"]["codeUri"]
-        code = self.blobs.folder / code_uri.partition(f"/{CONTAINER}/")[2]
-        script = f"cp -R {shlex.quote(str(code))}/. . || exit 1\n{command}"
-        containers.start(folder, script, properties.get("environmentVariables") or {}, mounts)
-
-    def log(self, name: str) -> str:
-        return "".join((self._container(name) / one).read_text() for one in ("stdout", "stderr"))
-
-    def _container(self, name: str) -> Path:
-        return self._folder / "containers" / name
+    def _delete_job(self, name: str, _query: Mapping[str, str], _body: Any) -> Answer:
+        if self._find(name)["status"] not in ENDED:
+            raise user_error(f"The job {name} has not ended.", "BadArgument")
+        self.jobs.remove(name)
+        return Answer(status=202, headers={"Retry-After": "1"})
 
     def _find(self, name: str) -> Json:
         if name not in self.jobs:
-            raise Refused(404, "UserError", f"Job {name} was not found.")
+            raise user_error(f"The job {name} was not found.", "NotFound", status=404)
         return self.jobs[name]
 
     def _shown(self, name: str) -> Json:
-        job = self._find(name)
-        studio = {"jobServiceType": "Studio", "endpoint": f"https://ml.azure.com/runs/{name}?wsid={self.resource}"}
+        job = self.jobs[name]
         status = self.faults.statuses.get(name, job["status"])
-        properties = {**job["properties"], "status": status, "services": {"Studio": studio}}
-        shown = {"id": f"{self.resource}/jobs/{name}", "name": name, "properties": properties}
-        if name not in self.faults.statuses:
-            _check("CommandJobResource", shown)
-        return shown
+        page = f"https://ml.azure.com/runs/{name}?wsid={self.resource}"
+        services = {"Studio": {"jobServiceType": "Studio", "endpoint": page}}
+        properties = {**job["properties"], "status": status, "services": services}
+        type = "Microsoft.MachineLearningServices/workspaces/jobs"
+        return {"id": f"{self.resource}/jobs/{name}", "name": name, "type": type, "properties": properties}
+
+    # Time
+
+    def advance(self) -> None:
+        """Jobs go on as far as they can."""
+        with self.lock:
+            self.nodes.sync()
+            for name, job in list(self.jobs.items()):
+                before = job["status"]
+                if before not in ENDED and before != "Paused":
+                    self._advance(name, job)
+                if job["status"] != before:
+                    self.jobs.save(name)
+
+    def _advance(self, name: str, job: Json) -> None:
+        if self.faults.pretend_s is not None and not job["is_started"]:
+            self._pretend(job, self.faults.pretend_s)
+        elif job["status"] == "Starting":
+            job["status"] = "Preparing"
+        elif job["status"] == "Preparing":
+            job["status"] = "Queued"
+        elif job["status"] == "Queued" and not job["is_held"]:
+            self._start(name, job)
+        elif job["is_started"]:
+            self._follow(name, job)
+
+    def _pretend(self, job: Json, length_s: float) -> None:
+        if job["is_held"]:
+            job["status"] = "Queued"
+            return
+        job["started_s"] = job["started_s"] or self.now_s()
+        is_over = self.now_s() - job["started_s"] >= length_s
+        job["status"] = "Completed" if is_over else job["status"] if job["cancelled_s"] else "Running"
+        job["ended_s"] = job["started_s"] + length_s if is_over else None
+
+    def _start(self, name: str, job: Json) -> None:
+        properties = job["properties"]
+        if self.auth_mode == "Identity" and not properties.get("identity"):
+            self._end(job, "Failed")  # its outputs cannot be mounted: the command is never run
+            return
+        code = self.assets.code_folder(properties["codeId"]) if properties.get("codeId") else None
+        self.nodes.start(name, properties, code)
+        job.update(status="Running", is_started=True, started_s=self.now_s())
+
+    def _follow(self, name: str, job: Json) -> None:
+        code = self.nodes.exit_code(name)
+        if code is None:
+            if job["cancelled_s"] is not None:
+                self.nodes.insist(name, self.now_s() - job["cancelled_s"])
+        elif job["status"] == "Finalizing":
+            self._end(job, "Completed" if code == 0 else "Failed")
+        elif job["cancelled_s"] is not None:
+            self.nodes.unmount(name)
+            self._end(job, "Canceled")
+        else:
+            self.nodes.unmount(name)
+            job["status"] = "Finalizing"
+
+    def _end(self, job: Json, status: str) -> None:
+        job["status"], job["ended_s"] = status, self.now_s()
+
+    # What tests do
+
+    def stop(self, name: str) -> None:
+        """As its page does, or a call."""
+        with self.lock:
+            job = self.jobs[name]
+            if job["status"] in ENDED or job.get("cancelled_s") is not None:
+                return
+            job["cancelled_s"] = self.now_s()
+            if not job["is_started"]:
+                self._end(job, "Canceled")
+            elif job["status"] == "Running":
+                job["status"] = "CancelRequested"
+                self.nodes.terminate(name)
+            self.jobs.save(name)
+
+    def release(self, name: str) -> None:
+        with self.lock:
+            self.jobs[name]["is_held"] = False
+            self.advance()
+
+    def vanish(self, name: str) -> None:
+        """As if it had never been."""
+        with self.lock:
+            self.nodes.destroy(name)
+            self.jobs.remove(name)
+
+    def destroy_all(self) -> None:
+        with self.lock:
+            for name in self.jobs:
+                self.nodes.destroy(name)
+
+    def log(self, name: str) -> str:
+        """What its container wrote."""
+        return self.nodes.log(name)
 
 
-def _kept(folder: Path) -> dict[str, Json]:
-    return {unquote(path.name): json.loads(path.read_text()) for path in sorted(folder.glob("[!.]*"))}
-
-
-def _keep(folder: Path, name: str, value: Json) -> None:
-    place = _place(folder, name)
-    draft = place.with_name(f".{place.name}")
-    folder.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps(value))
-    draft.replace(place)
-
-
-def _place(folder: Path, name: str) -> Path:
-    return folder / quote(name, safe="")
-
-
-def _check(kind: str, body: Any) -> None:
-    if not isinstance(body, dict):
-        raise Refused(400, "ValidationError", "The body is no JSON object.")
-    if fault := contracts.fault(SCHEMA, kind, body):
-        raise Refused(400, "ValidationError", fault)
-
-
-def _check_unchanged(before: Json, after: Json) -> None:
-    for name in (before.keys() | after.keys()) - _MUTABLE:
-        if before.get(name) != after.get(name):
-            raise Refused(
-                400, "JobPropertyImmutable", f"A job with this name already exists, and {name} cannot be changed."
-            )
+_ASSET = "(codes|environments)/([^/]+)/versions/([^/]+)"
+_ROUTES: tuple[tuple[str, str, Callable[..., Answer]], ...] = (
+    ("GET", "", Workspace._get_workspace),
+    ("GET", "computes/([^/]+)", Workspace._get_compute),
+    ("GET", "datastores", Workspace._list_stores),
+    ("GET", "datastores/([^/]+)", Workspace._get_store),
+    ("GET", _ASSET, Workspace._get_asset),
+    ("GET", "(codes|environments)/([^/]+)/versions", Workspace._list_versions),
+    ("PUT", _ASSET, Workspace._put_asset),
+    ("POST", "codes/([^/]+)/versions/([^/]+)/startPendingUpload", Workspace._start_upload),
+    ("GET", "jobs", Workspace._list_jobs),
+    ("GET", "jobs/([^/]+)", Workspace._get_job),
+    ("PUT", "jobs/([^/]+)", Workspace._put_job),
+    ("POST", "jobs/([^/]+)/cancel", Workspace._cancel),
+    ("DELETE", "jobs/([^/]+)", Workspace._delete_job),
+)  # fmt: skip

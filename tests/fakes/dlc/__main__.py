@@ -14,9 +14,7 @@ def main() -> None:
     arguments = _arguments()
     sources = dict(_source(text) for text in arguments.source)
     image = dict(text.split("=", 1) for text in arguments.env)
-    containers = Containers(
-        folder=arguments.folder / "containers", sources=sources, image=image, namespaces=arguments.namespaces
-    )
+    containers = Containers(folder=arguments.folder / "containers", sources=sources, image=image)
     keys = dict(text.split(":", 1) for text in arguments.key)
     service = DlcService(arguments.folder, containers, keys=keys)
     server = Server(service, port=arguments.port)
@@ -36,7 +34,6 @@ def _arguments() -> argparse.Namespace:
         "--source", action="append", default=[], metavar="ID=FOLDER:MOUNT", help="a data source; repeatable"
     )
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="what the image brings")
-    parser.add_argument("--namespaces", action="store_true", help="mounts of its own for each container; needs root")
     return parser.parse_args()
 
 

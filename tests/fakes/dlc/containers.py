@@ -1,4 +1,7 @@
-"""A job's containers: each with the variables of its place in the job, and data sources where the job mounts them."""
+"""A job's containers: each with the variables of its place in the job, and data sources where the job mounts them.
+
+Process 1 is ``/bin/sh -c UserCommand``. Each has a root of its own: of the machine it has nothing but the data sources.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.fakes import containers
-from tests.fakes.containers import Mount
+from tests.fakes import sandbox
+from tests.fakes.sandbox import Container, Mount
+
+_DIRECTORY = "/root"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,63 +28,69 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Containers:
-    """`folder`: of all of them."""
+    """`folder`: of all of them; `image`: the variables that images bring."""
 
     folder: Path
     sources: Mapping[str, Source]
-    #: The environment that images bring.
     image: Mapping[str, str] = field(default_factory=dict)
-    #: Each has mounts of its own; needs root.
-    namespaces: bool = False
 
     def start(self, id: str, request: Mapping[str, Any]) -> int:
         """How many."""
         mounts = [self._mount(source) for source in request.get("DataSources", ())]
-        for number, role in enumerate(_roles(id, request)):
-            environment = {**self.image, **request.get("Envs", {}), **role}
-            folder = self.folder / id / str(number)
-            containers.start(folder, request["UserCommand"], environment, mounts, namespaces=self.namespaces)
-        return number + 1
+        places = list(_places(id, request))
+        for number, variables in enumerate(places):
+            container = Container(
+                folder=self._place(id, number), command=["/bin/sh", "-c", request["UserCommand"]],
+                environment={**self.image, **variables, **request.get("Envs", {})}, mounts=mounts, directory=_DIRECTORY,
+            )  # fmt: skip
+            sandbox.start(container)
+        return len(places)
 
     def _mount(self, told: Mapping[str, str]) -> Mount:
         source = self.sources[told["DataSourceId"]]
         return Mount(source.folder, Path(told.get("MountPath") or source.mount))
 
-    def exit_code(self, id: str, count: int) -> int | None:
-        """The job's once all have ended; of several, the first that is not 0. None: it runs."""
-        codes = [containers.exit_code(self.folder / id / str(number)) for number in range(count)]
-        return None if None in codes else next((code for code in codes if code), 0)
+    def exit_codes(self, id: str, count: int) -> list[int] | None:
+        """Of all, once all have ended; None: one runs."""
+        codes = [sandbox.exit_code(self._place(id, number)) for number in range(count)]
+        return None if None in codes else [code for code in codes if code is not None]
 
     def terminate(self, id: str, count: int) -> None:
         for number in range(count):
-            containers.terminate(self.folder / id / str(number))
+            sandbox.terminate(self._place(id, number))
+
+    def kill(self, id: str, count: int) -> None:
+        for number in range(count):
+            sandbox.kill(self._place(id, number))
 
     def destroy(self, id: str, count: int) -> None:
         for number in range(count):
-            containers.destroy(self.folder / id / str(number))
+            sandbox.destroy(self._place(id, number))
 
     def log(self, id: str, number: int) -> str:
-        """Of one of them."""
+        """What one of them wrote."""
         found = ""
         for name in ("stdout", "stderr"):
             with suppress(FileNotFoundError):
-                found += (self.folder / id / str(number) / name).read_text(errors="replace")
+                found += (self._place(id, number) / name).read_text(errors="replace")
         return found
 
+    def _place(self, id: str, number: int) -> Path:
+        return self.folder / id / str(number)
 
-def _roles(id: str, request: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-    """The variables that the documentation names, of each container."""
-    places = [(spec["Type"].lower(), index) for spec in request["JobSpecs"] for index in range(spec["PodCount"])]
-    for number, (role, index) in enumerate(places):
+
+def _places(id: str, request: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """The variables of each container by its place in the job, as frameworks want them."""
+    roles = [(spec["Type"].lower(), index) for spec in request["JobSpecs"] for index in range(spec["PodCount"])]
+    for number, (role, index) in enumerate(roles):
         if request["JobType"] == "TFJob":
-            cluster = {
-                spec["Type"].lower(): [f"{id}-{spec['Type'].lower()}-{n}.svc:2222" for n in range(spec["PodCount"])]
-                for spec in request["JobSpecs"]
-            }
-            task = {"type": role, "index": index}
-            yield {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
+            cluster: dict[str, list[str]] = {}
+            for kind, one in roles:
+                cluster.setdefault(kind, []).append(f"{id}-{kind}-{one}.t{id}.svc:2222")
+            told = {"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}
+            yield {"TF_CONFIG": json.dumps(told)}
         else:
             yield {
-                "MASTER_ADDR": f"{id}-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": str(len(places)),
+                "MASTER_ADDR": f"{id}-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": str(len(roles)),
                 "RANK": str(number),
             }  # fmt: skip

@@ -20,7 +20,7 @@ class Faults:
     calls_a_second: int = 0
     #: "": none; ``refuse`` (503), ``html`` (a gateway's page), ``hang up``, ``hang`` (no answer until it ends).
     outage: str = ""
-    #: Job id → a status that nobody has heard of.
+    #: Job id → a status that nothing has heard of.
     statuses: dict[str, str] = field(default_factory=dict)
     #: Job id → what it says of its status.
     reasons: dict[str, str] = field(default_factory=dict)
@@ -28,5 +28,7 @@ class Faults:
     hold: bool = False
     #: Jobs run no commands: they succeed after so many seconds.
     pretend_s: float | None = None
-    #: Seconds in Creating, and in the queue, before a job starts.
-    start_after_s: float = 0.0
+    #: Status and code for a job that there is not. The vendor documents none.
+    missing: tuple[int, str] = (400, "JobNotExists")
+    #: Job id → status and code with which each call about it alone is refused.
+    refusals: dict[str, tuple[int, str]] = field(default_factory=dict)

@@ -1,75 +1,94 @@
-"""What the service remembers of its jobs: one JSON file each, so that it outlives the process."""
+"""Jobs: what was asked for, and every status that each has had."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ENDED = ("Succeeded", "Failed", "Stopped")
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A status from a moment on, and what is said of it."""
+
+    moment_s: float
+    status: str
+    code: str = ""
+    message: str = ""
+    sub_status: str = ""
+
+
 @dataclass(kw_only=True)
 class Job:
-    """Times are seconds since the epoch."""
+    """`request`: the body of CreateJob."""
 
     id: str
     request: dict[str, Any]
     owner: str
     created_s: float
-    #: (since when, status), the last one is now.
-    history: list[tuple[float, str]] = field(default_factory=list)
+    history: list[Change] = field(default_factory=list)
     is_held: bool = False
-    #: Somebody asked it to stop, at this time.
+    #: Since when it is to be stopped.
     stopped_s: float | None = None
-    is_killed: bool = False
-    #: How many there are, once it has started.
+    #: How many containers run; None: none was started.
     containers: int | None = None
+    #: Runs before this one, by which its containers are told apart.
+    restarts: list[dict[str, Any]] = field(default_factory=list)
+    most_restarts: int = 0
 
     @property
     def status(self) -> str:
-        return self.history[-1][1]
+        return self.history[-1].status if self.history else "Creating"
 
     @property
     def name(self) -> str:
         return str(self.request["DisplayName"])
 
-    def note(self, now_s: float, status: str) -> None:
-        if not self.history or self.status != status:
-            self.history.append((now_s, status))
+    @property
+    def run_id(self) -> str:
+        """Of its containers of today."""
+        return f"{self.id}-{len(self.restarts)}"
 
-    def status_at(self, moment_s: float) -> str | None:
-        """None: it did not exist."""
-        return next((status for since_s, status in reversed(self.history) if since_s <= moment_s), None)
+    def note(self, now_s: float, status: str, code: str = "", message: str = "", sub_status: str = "") -> None:
+        self.history.append(Change(now_s, status, code, message, sub_status))
+
+    def seen_at(self, moment_s: float) -> list[Change]:
+        """Its changes until then; empty: it was not there."""
+        return [change for change in self.history if change.moment_s <= moment_s]
 
     def since(self, *statuses: str) -> float | None:
-        """When it was first in one of them."""
-        return next((since_s for since_s, status in self.history if status in statuses), None)
+        """When it first had one of these."""
+        return next((change.moment_s for change in self.history if change.status in statuses), None)
 
 
 class Jobs:
-    """All of them, in the order in which they were created."""
+    """`folder`: of what outlives a restart."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        found = [Job(**json.loads(path.read_text())) for path in folder.glob("*.json")]
-        self.by_id = {job.id: job for job in sorted(found, key=lambda job: job.created_s)}
-        self._finished: set[str] = set()
+        #: In the order of their creation.
+        self.by_id: dict[str, Job] = {}
+        for job in sorted(map(_read, folder.glob("*.json")), key=lambda job: job.created_s):
+            self.by_id[job.id] = job
 
     def unfinished(self) -> list[Job]:
-        self._finished |= {id for id, job in self.by_id.items() if id not in self._finished and job.status in ENDED}
-        return [job for id, job in self.by_id.items() if id not in self._finished]
+        return [job for job in self.by_id.values() if job.status not in ENDED]
 
     def put(self, job: Job) -> None:
+        """New, or changed."""
         self.by_id[job.id] = job
-        path = self._folder / f"{job.id}.json"
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(asdict(job)))
-        os.replace(draft, path)
+        (self._folder / f"{job.id}.json").write_text(json.dumps(dataclasses.asdict(job)))
 
     def remove(self, id: str) -> None:
         del self.by_id[id]
-        (self._folder / f"{id}.json").unlink()
+        (self._folder / f"{id}.json").unlink(missing_ok=True)
+
+
+def _read(file: Path) -> Job:
+    told = json.loads(file.read_text())
+    return Job(**{**told, "history": [Change(**change) for change in told["history"]]})

@@ -1,5 +1,4 @@
-"""What becomes of a job as time passes: from the queue into containers, and to its end. Level-based, as often as one
-likes."""
+"""A job's way from one status to the next."""
 
 from __future__ import annotations
 
@@ -7,55 +6,85 @@ from tests.fakes.dlc.containers import Containers
 from tests.fakes.dlc.faults import Faults
 from tests.fakes.dlc.jobs import ENDED, Job
 
-#: Seconds between SIGTERM and SIGKILL where the job says nothing.
+#: Seconds from SIGTERM to SIGKILL, where the job says nothing of it.
 _GRACE_S = 30.0
+#: Status → the next one, of a job whose containers do not run yet.
+_NEXT = {"Creating": "Queuing", "Queuing": "EnvPreparing"}
 
 
 def advance(job: Job, faults: Faults, containers: Containers, now_s: float) -> bool:
-    """Whether anything changed."""
-    before = (job.status, job.containers, job.is_killed)
-    if job.status not in ENDED:
-        _advance(job, faults, containers, now_s)
-    return before != (job.status, job.containers, job.is_killed)
-
-
-def _advance(job: Job, faults: Faults, containers: Containers, now_s: float) -> None:
-    if faults.pretend_s is not None:
-        _pretend(job, faults, faults.pretend_s, now_s)
-    elif job.containers is None:
-        _wait(job, faults, containers, now_s)
-    else:
+    """One step, if there is any. True: something is to be remembered."""
+    before = len(job.history)
+    if job.status in ENDED:
+        return False
+    if job.stopped_s is not None:
+        _stop(job, containers, now_s)
+    elif job.status in _NEXT:
+        _wait(job, faults, now_s)
+    elif job.containers is not None:
         _follow(job, job.containers, containers, now_s)
-
-
-def _pretend(job: Job, faults: Faults, length_s: float, now_s: float) -> None:
-    starts_s = job.created_s + faults.start_after_s
-    if job.stopped_s is not None:
-        job.note(job.stopped_s, "Stopped")
-    elif now_s >= starts_s:
-        job.note(starts_s, "Running")
-        if now_s >= starts_s + length_s:
-            job.note(starts_s + length_s, "Succeeded")
-
-
-def _wait(job: Job, faults: Faults, containers: Containers, now_s: float) -> None:
-    if job.stopped_s is not None:
-        job.note(now_s, "Stopped")
-    elif job.is_held or now_s < job.created_s + faults.start_after_s:
-        job.note(now_s, "Queuing")
+    elif faults.pretend_s is not None:
+        _pretend(job, faults.pretend_s, now_s)
     else:
-        job.note(now_s, "EnvPreparing")
-        job.containers = containers.start(job.id, job.request)
+        job.containers = containers.start(job.run_id, job.request)
+        job.note(now_s, "Running")
+    return len(job.history) > before
+
+
+def _wait(job: Job, faults: Faults, now_s: float) -> None:
+    is_over = job.status == "Queuing" and job.is_held
+    if not is_over:
+        job.note(now_s, _NEXT[job.status])
+    if faults.pretend_s is not None and not job.is_held:
         job.note(now_s, "Running")
 
 
+def _pretend(job: Job, length_s: float, now_s: float) -> None:
+    began_s = job.since("Running")
+    if began_s is None:
+        job.note(now_s, "Running")
+    elif now_s - began_s >= length_s:
+        job.note(began_s + length_s, "Succeeded")
+
+
 def _follow(job: Job, count: int, containers: Containers, now_s: float) -> None:
-    exit_code = 137 if job.is_killed else containers.exit_code(job.id, count)
-    if exit_code is not None:
-        job.note(now_s, "Stopped" if job.stopped_s is not None else "Failed" if exit_code else "Succeeded")
-        containers.destroy(job.id, count)
-    elif job.stopped_s is not None:
-        grace_s = (job.request.get("Settings") or {}).get("TerminationGracePeriodSeconds", _GRACE_S)
-        if now_s >= job.stopped_s + grace_s:
-            job.is_killed = True
-            containers.destroy(job.id, count)
+    codes = containers.exit_codes(job.run_id, count)
+    if codes is None:
+        return
+    if any(codes):
+        message = f"The exit code of a container of {job.id} is not 0."
+        job.note(now_s, "Failed", "JobFailedByUser", message)
+    else:
+        job.note(now_s, "Succeeded")
+
+
+def _stop(job: Job, containers: Containers, now_s: float) -> None:
+    """It is being stopped; what runs gets its grace."""
+    if job.containers is None:
+        job.note(now_s, "Stopped")
+        return
+    if job.status != "Stopping":
+        containers.terminate(job.run_id, job.containers)
+        job.note(now_s, "Stopping")
+    settings = job.request.get("Settings") or {}
+    grace_s = settings.get("TerminationGracePeriodSeconds") or _GRACE_S
+    if containers.exit_codes(job.run_id, job.containers) is not None:
+        job.note(now_s, "Stopped")
+    elif now_s - (job.stopped_s or now_s) >= grace_s:
+        containers.kill(job.run_id, job.containers)
+
+
+def preempt(job: Job, containers: Containers, now_s: float, restarts: bool, sub_status: str) -> None:
+    """Its machine is taken away. `restarts`: on another one, else the job has failed."""
+    if job.containers is not None:
+        containers.destroy(job.run_id, job.containers)
+    message = "The spot instance was released."
+    job.restarts.append(
+        {
+            "JobRestartCount": len(job.restarts) + 1, "OccurPhase": job.status, "Reason": message,
+            "RestartLevelType": "JobLevel", "RestartStatus": "Succeeded" if restarts else "Failed",
+            "RestartFailReason": "" if restarts else "No instance is left.", "moment_s": now_s,
+        }
+    )  # fmt: skip
+    job.containers = None
+    job.note(now_s, "Restarting" if restarts else "Failed", "SpotInstanceReleased", message, sub_status)

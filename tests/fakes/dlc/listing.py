@@ -1,4 +1,4 @@
-"""ListJobs: a window of seven days, names that match in part, pages, and a view that may be late."""
+"""Lists of jobs: which are in one, in which order, and a page of it."""
 
 from __future__ import annotations
 
@@ -10,57 +10,77 @@ from typing import Any
 from tests.fakes import contracts
 from tests.fakes.dlc.answers import Refused
 from tests.fakes.dlc.jobs import Job
+from tests.fakes.dlc.requests import SCHEMA
 
-_WINDOW_S = 7 * 24 * 3600
+#: What a list looks back where nothing else is asked for.
+_WINDOW_S = 7 * 24 * 3600.0
 _DEFAULT_PAGE = 10
 _SORTED_BY = {"DisplayName", "JobType", "Status", "GmtCreateTime", "GmtFinishTime"}
+_NUMBERS = {"PageNumber", "PageSize", "NumericRangeMax", "NumericRangeMin"}
+_TRUTHS = {"ShowOwn", "FromAllWorkspaces", "EnableAssignNode"}
 
 
-def page(jobs: Iterable[Job], query: Mapping[str, str], *, seen_s: float, limit: int) -> tuple[list[Job], int]:
-    """The jobs of one page, as they were at `seen_s`, and how many there are in all. Raises Refused."""
-    if fault := contracts.fault("pai-dlc/dlc-2020-12-03.derived.schema.json", "ListJobsRequest", _typed(query)):
-        raise Refused(400, "InvalidParameter", fault)
-    begin_s = _moment(query["StartTime"]) if "StartTime" in query else seen_s - _WINDOW_S
-    end_s = _moment(query["EndTime"]) if "EndTime" in query else float("inf")
-    tags = json.loads(query.get("Tags", "{}"))
-    found = [job for job in jobs if begin_s <= job.created_s <= end_s and _fits(job, query, tags, seen_s)]
-    if query.get("SortBy", "GmtCreateTime") not in _SORTED_BY:
-        raise Refused(400, "InvalidParameter", f"SortBy {query['SortBy']} is not supported.")
-    found.sort(key=lambda job: job.created_s, reverse=query.get("Order", "desc") != "asc")
+def page(
+    jobs: Iterable[Job], query: Mapping[str, str], *, owner: str, seen_s: float, limit: int
+) -> tuple[list[Job], int]:
+    """Jobs of a page as they were at `seen_s`, and how many there are in all."""
+    tags = _check(query)
+    found = [job for job in jobs if _fits(job, query, tags, owner, seen_s)]
+    order = query.get("SortBy", "GmtCreateTime")
+    found.sort(key=lambda job: _sorted_by(job, order), reverse=query.get("Order", "desc") == "desc")
     size = min(int(query.get("PageSize", _DEFAULT_PAGE)), limit)
-    number = int(query.get("PageNumber", 1))
-    if size < 1 or number < 1:
+    start = (int(query.get("PageNumber", 1)) - 1) * size
+    return found[start : start + size], len(found)
+
+
+def _check(query: Mapping[str, str]) -> Mapping[str, str]:
+    """The tags that are asked for. Raises Refused."""
+    try:
+        typed: dict[str, Any] = {
+            name: int(value) if name in _NUMBERS else value == "true" if name in _TRUTHS else value
+            for name, value in query.items()
+        }
+        typed |= {"Tags": json.loads(query["Tags"])} if "Tags" in query else {}
+    except ValueError as error:
+        raise Refused(400, "InvalidParameter", f"The query is no list of jobs: {error}.") from None
+    if fault := contracts.fault(SCHEMA, "ListJobsRequest", typed):
+        raise Refused(400, "InvalidParameter", fault)
+    if typed.get("PageNumber", 1) < 1 or typed.get("PageSize", 1) < 1:
         raise Refused(400, "InvalidParameter", "PageNumber and PageSize begin at 1.")
-    return found[(number - 1) * size : number * size], len(found)
+    if query.get("SortBy", "Status") not in _SORTED_BY:
+        raise Refused(400, "InvalidParameter", f"SortBy: {query['SortBy']} is none of {sorted(_SORTED_BY)}.")
+    return typed.get("Tags") or {}
 
 
-def _fits(job: Job, query: Mapping[str, str], tags: Mapping[str, str], seen_s: float) -> bool:
-    status = job.status_at(seen_s)
+def _fits(job: Job, query: Mapping[str, str], tags: Mapping[str, str], owner: str, seen_s: float) -> bool:
+    changes = job.seen_at(seen_s)
+    if not changes or (query.get("ShowOwn") == "true" and job.owner != owner):
+        return False
+    told, end_s = (job.request.get("Settings") or {}).get("Tags") or {}, _moment(query.get("EndTime"), seen_s)
+    ids = query.get("JobId") or query.get("JobIds", "")
     return (
-        status is not None
-        and query.get("WorkspaceId", job.request.get("WorkspaceId")) == job.request.get("WorkspaceId")
+        _moment(query.get("StartTime"), end_s - _WINDOW_S) <= job.created_s <= _moment(query.get("EndTime"), 1e12)
         and query.get("DisplayName", "").lower() in job.name.lower()
-        and query.get("JobId", "").lower() in job.id.lower()
-        and query.get("Status", status) == status
-        and tags.items() <= (job.request.get("Settings") or {}).get("Tags", {}).items()
+        and query.get("Status", changes[-1].status) == changes[-1].status
+        and query.get("JobType", job.request["JobType"]) == job.request["JobType"]
+        and query.get("WorkspaceId", job.request.get("WorkspaceId")) == job.request.get("WorkspaceId")
+        and (not ids or job.id.lower() in ids.lower().split(","))
+        and all(told.get(name) == value for name, value in tags.items())
     )
 
 
-def _typed(query: Mapping[str, str]) -> dict[str, Any]:
-    """A query as the schema has it."""
-    typed: dict[str, Any] = dict(query)
-    for name in ("PageNumber", "PageSize"):
-        if name in typed:
-            if not typed[name].isdigit():
-                raise Refused(400, "InvalidParameter", f"{name} is no number.")
-            typed[name] = int(typed[name])
-    if "Tags" in typed:
-        typed["Tags"] = json.loads(typed["Tags"])
-    return typed
+def _sorted_by(job: Job, order: str) -> Any:
+    if order == "GmtFinishTime":
+        return job.since("Succeeded", "Failed", "Stopped") or 0.0
+    if order == "GmtCreateTime":
+        return job.created_s
+    return {"DisplayName": job.name, "JobType": job.request["JobType"], "Status": job.status}[order]
 
 
-def _moment(text: str) -> float:
+def _moment(text: str | None, otherwise: float) -> float:
+    if not text:
+        return otherwise
     try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise Refused(400, "InvalidParameter", f"{text} is no time such as 2020-11-08T16:00:00Z.") from None
+        raise Refused(400, "InvalidParameter", f"{text} is no moment.") from None

@@ -48,6 +48,8 @@ def check_creation(
         _check_spec(spec, body, quotas)
     for source in body.get("DataSources", ()):
         _check_source(source, sources)
+    if body.get("UserVpc"):
+        _check_network(body["UserVpc"])
     if not all(isinstance(value, str) for value in body.get("Envs", {}).values()):
         raise _invalid("Envs: values are text")
 
@@ -80,6 +82,13 @@ def _check_source(source: Mapping[str, Any], sources: Collection[str]) -> None:
         raise Refused(404, "DataSourceNotFound", f"Data source {source.get('DataSourceId')} does not exist.")
     if not source.get("MountPath", "/").startswith("/"):
         raise _invalid("DataSources: MountPath is absolute")
+
+
+def _check_network(network: Mapping[str, Any]) -> None:
+    if not network.get("VpcId") or not network.get("SecurityGroupId"):
+        raise Refused(400, "MissingParameter", "UserVpc: VpcId and SecurityGroupId are required.")
+    if network.get("SwitchId") and not network.get("ExtendedCIDRs"):
+        raise Refused(400, "MissingParameter", "UserVpc: with a SwitchId, ExtendedCIDRs are required.")
 
 
 def _invalid(message: str) -> Refused:

@@ -99,6 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
             service.release(json.loads(body)["JobId"])
         elif path == "/fake/stop" and self.command == "POST":
             service.stop(json.loads(body)["JobId"])
+        elif path == "/fake/preempt" and self.command == "POST":
+            service.preempt(json.loads(body)["JobId"])
         jobs = [dataclasses.asdict(job) for job in service.jobs.by_id.values()]
         self._send(Answer(status=200, body={"jobs": jobs, "calls": service.calls}))
 

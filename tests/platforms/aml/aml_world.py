@@ -19,7 +19,8 @@ from nni_manager.platforms.aml.platform import AmlPlatform
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import ENDED, Workspace
 from tests.fakes.process import FakeProcess
-from tests.platforms.web_world import TOKEN, WebWorld
+from tests.platforms.web_world import TOKEN, WebWorld, until
+from trial_runner import protocol
 
 GOOD, WRONG = "entra-t0ken", "entra-wr0ng-token"
 RESOURCE = "/subscriptions/s1/resourceGroups/g1/providers/Microsoft.MachineLearningServices/workspaces/w1"
@@ -119,6 +120,8 @@ class AmlWorld(WebWorld):
         self.workspace.faults.pretend_s = 1_000_000
 
     def directory(self, job_name: str) -> Path:
+        with self.workspace.lock:
+            self.workspace.nodes.sync()  # what was closed is there
         place = f"nni-experiments/{job_name.split('_')[2]}/{attempt_directory_of(job_name)}"
         return self.workspace.blobs.folder / place
 
@@ -135,6 +138,23 @@ class AmlWorld(WebWorld):
     async def start_job(self, job_name: str) -> None:
         names = [name for name, job in self.workspace.jobs.items() if name.startswith(job_name) and not _is_theirs(job)]
         self.workspace.release(names[0])
+
+    async def begin(self, handle: JobHandle) -> None:
+        """What it holds open, its stdout for one, is in storage only as what its runner copies of it."""
+        await self.start_job(handle.job_name)
+        if not self._is_pretended:
+            folder = self.directory(handle.job_name)
+            await until(lambda: (folder / "starts").exists() and self._pieces(handle, protocol.STDOUT_FILE) is not None)
+
+    async def write_log(self, handle: JobHandle, line: str) -> None:
+        """Until it is in storage, which is up to the runner's pace."""
+        await super().write_log(handle, line)
+        await until(lambda: line.encode() in (self._pieces(handle, protocol.STDOUT_FILE) or b""))
+
+    def _pieces(self, handle: JobHandle, name: str) -> bytes | None:
+        """What storage has of a file that is held open; None: nothing."""
+        found = sorted(self.directory(handle.job_name).glob(f"{protocol.PIECES_FOLDER}/*/{name}/*"))
+        return b"".join(path.read_bytes() for path in found) if found else None
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         self.workspace.stop(json.loads(handle.data)["name"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.fakes import containers
+from tests.fakes import sandbox
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import Workspace
+from tests.fakes.sandbox import Mount
 from tests.live_daemon import Daemon, running_daemon
 from tests.platforms.aml.aml_world import RESOURCE
 
@@ -56,8 +58,9 @@ def daemon(tmp_path: Path, workspace: Workspace) -> Iterator[Daemon]:
         yield daemon
 
 
-def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, command: str = ODD, **fields: Any) -> str:
-    folder.mkdir()
+def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, command: str = ODD,
+           shared: dict[str, str] | None = None, **fields: Any) -> str:  # fmt: skip
+    folder.mkdir(exist_ok=True)
     (folder / "trial.py").write_text(TRIAL)
     section = {
         "platform": "aml", "subscriptionId": "s1", "resourceGroup": "g1", "workspaceName": "w1",
@@ -65,6 +68,7 @@ def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, comm
         "storageEndpoint": workspace.address, "nniManagerIp": "127.0.0.1", **fields,
     }  # fmt: skip
     config = {
+        **({} if shared is None else {"sharedStorage": shared}),
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
         "trialCodeDirectory": ".", "trialConcurrency": 3, "maxTrialNumber": trials,
         "tuner": {"name": "Random"}, "trainingService": section,
@@ -99,15 +103,16 @@ def test_tokens_expire_while_trials_run_and_none_is_lost(
     daemon: Daemon, workspace: Workspace, tmp_path: Path, tokens: list[str]
 ) -> None:
     """Once for another that is at hand, and once for none, until a person has logged in again."""
-    gate = tmp_path / "gate"
-    id = create(daemon, workspace, tmp_path / "code", 3, f"while [ ! -e {gate} ]; do sleep 0.1; done\n{ODD}")
+    gate = 'while [ ! -e "$NNI_OUTPUT_DIR/gate" ]; do sleep 0.1; done'
+    id = create(daemon, workspace, tmp_path / "code", 3, f"{gate}\n{ODD}")
     daemon.wait_for(id, lambda state: state["counts"].get("RUNNING") == 3)
     tokens[:] = ["another"]
     calls = len(workspace.calls)
     until(lambda: len(workspace.calls) >= calls + 2)
     assert daemon.status(id)["hold"] is None
     tokens.clear()
-    gate.touch()
+    for trial in daemon.call("GET", f"/experiments/{id}/trials")["trials"]:
+        (workspace.blobs.folder / "nni-experiments" / id / trial["id"] / "gate").touch()
     daemon.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
     tokens.append("third")
     daemon.call("POST", f"/experiments/{id}/resume")
@@ -118,8 +123,63 @@ def test_tokens_expire_while_trials_run_and_none_is_lost(
 def test_results_come_through_the_storage_alone(
     daemon: Daemon, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     id = create(daemon, workspace, tmp_path / "code", 2, nniManagerIp="127.0.0.2")
     daemon.wait(id, "DONE", timeout_s=100)
     check(daemon, workspace, id, 2)
     assert daemon.rows(id, "SELECT DISTINCT channel FROM attempts") == [("pull",)]
+
+
+def test_two_experiments_with_the_same_code_at_once(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
+    """Both upload it, each to an address of its own; the second finds the asset with another path."""
+    workspace.meetings["codes"] = threading.Barrier(2, timeout=10)
+    ids = [create(daemon, workspace, tmp_path / name, 2) for name in ("one", "other")]
+    for id in ids:
+        daemon.wait(id, "DONE", timeout_s=90)
+    for id in ids:
+        found = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+        assert [trial["status"] for trial in found] == ["SUCCEEDED"] * 2
+
+
+def test_what_a_trial_reports_is_seen_while_it_runs_through_the_storage_alone(
+    daemon: Daemon, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is held open is not in storage: what is reported stands in files that were closed."""
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
+    (tmp_path / "code").mkdir()
+    reporting = "import nni, os, time\nnni.report_intermediate_result(0.5)\n"
+    waiting = 'while not os.path.exists(os.environ["NNI_OUTPUT_DIR"] + "/gate"): time.sleep(0.1)\n'
+    (tmp_path / "code" / "slow.py").write_text(f"{reporting}{waiting}nni.report_final_result(1)\n")
+    id = create(daemon, workspace, tmp_path / "code", 1, "python3 slow.py", nniManagerIp="127.0.0.2")
+    until(lambda: daemon.rows(id, "SELECT 1 FROM metrics") == [(1,)])
+    (trial,) = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+    assert trial["status"] == "RUNNING"
+    (workspace.blobs.folder / "nni-experiments" / id / trial["id"] / "gate").touch()
+    daemon.wait(id, "DONE", timeout_s=90)
+
+
+def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
+    """What they leave outlives the experiment; one whose container has mounted something else says so."""
+    (tmp_path / "storage").mkdir()
+    workspace.nodes.mounted.append(Mount(tmp_path / "storage", Path("/mnt/team")))
+    storage = {
+        "storageType": "NFS", "nfsServer": "files.example.test", "exportedDirectory": "/data",
+        "localMountPoint": str(tmp_path / "storage"), "remoteMountPoint": "/mnt/team", "localMounted": "usermount",
+    }  # fmt: skip
+    id = create(
+        daemon, workspace, tmp_path / "code", 2, f'echo model > "$NNI_OUTPUT_DIR/model"; pwd > at; {ODD}', storage
+    )
+    daemon.wait(id, "DONE", timeout_s=90)
+    trials = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+    assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * 2
+    for trial in trials:
+        folder = tmp_path / "storage" / "nni" / id / "trials" / trial["id"]
+        assert (folder / "nnioutput" / "model").read_text() == "model\n"
+        assert (folder / "code" / "at").read_text() == f"/mnt/team/nni/{id}/trials/{trial['id']}/code\n"
+    other = create(daemon, workspace, tmp_path / "code", 1, ODD, {**storage, "remoteMountPoint": "/mnt/elsewhere"})
+    daemon.wait(other, "DONE", timeout_s=90)
+    (trial,) = daemon.call("GET", f"/experiments/{other}/trials")["trials"]
+    assert trial["status"] == "FAILED"
+    assert "/mnt/elsewhere" in json.dumps(daemon.call("GET", f"/experiments/{other}/trials/{trial['id']}"))
+    with pytest.raises(AssertionError, match=r"sharedStorage\.remoteMountPoint"):
+        create(daemon, workspace, tmp_path / "code", 1, ODD, {**storage, "remoteMountPoint": "mnt"})

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import json
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -209,3 +210,30 @@ async def test_only_what_runners_write_is_copied_and_only_what_grew(world: AmlWo
     found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file()}
     assert found == {"stdout", "outbox/main.jsonl", "runner.json"}
     assert (tmp_path / "copy" / "stdout").read_text() == "one\ntwo\n"
+
+
+async def test_code_that_another_put_meanwhile_is_used(world: AmlWorld) -> None:
+    """The address of an upload is another at every call, and an asset keeps the path that it was put with first."""
+    other = world.recorder.other("neighbour")
+    async with world.make() as platform, world.built(other) as neighbour:
+        world.workspace.meetings["codes"] = threading.Barrier(2, timeout=10)
+        await asyncio.gather(
+            insisted(platform, world.command("aaaaa", "true")),
+            insisted(neighbour, world.command("bbbbb", "true", other)),
+        )
+    assert len({entry["properties"]["codeId"] for entry in world.workspace.jobs.values()}) == 1
+    assert len(world.workspace.jobs) == 2
+
+
+async def test_datastores_that_take_identities_alone_are_named_before_any_job(world: AmlWorld) -> None:
+    world.workspace.auth_mode = "Identity"
+    findings = await world.make().preflight()
+    assert any("identity" in one.subject + one.sentence + one.fix for one in findings)
+
+
+async def test_a_job_has_the_identity_that_was_asked_for(world: AmlWorld) -> None:
+    world.workspace.auth_mode = "Identity"
+    async with world.make(identity="UserIdentity") as platform:
+        await insisted(platform, world.command("aaaaa", "true"))
+    (entry,) = world.workspace.jobs.values()
+    assert entry["properties"]["identity"] == {"identityType": "UserIdentity"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.fakes import containers
+from tests.fakes import sandbox
 from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
@@ -118,7 +118,7 @@ def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(dsw: Dsw, mo
 def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(
     dsw: Dsw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     id = dsw.create(ODD + REPORT, trials=1, nniManagerIp="127.0.0.2")
     dsw.daemon.wait(id, "DONE", timeout_s=90)
     (trial,) = dsw.check(id, 1)
@@ -131,8 +131,8 @@ def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(
 
 @pytest.mark.parametrize("job_type", ["PyTorchJob", "TFJob"])
 def test_one_of_two_containers_reports(dsw: Dsw, job_type: str) -> None:
-    meeting = dsw.folder / "meeting"
-    meeting.mkdir()
+    (dsw.nas / "meeting").mkdir()
+    meeting = dsw.there / "meeting"
     both_run = f'mktemp -p {meeting} > /dev/null; until [ "$(ls {meeting} | wc -l)" = 2 ]; do sleep 0.05; done'
     command = f'echo "$RANK$TF_CONFIG" > who; {both_run}; {REPORT}'
     id = dsw.create(command, trials=1, jobType=job_type, podCount=2)
@@ -167,3 +167,17 @@ def test_what_cannot_work_is_refused_before_any_job(dsw: Dsw, fields: dict[str, 
         dsw.create("true", trials=1, **fields)
     assert words in str(refused.value) and "wr0ng" not in str(refused.value)
     assert dsw.service.jobs.by_id == {}
+
+
+def test_a_job_that_was_preempted_gets_another_attempt(dsw: Dsw) -> None:
+    """The service says it; nobody's command has failed."""
+    go = dsw.there / "go"
+    id = dsw.create(f"until [ -e {go} ]; do sleep 0.1; done; {REPORT}", trials=1)
+    dsw.daemon.wait_for(id, lambda state: state["counts"].get("RUNNING") == 1)
+    (job,) = dsw.service.jobs.by_id
+    dsw.service.preempt(job)
+    until(lambda: len(dsw.service.jobs.by_id) == 2)
+    (dsw.nas / "go").touch()
+    dsw.daemon.wait(id, "DONE", timeout_s=90)
+    (trial,) = dsw.daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+    assert trial["status"] == "SUCCEEDED"

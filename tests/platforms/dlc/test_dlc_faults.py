@@ -230,3 +230,110 @@ async def test_what_the_service_refuses_is_refused_with_its_words(
     async with world.make(**fields) as platform:
         with pytest.raises(SubmitRejected, match=words):
             await platform.submit(world.command("aaaaa", "true"))
+
+
+@pytest.mark.parametrize("answer", [(400, "JobNotExists"), (403, "Forbidden.Job"), (404, "NotFound"), (410, "Gone")])
+async def test_a_removed_job_is_lost_however_the_service_says_it(world: VirtualDlc, answer: tuple[int, str]) -> None:
+    """The vendor documents no code for it. The others are told of as before."""
+    world.service.faults.missing, world.service.faults.pretend_s = answer, 1e9
+    async with world.make() as platform:
+        gone, other = [await insisted(platform, world.command(trial, "true")) for trial in ("aaaaa", "bbbbb")]
+        await platform.observe([gone, other])
+        await world.vanish(gone)
+        await asyncio.sleep(15)
+        states = set()
+        for _ in range(6):
+            reports = await platform.observe([gone, other])
+            assert reports[other].state is JobState.RUNNING
+            states.add(reports[gone].state)
+            await asyncio.sleep(10)
+    assert JobState.LOST in states
+
+
+@pytest.mark.parametrize("answer", [(400, "InvalidJob"), (403, "Forbidden.Job")])
+async def test_a_refusal_about_one_job_is_about_one_job(world: VirtualDlc, answer: tuple[int, str]) -> None:
+    """A right that is missing for it says nothing of the key."""
+    world.service.faults.pretend_s = 1e9
+    async with world.make() as platform:
+        one, other = [await insisted(platform, world.command(trial, "true")) for trial in ("aaaaa", "bbbbb")]
+        await platform.observe([one, other])
+        world.service.faults.refusals[world.jobs_of(one.job_name)[0].id] = answer
+        await platform.cancel([one], 5.0)
+        await asyncio.sleep(30)
+        reports = await platform.observe([one, other])
+        assert reports[other].state is JobState.RUNNING
+        await insisted(platform, world.command("ccccc", "true"))
+
+
+async def test_a_job_has_the_network_that_was_asked_for(world: VirtualDlc) -> None:
+    network = {"vpcId": "vpc-1", "securityGroupId": "sg-1", "switchId": "vsw-1", "extendedCidrs": ["10.0.0.0/8"]}
+    async with world.make(userVpc=network) as platform:
+        await insisted(platform, world.command("aaaaa", "true"))
+    (job,) = world.service.jobs.by_id.values()
+    assert job.request["UserVpc"] == {
+        "VpcId": "vpc-1", "SecurityGroupId": "sg-1", "SwitchId": "vsw-1", "ExtendedCIDRs": ["10.0.0.0/8"],
+    }  # fmt: skip
+
+
+async def test_a_list_without_a_job_and_one_refusal_cost_it_nothing(world: VirtualDlc) -> None:
+    """Both may be over at the next look."""
+    world.service.faults.pretend_s = 1e9
+    async with world.make() as platform:
+        handle = await insisted(platform, world.command("aaaaa", "true"))
+        await platform.observe([handle])
+        (job,) = world.service.jobs.by_id.values()
+        for _ in range(3):
+            del world.service.jobs.by_id[job.id]
+            await asyncio.sleep(10)
+            assert (await platform.observe([handle]))[handle].state is JobState.UNKNOWN
+            world.service.jobs.by_id[job.id] = job
+            await asyncio.sleep(10)
+            assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
+
+
+async def test_a_stop_that_is_refused_is_repeated_until_the_job_has_ended(world: VirtualDlc) -> None:
+    world.service.faults.pretend_s = 1e9
+    async with world.make() as platform:
+        handle = await insisted(platform, world.command("aaaaa", "true"))
+        await platform.observe([handle])
+        (job,) = world.service.jobs.by_id.values()
+        world.service.faults.refusals[job.id] = (403, "Forbidden.Job")
+        await platform.cancel([handle], 5.0)
+        for _ in range(6):
+            await asyncio.sleep(30)
+            assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
+        world.service.faults.refusals.clear()
+        await asyncio.sleep(30)
+        await platform.observe([handle])
+        await asyncio.sleep(5)
+        assert job.status == "Stopped"
+
+
+async def test_a_stop_of_what_no_list_has_and_nobody_tells_of_is_given_up(world: VirtualDlc) -> None:
+    world.service.faults.missing, world.service.faults.pretend_s = (403, "Forbidden.Job"), 1e9
+    async with world.make() as platform:
+        gone, other = [await insisted(platform, world.command(trial, "true")) for trial in ("aaaaa", "bbbbb")]
+        await world.vanish(gone)
+        await platform.cancel([gone], 5.0)
+        for _ in range(10):
+            await asyncio.sleep(30)
+            await platform.observe([other])
+    stops = [action for _, action in world.service.calls if action == "StopJob"]
+    assert 1 < len(stops) < 6
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_the_record_of_a_restart_that_failed_tells_of_preemption(world: VirtualDlc, is_told: bool) -> None:
+    """It stands in no list. It is asked for once, and a refusal leaves the job a failed one."""
+    world.service.faults.pretend_s = 1e9
+    async with world.make() as platform:
+        handle = await insisted(platform, world.command("aaaaa", "true"))
+        await platform.observe([handle])
+        (job,) = world.service.jobs.by_id.values()
+        world.service.preempt(job.id, sub_status="")
+        job.history[-1] = dataclasses.replace(job.history[-1], code="", message="")
+        if not is_told:
+            world.service.faults.refusals[job.id] = (403, "Forbidden.Job")
+        ended = await until_ended(platform, [handle], within_s=60)
+    assert ended[handle].state is (JobState.PREEMPTED if is_told else JobState.FAILED)
+    assert [action for _, action in world.service.calls].count("GetJob") == 1
