@@ -1,7 +1,7 @@
 """One training service of one experiment: its adapter, kept connected, and what this process knows of it.
 
-Nothing it meets ends the experiment: what cannot be reached is tried again, refused credentials and faults of the
-adapter put this service on hold, and the others go on. What it finds out goes into the inbox; what follows from it is
+Nothing it meets ends the experiment: what cannot be reached is tried again, faults of the adapter and a minute of
+refused credentials put this service on hold, and the others go on. What it finds out goes into the inbox; what follows from it is
 the plan's business.
 """
 
@@ -27,6 +27,7 @@ from nni_manager.scheduler.turns import job_logs
 from nni_manager.scheduler.turns.forgetting import Forgetting
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.observer import Observer
+from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals
 from nni_manager.store import jobs
 from nni_manager.store.database import Database
 
@@ -73,6 +74,9 @@ class TrainingService:
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
             watches=capabilities.watches, slow_poll_s=capabilities.slow_poll_s,
         )  # fmt: skip
+        self._refusals = Refusals(
+            lambda hold: inbox.put_on_hold(hold, self.name), lambda: inbox.end_hold(self.name), inbox.wake
+        )  # fmt: skip
         self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
         self.is_entered = False
         #: It is in the config no more, and goes on until nothing of the experiment is left there.
@@ -107,6 +111,7 @@ class TrainingService:
             trouble=self.trouble.sentence if self.trouble is not None else "",
             retry_at_ms=self._retry_at_ms,
             free=0 if self._full is not None else room.free if room is not None else None,
+            is_tried=self._refusals.may_try,
             full=self._full or (room.why if room is not None else None),
             platform_decides=self.platform.capabilities.platform_decides,
             has_portal=self.platform.capabilities.has_portal,
@@ -150,6 +155,7 @@ class TrainingService:
 
     def try_again(self) -> None:
         """Somebody has put something right: what is waited for is tried at once."""
+        self._refusals.forget()
         self._retry_at_ms = 0
         self._again.set()
 
@@ -180,13 +186,15 @@ class TrainingService:
                 continue
             except PlatformUnavailable as error:
                 self._be_away(str(error))
+                self._refusals.unanswered("enter")
             except BadCredentials as error:
                 self._be_away(str(error))
-                self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+                self._refusals.refused("enter", str(error))
             except Exception as error:
                 self.note_bug(error)
             failures = 0 if asyncio.get_running_loop().time() - begun_s > 60 else failures + 1
-            await self._pause(_RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000)
+            wait_s = _RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000
+            await self._pause(TRY_AGAIN_S if self._refusals.is_held else wait_s)
 
     def _take_over(self) -> None:
         if self._next is not None:
@@ -206,6 +214,8 @@ class TrainingService:
             self.is_entered = True
             self._wanted = 0
             self._be_back()
+            self._refusals.accepted("enter")
+            self._inbox.end_hold(self.name)  # of an earlier process
             self._note_status()
             self._entered(self.platform)
             self._inbox.wake()  # what waited for this service goes on
@@ -248,11 +258,17 @@ class TrainingService:
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         """Submits a job. Raises SubmitRejected, PlatformUnavailable, BadCredentials, or an adapter's own errors."""
+        self._refusals.begin_try()
         try:
             answer = await self.call("submit", lambda: self.platform.submit(spec))
         except BadCredentials as error:
-            self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+            self.note_refusal(error)
+            self._refusals.refused("submit", str(error))
             raise
+        except PlatformUnavailable:
+            self._refusals.unanswered("submit")
+            raise
+        self._refusals.accepted("submit")
         if isinstance(answer, NoRoom):
             self._shut(answer.why)
         else:
@@ -310,12 +326,14 @@ class TrainingService:
             reports = await self._observe_once(handles)
         except PlatformUnavailable as error:
             self._be_away(str(error))
+            self._refusals.unanswered("observe")
             return None
         except BadCredentials as error:
             self._be_away(str(error))
-            self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+            self._refusals.refused("observe", str(error))
             return None
         self._be_back()
+        self._refusals.accepted("observe")
         return reports
 
     def _tell(self, reports: Mapping[str, JobReport]) -> None:
@@ -337,7 +355,7 @@ class TrainingService:
             self.note_trouble(None)
             self._inbox.wake()
 
-    def note_refusal(self, error: PlatformUnavailable) -> None:
+    def note_refusal(self, error: PlatformUnavailable | BadCredentials) -> None:
         """A job could not be submitted; the next one waits a while."""
         self._wait_longer()
         self.note_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
