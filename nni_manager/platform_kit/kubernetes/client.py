@@ -46,6 +46,11 @@ class Refusal(Exception):
     details: Mapping[str, Any] = field(default_factory=dict)
     retry_after_s: float | None = None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether an object of that name is there already: 409 is told of other conflicts, too, as with a quota."""
+        return self.status == 409 and self.reason == "AlreadyExists"
+
     def __str__(self) -> str:
         return f"{self.message or self.reason} ({self.status} {self.reason})".strip()
 

@@ -97,17 +97,17 @@ class JobMemory:
         if found.state is not JobState.FAILED:
             return dataclasses.replace(found, place=where)
         end = evidence.failure(pods, self.container)
-        self.lacks_pods = end is None and found.exit_code is None and not self.has_all_pods
+        self.lacks_pods = end is None and found.exit_code is None and found.cause is None and not self.has_all_pods
         if self.lacks_pods:
             return JobReport(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
         if end is None:
-            return dataclasses.replace(found, cause=evidence.CAUSES.get(found.native_reason), place=where)
+            return dataclasses.replace(found, cause=found.cause or evidence.CAUSES.get(found.native_reason), place=where)
         native = found.native_reason if end.reason in ("", "Error", "Failed") else end.reason
         message = "; ".join(filter(None, (found.message.rstrip("."), f"pod {end.pod}: {end.reason}", end.message)))
         return dataclasses.replace(
-            found, state=JobState.PREEMPTED if end.is_taken and not _failed_itself(end) else JobState.FAILED,
+            found, state=JobState.PREEMPTED if end.is_taken and not end.failed_itself else JobState.FAILED,
             exit_code=end.exit_code if found.exit_code is None else found.exit_code,
-            native_reason=native, cause=evidence.CAUSES.get(native), message=message,
+            native_reason=native, cause=found.cause or evidence.CAUSES.get(native), message=message,
             stderr_tail=end.stderr_tail, ended_ms=found.ended_ms or end.ended_ms, place=where,
         )  # fmt: skip
 
@@ -145,11 +145,6 @@ class JobMemory:
                 found, state=JobState.FAILED, native_reason=stuck.reason, message=stuck.sentence, wait=None
             ), None
         return dataclasses.replace(found, wait=evidence.wait(pods, ())), left_s
-
-
-def _failed_itself(end: evidence.PodEnd) -> bool:
-    """Whether a pod that was taken away had failed by itself: else it has the codes of SIGTERM and SIGKILL."""
-    return end.exit_code not in (None, 0, 137, 143)
 
 
 def _grace_s(pod: Object) -> float:

@@ -107,7 +107,7 @@ class Service:
         try:
             await self._cluster.create(resource, body)
         except Refusal as refusal:
-            if refusal.status != 409:
+            if not refusal.is_there:
                 raise
         return str(body["metadata"]["name"])
 
