@@ -79,7 +79,7 @@ def test_a_password_is_rotated_while_trials_run_and_none_is_lost(
     id = create(listening, fake, code, 3, "127.0.0.1")
     until(lambda: len(fake.control("jobs")) == 3, within_s=30)
     fake.control("users", users={"alice@example.com": {"password": "another", "teams": ["platform"]}})
-    listening.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    listening.wait_for(id, lambda state: state["hold"] and "refuses" in state["hold"]["sentence"])
     listening.call("PUT", f"/experiments/{id}/credentials", json={"secrets": {"${PASSWORD}": "another"}})
     fake.control("behaviour", hold=False)
     listening.wait(id, "DONE")

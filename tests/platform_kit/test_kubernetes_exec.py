@@ -1,4 +1,4 @@
-"""A command in a pod that is refused as the token was exchanged: the credentials are read again, and it is tried again."""
+"""A command in a pod that is refused as the token was exchanged: credentials are read again, and it is tried again."""
 
 from __future__ import annotations
 

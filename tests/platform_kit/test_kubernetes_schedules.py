@@ -1,5 +1,5 @@
-"""Whatever an API server answers, for seconds, for minutes or for good, to any kind of call, in any order: a trial ends as
-it would have, or the service is on a hold that ends by itself once the answer is another one. In virtual time."""
+"""Whatever an API server answers, for seconds, for minutes or for good, to any kind of call, in any order: a trial ends
+as it would have, or the service is on a hold that ends by itself once the answer is another one. In virtual time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ class Stage:
             )  # fmt: skip
             return KubeflowPlatform(SETTINGS, host)
 
-        monkeypatch.setattr(observer, "_undecided", lambda *_: {self.handle.job_name: self.handle} if self.handle else {})
+        monkeypatch.setattr(
+            observer, "_undecided", lambda *_: {self.handle.job_name: self.handle} if self.handle else {}
+        )
         self.service = TrainingService(
             spec=PlatformSpec(name="kubeflow", service="kubeflow", settings=SETTINGS), make=make, inbox=self._inbox,
             database=cast(Any, _Database()), clock=lambda: round(asyncio.get_running_loop().time() * 1000),

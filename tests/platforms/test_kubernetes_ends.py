@@ -58,9 +58,7 @@ async def test_nor_is_one_that_was_deleted_as_a_node_was_drained(tmp_path: Path,
 
 @pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
 @pytest.mark.parametrize("release", ["v1.7.0", "v1.8.1"])
-async def test_what_an_operator_warns_of_with_every_job_hides_no_quota(
-    tmp_path: Path, kind: str, release: str
-) -> None:
+async def test_what_an_operator_warns_of_with_every_job_hides_no_quota(tmp_path: Path, kind: str, release: str) -> None:
     async with WORLDS[kind](tmp_path) as world, world.make() as platform:
         world.server.cluster.settings.operator_version = release
         world.use_up_quota()

@@ -151,6 +151,14 @@ def stuck(pods: Iterable[Object]) -> Stuck | None:
     return None
 
 
+def is_being_made(pods: Iterable[Object]) -> bool:
+    """Whether one of these pods has a node, where its containers wait for what they mount, or for their image."""
+    waiting = [
+        (one.get("state") or {}).get("waiting") or {} for pod in pods for one in _statuses(pod.get("status") or {})
+    ]
+    return any(one.get("reason") == "ContainerCreating" for one in waiting)
+
+
 def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
     """The reason for which a job does not run yet, where the cluster says so."""
     if (found := stuck(pods)) is not None:

@@ -127,7 +127,9 @@ def _as_tried(snapshot: Snapshot) -> Snapshot:
 
 
 def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
-    return not service.is_tried and any(hold is not None and hold.code in _NEEDS_A_PERSON for hold in (snapshot.experiment.hold, service.hold))
+    return not service.is_tried and any(
+        hold is not None and hold.code in _NEEDS_A_PERSON for hold in (snapshot.experiment.hold, service.hold)
+    )
 
 
 def _wake_to_try_again(service: Service, decisions: Decisions) -> None:

@@ -147,7 +147,8 @@ class Inbox:
         seen = Seen(
             handles=tuple(news.handles), reports=news.reports, last_lines=tuple(news.last_lines),
             refused=tuple(news.refused), forgotten=tuple(news.forgotten), judged_bad=tuple(judged_bad),
-            holds=news.holds, ended_holds=tuple(news.ended_holds), hold=news.hold or failure, clock_step_ms=clock_step_ms,
+            holds=news.holds, ended_holds=tuple(news.ended_holds), hold=news.hold or failure,
+            clock_step_ms=clock_step_ms,
         )  # fmt: skip
         return Taken(seen, tuple(news.waiting))
 

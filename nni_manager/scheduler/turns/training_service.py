@@ -1,8 +1,8 @@
 """One training service of one experiment: its adapter, kept connected, and what this process knows of it.
 
 Nothing it meets ends the experiment: what cannot be reached is tried again, faults of the adapter and a minute of
-refused credentials put this service on hold, and the others go on. What it finds out goes into the inbox; what follows from it is
-the plan's business.
+refused credentials put this service on hold, and the others go on. What it finds out goes into the inbox; what follows
+from it is the plan's business.
 """
 
 from __future__ import annotations

@@ -157,7 +157,9 @@ class AdaptDLJobController(Controller):
 
 def _page(refused: refusals.Refused) -> str:
     """The text of an exception of the Python client, as it is."""
-    headers = "HTTPHeaderDict({'Audit-Id': '5d1c', 'Cache-Control': 'no-cache, private', 'Content-Type': 'application/json'})"
+    headers = (
+        "HTTPHeaderDict({'Audit-Id': '5d1c', 'Cache-Control': 'no-cache, private', 'Content-Type': 'application/json'})"
+    )
     body = json.dumps(refused.status())
     return (
         f"({refused.code})\nReason: {refused.reason}\nHTTP response headers: {headers}\nHTTP response body: {body}\n\n"
