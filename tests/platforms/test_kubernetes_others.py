@@ -15,6 +15,8 @@ from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.kubernetes import job_memory, service
 from nni_manager.platform_kit.testing.observing import accepted, running, seen
 from tests.fakes.kubernetes.certificates import Authority
+from tests.fakes.kubernetes.kubeconfig import Credentials
+from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
 from tests.platforms.kubeflow.test_kubeflow_contract import TestTFJob as TF
 from tests.platforms.kubernetes_world import KubernetesWorld
 
@@ -77,6 +79,65 @@ async def test_a_job_that_was_made_is_found_again_when_the_rest_was_refused(tmp_
         handle = await accepted(world, platform, "a")
         assert len(named(world, "tfjobs.kubeflow.org")) == 1
         await seen(world, platform, handle, JobState.PENDING)
+
+
+def restrict(world: KubernetesWorld) -> None:
+    """The namespace takes restricted pods alone."""
+    store = world.server.cluster.store
+    found = store.get("namespaces", ("", "default"))
+    assert found is not None
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    store.put("namespaces", ("", "default"), {**found, "metadata": {**found["metadata"], "labels": labels}})
+
+
+def without_pods(world: KubernetesWorld, folder: Path) -> str:
+    """The kubeconfig of a user who may do all but make pods."""
+    verbs, kinds = world.server.cluster.verbs, world.server.cluster.kinds
+    made = ["tfjobs", "frameworks", "secrets", "configmaps", "pods/exec"]
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch", "delete", "patch"]},
+        {"apiGroups": ["*"], "resources": made, "verbs": ["create"]},
+    ]
+    group = "rbac.authorization.k8s.io"
+    subject = {"kind": "User", "name": "dev", "apiGroup": group}
+    bodies: dict[str, dict[str, Any]] = {
+        "Role": {"rules": rules},
+        "RoleBinding": {"subjects": [subject], "roleRef": {"apiGroup": group, "kind": "Role", "name": "dev"}},
+    }
+    for kind, body in bodies.items():
+        found = kinds.by_key(f"{kind.lower()}s.{group}")
+        assert found is not None
+        meta = {"name": "dev", "namespace": "default"}
+        verbs.create(found, "default", {"apiVersion": f"{group}/v1", "kind": kind, "metadata": meta, **body})
+    token = world.control.user("dev")["token"]
+    return str(world.server.kubeconfig(folder / "dev", Credentials(token=token)))
+
+
+_SECURE = {
+    "spec": {
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}],
+    }
+}
+
+
+@pytest.mark.parametrize("may_make_pods", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "template", "wrong"),
+    [
+        (TF, {}, "allowPrivilegeEscalation"), (TF, _SECURE, ""),
+        (Framework, _SECURE, "seccompProfile"),
+    ],
+)  # fmt: skip
+async def test_a_namespace_that_restricts_pods_is_told_of_before_there_is_one(
+    tmp_path: Path, kind: Any, template: dict[str, Any], wrong: str, may_make_pods: bool
+) -> None:
+    async with kind().make_world(tmp_path) as world:
+        restrict(world)
+        user = {} if may_make_pods else {"kubeconfig": without_pods(world, tmp_path)}
+        found = await world.make(podTemplate=template, storage=None, channel="exec", **user).preflight()
+        said = [one.sentence for one in found if one.severity is Severity.WRONG]
+        assert [wrong in one for one in said] == ([True] if wrong else []), said
 
 
 async def test_a_server_of_another_authority_is_wrong_and_not_away(tmp_path: Path) -> None:

@@ -75,6 +75,10 @@ class KubernetesPlatform(Platform):
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         """The job's object, without `apiVersion` and `kind`; its pods carry the labels."""
 
+    def as_made(self, pod: Object) -> Object:
+        """A pod of a template, as the operator makes it."""
+        return pod
+
     # What it can do
 
     @classmethod
@@ -117,7 +121,7 @@ class KubernetesPlatform(Platform):
             return self.manifest(spec, name, labels, service)
 
         name = self.object_name(draft.spec())
-        async for finding in draft.findings(cluster, resource, name, self.host.service, manifest):
+        async for finding in draft.findings(cluster, resource, name, self.host.service, manifest, self.as_made):
             yield finding
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
