@@ -100,7 +100,6 @@ class Stage:
         try:
             answer = await self.service.submit(_spec(self._is_repeat))
         except PlatformUnavailable as error:
-            self.service.note_refusal(error)
             self._is_repeat = self._is_repeat or not error.refused
         except BadCredentials:
             pass

@@ -131,7 +131,6 @@ class Actions:
         except SubmitRejected as error:
             self._fail(call.job_name, JobState.FAILED, str(error), Reason.SUBMIT_REJECTED)
         except PlatformUnavailable as error:
-            service.note_refusal(error)
             if error.refused:
                 self._inbox.refused(call.job_name)
         except BadCredentials:

@@ -8,9 +8,10 @@ itself: one call a minute is tried, and the first one that is answered ends it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+from nni_manager.domain.errors import BadCredentials, PlatformError
 from nni_manager.domain.experiment import Hold, HoldCode
+from nni_manager.scheduler.turns.inbox import Inbox
 
 #: Seconds of refusals that are a hold, and those between two calls of a service on hold.
 HOLD_AFTER_S = 60.0
@@ -18,14 +19,11 @@ TRY_AGAIN_S = 60.0
 
 
 class Refusals:
-    """What was refused lately. `put_on_hold` and `end_hold` are called once each time; `wake`: a call may be tried."""
+    """What `service` refused lately; `inbox` hears of its hold, of that hold's end, and when a call may be tried."""
 
-    def __init__(
-        self, put_on_hold: Callable[[Hold], None], end_hold: Callable[[], None], wake: Callable[[], None]
-    ) -> None:
-        self._put_on_hold = put_on_hold
-        self._end_hold = end_hold
-        self._wake = wake
+    def __init__(self, inbox: Inbox, service: str) -> None:
+        self._inbox = inbox
+        self._service = service
         #: Verb → since when every call of it was refused, by the loop's clock.
         self._since_s: dict[str, float] = {}
         self._alarm: asyncio.TimerHandle | None = None
@@ -33,20 +31,21 @@ class Refusals:
         #: On hold, and one submission may be tried all the same.
         self.may_try = False
 
-    def refused(self, verb: str, sentence: str) -> None:
-        """Notes that the credentials were refused."""
+    def failed(self, verb: str, error: PlatformError) -> None:
+        """Notes a failure. One that says nothing of credentials ends the minute of those that do."""
+        if isinstance(error, BadCredentials):
+            self._refused(verb, str(error))
+        elif not self.is_held:
+            self._since_s.pop(verb, None)
+
+    def _refused(self, verb: str, sentence: str) -> None:
         now_s = asyncio.get_running_loop().time()
         since_s = self._since_s.setdefault(verb, now_s)
         if not self.is_held and now_s - since_s >= HOLD_AFTER_S:
             self.is_held = True
-            self._put_on_hold(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=sentence))
+            self._inbox.put_on_hold(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=sentence), self._service)
         if self.is_held:
             self._try_later()
-
-    def unanswered(self, verb: str) -> None:
-        """Notes a failure that says nothing of credentials: what was refused before it does not count any more."""
-        if not self.is_held:
-            self._since_s.pop(verb, None)
 
     def accepted(self, verb: str) -> None:
         """Notes an answer: the credentials are good enough for this verb, and for all where a job was taken."""
@@ -55,7 +54,7 @@ class Refusals:
             self._since_s.clear()
         if self.is_held and not self._since_s:
             self.forget()
-            self._end_hold()
+            self._inbox.end_hold(self._service)
 
     def begin_try(self) -> None:
         """Notes that a submission is on its way: on hold, the next one may come in a minute."""
@@ -78,4 +77,4 @@ class Refusals:
     def _let_try(self) -> None:
         self._alarm = None
         self.may_try = True
-        self._wake()
+        self._inbox.wake()

@@ -74,9 +74,7 @@ class TrainingService:
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
             watches=capabilities.watches, slow_poll_s=capabilities.slow_poll_s,
         )  # fmt: skip
-        self._refusals = Refusals(
-            lambda hold: inbox.put_on_hold(hold, self.name), lambda: inbox.end_hold(self.name), inbox.wake
-        )  # fmt: skip
+        self._refusals = Refusals(inbox, self.name)
         self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
         self.is_entered = False
         #: It is in the config no more, and goes on until nothing of the experiment is left there.
@@ -184,12 +182,8 @@ class TrainingService:
             except _OtherSettings:
                 failures = 0
                 continue
-            except PlatformUnavailable as error:
-                self._be_away(str(error))
-                self._refusals.unanswered("enter")
-            except BadCredentials as error:
-                self._be_away(str(error))
-                self._refusals.refused("enter", str(error))
+            except (PlatformUnavailable, BadCredentials) as error:
+                self._note_failure("enter", error)
             except Exception as error:
                 self.note_bug(error)
             failures = 0 if asyncio.get_running_loop().time() - begun_s > 60 else failures + 1
@@ -261,12 +255,8 @@ class TrainingService:
         self._refusals.begin_try()
         try:
             answer = await self.call("submit", lambda: self.platform.submit(spec))
-        except BadCredentials as error:
-            self.note_refusal(error)
-            self._refusals.refused("submit", str(error))
-            raise
-        except PlatformUnavailable:
-            self._refusals.unanswered("submit")
+        except (PlatformUnavailable, BadCredentials) as error:
+            self._note_failure("submit", error)
             raise
         self._refusals.accepted("submit")
         if isinstance(answer, NoRoom):
@@ -324,13 +314,8 @@ class TrainingService:
         """The reports on jobs; None: the service cannot be asked now."""
         try:
             reports = await self._observe_once(handles)
-        except PlatformUnavailable as error:
-            self._be_away(str(error))
-            self._refusals.unanswered("observe")
-            return None
-        except BadCredentials as error:
-            self._be_away(str(error))
-            self._refusals.refused("observe", str(error))
+        except (PlatformUnavailable, BadCredentials) as error:
+            self._note_failure("observe", error)
             return None
         self._be_back()
         self._refusals.accepted("observe")
@@ -342,8 +327,13 @@ class TrainingService:
 
     # What is wrong with it
 
-    def _be_away(self, sentence: str) -> None:
-        if self._away_since_ms is None:
+    def _note_failure(self, verb: str, error: PlatformUnavailable | BadCredentials) -> None:
+        """A service that refuses a job may be asked about others all the same."""
+        self._be_away(str(error), is_away=verb != "submit")
+        self._refusals.failed(verb, error)
+
+    def _be_away(self, sentence: str, *, is_away: bool = True) -> None:
+        if is_away and self._away_since_ms is None:
             self._away_since_ms = self._clock()
         self._wait_longer()
         self.note_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=sentence))
@@ -354,11 +344,6 @@ class TrainingService:
             self.cancelled.clear()  # it did not hear them
             self.note_trouble(None)
             self._inbox.wake()
-
-    def note_refusal(self, error: PlatformUnavailable | BadCredentials) -> None:
-        """A job could not be submitted; the next one waits a while."""
-        self._wait_longer()
-        self.note_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
 
     def _wait_longer(self) -> None:
         """Many failures at a time are one."""
