@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nni_manager.config import scalars
 from nni_manager.config.document import Path, fold
 from nni_manager.config.first_format_paths import foreign_names
-from nni_manager.config.model_fields import fields_of, names_marked
+from nni_manager.config.model_fields import fields_of, marks_of, names_marked
 from nni_manager.config.model_section import read_choice, read_model, validate
 from nni_manager.config.scalars import kind
 from nni_manager.config.source import Source, steps
@@ -21,10 +21,12 @@ from nni_manager.platform_kit import registry
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
     from nni_manager.platform_kit.section_model import PlatformSection
 
-#: Fields that are copied from the top level into every platform's section that does not set them.
+#: Fields that are copied from the top level into every platform's section that does not set them, and where they mean
+#: the same.
 SHARED = ("trialCommand", "trialCodeDirectory", "trialGpuNumber", "trialGpuMemory", "nniManagerIp", "debug")
 
 Settings = dict[str, object]
@@ -138,10 +140,15 @@ def _read_platform(
     known = fields_of(model)
     own = {key: value for key, value in raw.items() if fold(key) != NAME}  # the name is read already
     settings = read_model(own, model, path, service, source) | {"platform": description.name}
-    inherited = {name: value for name, value in shared.items() if name in known}
+    inherited = {name: value for name, value in shared.items() if name in known and _may_inherit(known[name])}
     section = validate(model, inherited | settings, path, source)
     is_named = any(fold(key) == NAME and value is not None for key, value in raw.items())
     return section | {NAME: service} if section is not None and is_named else section
+
+
+def _may_inherit(field: FieldInfo) -> bool:
+    """Whether the top level's value means the same in the section: a folder of an image is none of this machine."""
+    return marks_of(field).get("format") != "elsewhere"
 
 
 def _find(raw: object, path: Path, source: Source) -> registry.PlatformDescription | None:

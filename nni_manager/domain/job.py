@@ -64,8 +64,8 @@ class JobReport:
     #: The platform's own word, e.g. ``OOMKilled`` or ``Preempted``: for people, nothing is decided by it.
     native_reason: str = ""
     #: The cause, by which the manager decides; None: state, exit code and last words say all. An adapter sets
-    #: OUT_OF_MEMORY alone, by a table of native reasons; the others are the manager's, of its own acts and of what
-    #: trial runners report.
+    #: OUT_OF_MEMORY, by a table of native reasons, and SUBMIT_REJECTED of a job whose containers could never be made;
+    #: the others are the manager's, of its own acts and of what trial runners report.
     cause: Reason | None = None
     #: One sentence for the user.
     message: str = ""

@@ -5,10 +5,13 @@
 * Everything may be called again at any time: after a crash the scheduler repeats what it cannot know.
 * An adapter never decides: it reports what it sees. "Gone" (LOST) and "could not ask" (PlatformUnavailable for all
   jobs, `JobReport.unreachable` for some) differ. The service's own word for an end is `JobReport.native_reason`, which
-  nothing is decided by; a table of the adapter makes a `cause` of the words for too little memory, and of no others.
+  nothing is decided by; a table of the adapter makes a `cause` of the words for too little memory and for containers
+  that could never be made, and of no others.
 * `forget` may meet a job that still runs: what is decided need not have ended.
-* Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter. A
-  verb that takes longer than its time limit (`TIME_LIMITS_S`) is cancelled and counts as PlatformUnavailable.
+* Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter.
+  BadCredentials is tried again: after a minute of it, and nothing else, the service is on hold, and is tried once a
+  minute, until a call is answered. A verb that takes longer than its time limit (`TIME_LIMITS_S`) is cancelled and
+  counts as PlatformUnavailable.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from nni_manager.domain.experiment import Hold, HoldCode
 
 class ServiceRow(NamedTuple):
     name: str
-    #: A person must put something right before it is used again.
+    #: Something must be put right before it is used again.
     hold: Hold | None
     #: Its section; secrets are references.
     settings: Mapping[str, Any]

@@ -90,6 +90,7 @@ def cluster(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iter
     container = {"env": [{"name": name, "value": value} for name, value in image.items()]}
     (folder / "mounted").mkdir()
     with fake_cluster(folder, folder / "mounted") as fake:
+        fake.control("hide", path=str(CONFIGS))
         yield {"kubeconfig": str(fake.kubeconfig), "podTemplate": {"spec": {"containers": [container]}}}
 
 

@@ -84,7 +84,7 @@ def test_a_password_is_rotated_while_trials_run_and_none_is_lost(shared: Daemon,
     id = create(shared, fake, code, 3, "127.0.0.1")
     until(lambda: len(fake.control("jobs")) == 3, within_s=30)
     set_password(fake, "users", "another")
-    shared.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    shared.wait_for(id, lambda state: state["hold"] and "refuses" in state["hold"]["sentence"])
     shared.call("PUT", f"/experiments/{id}/credentials", json={"secrets": {"${PASSWORD}": "another"}})
     fake.control("behaviour", hold=False)
     shared.wait(id, "DONE")

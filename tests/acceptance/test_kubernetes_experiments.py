@@ -13,8 +13,8 @@ from tests.live_daemon import Daemon, picked
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TRIALS = 3
-#: Every pod says it, the one that reports is heard.
-_COMMAND = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX"; echo said"""
+#: Every pod says it, the one that reports is heard; it ends well where the code is.
+_COMMAND = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX"; cat said"""
 _POD = {"cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
 _ROLE = {**_POD, "replicas": 1, "command": _COMMAND}
 _TASK = {
@@ -83,6 +83,8 @@ def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str,
     """An experiment whose trials have each their own result."""
     code = folder / "code"
     code.mkdir()
+    (code / "said").write_text("said\n")
+    cluster.control("hide", path=str(code))
     id_ = daemon.create(_config({**section, "kubeconfig": str(cluster.kubeconfig)}), code)
     daemon.wait(id_, "DONE", timeout_s=90)
     assert picked(daemon.trials(id_), "sequenceId", "status", "finalValue") == [

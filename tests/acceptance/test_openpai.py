@@ -114,7 +114,7 @@ def test_a_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon,
     link = f"{cluster.fake.address}/job-detail.html?username=alice&jobName=nni_exp_{id}_trial_"
     until(lambda: all(link in one["link"] for one in listening.call("GET", f"/experiments/{id}/trials")["trials"]))
     cluster.set_tokens("users", ["another"])
-    listening.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    listening.wait_for(id, lambda state: state["hold"] and "refuses" in state["hold"]["sentence"])
     listening.call("PUT", f"/experiments/{id}/credentials", json={"secrets": {"${PAI_TOKEN}": "another"}})
     cluster.fake.control("behaviour", hold=False)
     listening.wait(id, "DONE")

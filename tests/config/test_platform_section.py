@@ -84,6 +84,14 @@ def test_what_the_top_level_gives_and_what_it_does_not(load_with: Load, tmp_path
     assert LocalConfig.model_validate(platform.settings).gpu_indices == [2]
 
 
+def test_a_folder_of_this_machine_is_none_of_an_image(load_with: Load) -> None:
+    spec = load_with(trainingService={"platform": "adl"})
+    assert "trialCodeDirectory" not in spec.platforms[0].settings
+    assert from_canonical(spec.canonical) == spec
+    [platform] = load_with(trainingService={"platform": "adl", "trialCodeDirectory": "/opt/code"}).platforms
+    assert platform.settings["trialCodeDirectory"] == "/opt/code"
+
+
 def test_memory_alone_limits_how_many_trials_share_a_gpu(load_with: Load) -> None:
     section = {"platform": "local", "useActiveGpu": False}
     spec = load_with(trialGpuNumber=1, trialGpuMemory="8GB", trainingService=section)

@@ -13,6 +13,7 @@ from kubernetes_asyncio import client
 from kubernetes_asyncio import config as configs
 from kubernetes_asyncio.stream import WsApiClient
 
+from tests.fakes.kubernetes.kubelet import hiding
 from tests.fakes.kubernetes.testing import TestCluster, cluster, until
 
 pytestmark = pytest.mark.unit
@@ -303,6 +304,18 @@ async def test_what_is_missing_is_waited_for(core: client.CoreV1Api) -> None:
     await core.create_namespaced_secret("default", {"metadata": {"name": "late"}, "stringData": {"k": "now"}})
     await ended(core, "a")
     assert await log_of(core, "a") == "now"
+
+
+@pytest.mark.skipif(not hiding.works(), reason="needs the right to `unshare` mounts")
+async def test_a_folder_of_the_managers_machine_is_not_in_a_pod(
+    world: TestCluster, core: client.CoreV1Api, tmp_path: Path
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "file").touch()
+    world.control.hide(str(tmp_path / "code"))
+    await core.create_namespaced_pod("default", pod("a", f"exec 2>&1; ls {tmp_path}/code; exit 7"))
+    assert state(await ended(core, "a")).terminated.exit_code == 7
+    assert await log_of(core, "a") == ""
 
 
 async def test_a_pretended_pod_takes_its_time_alone(world: TestCluster, core: client.CoreV1Api) -> None:

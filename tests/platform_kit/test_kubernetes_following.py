@@ -16,7 +16,7 @@ from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from nni_manager.platform_kit.kubernetes.names import JOB
 from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 
 JOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 RUNNING_POD: Object = {
@@ -31,6 +31,9 @@ ENDED_POD: Object = {
     },
 }
 FAILED_JOB: Object = {"kind": "TFJob", "metadata": {"name": "a", "uid": "u", "resourceVersion": "8"}}
+
+
+FORBIDDEN = Refusal(status=403, reason="Forbidden", message="no")
 
 
 class Cluster:
@@ -71,7 +74,7 @@ class Stage:
         """What is told of the job's end, in the end."""
         self.following.on_object(JOBS, FAILED_JOB)
         assert self.report().state is JobState.RUNNING
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             await self.woken.wait()
         return self.report()
 
@@ -89,8 +92,15 @@ async def test_the_pods_of_a_failed_job_are_asked_for_when_none_told_how_it_ende
     stage.following.close()
 
 
+async def test_pods_that_may_not_be_listed_for_a_moment_are_asked_for_again() -> None:
+    """As of a server that was just started."""
+    stage = Stage(Cluster(*[FORBIDDEN] * 5))
+    assert (await stage.end()).exit_code == 7
+    stage.following.close()
+
+
 async def test_a_failed_job_whose_pods_may_not_be_listed_has_ended_all_the_same() -> None:
-    stage = Stage(Cluster(Refusal(status=403, reason="Forbidden", message="no")))
+    stage = Stage(Cluster(*[FORBIDDEN] * 100))
     told = await stage.end()
     assert (told.state, told.exit_code) == (JobState.FAILED, None)
     stage.following.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class World:
         self.word: dict[str, Any] = {}
         self.greeted: list[str] = []
         self.has_ended = False
+        #: Another pod of this uid takes its place, as where an operator starts it again.
+        self.replace: Callable[[str], None] = lambda uid: None
 
     def host(self) -> Host:
         async def nothing() -> Path:
@@ -81,19 +83,28 @@ class World:
 async def followed(tmp_path: Path) -> AsyncIterator[World]:
     world = World(tmp_path)
     channel = ExecChannel(world.host(), world.execute, _no_record, lambda chosen: None, sends_code=True)
-    environment = [{"name": protocol.ENV_CHANNEL, "value": protocol.PUSH_OR_EXEC}]
-    pod = {
-        "metadata": {"name": "j-worker-0", "uid": "u", "labels": {REPORTS: "yes"}},
-        "spec": {"containers": [{"name": "main", "env": environment}]},
-        "status": {"containerStatuses": [{"name": "main", "state": {"running": {}}}]},
-    }
     spec: JobSpec = draft.spec()
-    memory = JobMemory(job_name=spec.name, name="j", uid="u", container="main", pods={"j-worker-0": pod})
+    memory = JobMemory(job_name=spec.name, name="j", uid="u", container="main", pods={"j-worker-0": pod("u")})
     channel.follow(memory, tmp_path / "logs")
+
+    def replace(uid: str) -> None:
+        memory.pods = {"j-worker-0": pod(uid)}
+        channel.notice(memory)
+
+    world.replace = replace
     try:
         yield world
     finally:
         await channel.close()
+
+
+def pod(uid: str) -> dict[str, Any]:
+    environment = [{"name": protocol.ENV_CHANNEL, "value": protocol.PUSH_OR_EXEC}]
+    return {
+        "metadata": {"name": "j-worker-0", "uid": uid, "labels": {REPORTS: "yes"}},
+        "spec": {"containers": [{"name": "main", "env": environment}]},
+        "status": {"containerStatuses": [{"name": "main", "state": {"running": {}}}]},
+    }
 
 
 async def _no_record(name: str) -> str:
@@ -116,6 +127,18 @@ async def test_when_nothing_is_heard_the_rest_and_the_end_are_read_and_it_may_go
         await asyncio.sleep(20)
         assert (world.word["exitCode"], world.word["container"]) == (0, "c")
         assert world.asked[-1] == "release" and world.lines == [RESULT]
+
+
+async def test_another_pod_of_the_same_job_is_read_after_the_first_has_ended(tmp_path: Path) -> None:
+    """An operator may start one again: whoever runs there waits to be read, too."""
+    async with followed(tmp_path) as world:
+        world.has_ended = True
+        await asyncio.sleep(60)
+        assert world.asked.count("release") == 1
+        world.word = {}
+        world.replace("v")
+        await asyncio.sleep(60)
+        assert world.word["exitCode"] == 0 and world.asked.count("release") == 2
 
 
 async def test_one_that_is_heard_again_is_left_alone_again(tmp_path: Path) -> None:

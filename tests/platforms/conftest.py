@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nni_manager.platform_kit import job_folders, pull
-from nni_manager.platform_kit.kubernetes import reading
+from nni_manager.platform_kit.kubernetes import following, reading
 from nni_manager.platforms.scripted import platform as scripted
 
 
@@ -14,6 +14,7 @@ def storage_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is late is waited for in shorter steps, and less long."""
     monkeypatch.setattr(job_folders, "_PATIENCE_S", 0.5)
     monkeypatch.setattr(reading, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(following, "_MISSING_AGAIN_S", 0.1)
     monkeypatch.setattr(scripted, "_READ_PATIENCE_S", 0.5)
     monkeypatch.setattr(pull, "SHORTEST_WAIT_S", 0.1)
     monkeypatch.setattr(pull, "_LONGEST_WAIT_AFTER_END_S", 0.3)

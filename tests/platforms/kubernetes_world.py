@@ -83,6 +83,7 @@ class KubernetesWorld(World):
             (self.code / name).write_text(text)
         self.recorder.code_archive = pack(self.code, self.folder / "code").path
         await self.server.start()
+        self.control.hide(str(self.code))
         self.kubeconfig = self.server.kubeconfig(self._directory / "kubeconfig")
         admin = self.server.admin()
         self.secrets = (RUNNER_TOKEN, WRONG_TOKEN, admin.token)
@@ -208,6 +209,28 @@ class KubernetesWorld(World):
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         self.control.delete(self.operated.resource, "default", self.object_name(handle))
+
+    def use_up_quota(self) -> None:
+        """No pod may be made any more."""
+        kind = self.server.cluster.kinds.by_key("resourcequotas")
+        assert kind is not None
+        body = {
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team", "namespace": "default"},
+            "spec": {"hard": {"pods": "0"}},
+        }  # fmt: skip
+        self.server.cluster.verbs.create(kind, "default", body)
+
+    async def ended_there(self, handle: JobHandle) -> None:
+        """Returns once the job's object says that it has ended."""
+        name = self.object_name(handle)
+
+        def is_over() -> bool:
+            [job] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
+            told = job.get("status") or {}
+            conditions = [one["type"] for one in told.get("conditions") or () if one["status"] == "True"]
+            return told.get("phase") == "Failed" or told.get("state") == "Completed" or "Failed" in conditions
+
+        await self._until(is_over)
 
     async def plant(self, spec: JobSpec) -> None:
         name = self._name_of(spec)

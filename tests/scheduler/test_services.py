@@ -220,6 +220,30 @@ def test_the_experiment_is_on_hold_when_all_its_services_are() -> None:
     assert again.records(PutOnHold) == []
 
 
+TRIED = {"a": ServiceState(is_tried=True), "b": ServiceState()}
+
+
+def test_of_a_service_on_hold_for_credentials_one_job_is_tried() -> None:
+    held = hold("BAD_CREDENTIALS")
+    row = experiment(hold=held, next_sequence_id=3)
+    trials = [waiting("aaaaa"), waiting("bbbbb")]
+    both = {"a": held, "b": held}
+    found = Plan(*trials, config=two(9), holds=both, services=TRIED, row=row)
+    assert places(found) == {"aaaaa": "a"}
+    assert reasons(found)["bbbbb"][0] == "HOLD" and found.records(PutOnHold) == []
+    assert places(Plan(*trials, config=two(9), holds=both, row=row)) == {}
+
+
+@pytest.mark.parametrize("code", ["INTERNAL", "SAME_FAILURE"])
+def test_what_a_person_must_put_right_is_not_tried(code: str) -> None:
+    row = experiment(hold=hold(code), next_sequence_id=3)
+    credentials = hold("BAD_CREDENTIALS")
+    holds = {"a": credentials, "b": credentials}
+    assert places(Plan(waiting("aaaaa"), config=two(9), holds=holds, services=TRIED, row=row)) == {}
+    held = {"a": hold(code), "b": credentials}
+    assert places(Plan(waiting("aaaaa"), config=two(9), holds=held, services=TRIED)) == {}
+
+
 def test_an_unasked_end_by_a_signal_waits_for_the_word_of_a_portal() -> None:
     def ended(exit_code: int, *, has_portal: bool) -> Plan:
         word = json.dumps({"exitCode": exit_code, "outboxes": {}})

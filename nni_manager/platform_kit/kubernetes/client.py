@@ -35,6 +35,10 @@ _ANSWER_S = 20.0
 _BUFFER = 2**21
 
 
+class WrongAuthority(PlatformUnavailable):
+    """The server's certificate is signed by another authority than the kubeconfig names: nothing is told to it."""
+
+
 @dataclass(eq=False, kw_only=True)
 class Refusal(Exception):
     """An answer of the API that is no success, with the fields of `Status` as far as it was one."""
@@ -45,6 +49,11 @@ class Refusal(Exception):
     message: str
     details: Mapping[str, Any] = field(default_factory=dict)
     retry_after_s: float | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether an object of that name is there already: 409 is told of other conflicts, too, as with a quota."""
+        return self.status == 409 and self.reason == "AlreadyExists"
 
     def __str__(self) -> str:
         return f"{self.message or self.reason} ({self.status} {self.reason})".strip()
@@ -190,7 +199,7 @@ def _refusal(answer: aiohttp.ClientResponse, data: bytes) -> Refusal:
 def _unavailable(host: str, error: Exception) -> PlatformUnavailable:
     """The error for a call without an answer; `refused` where there was no connection, so that nothing was taken."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
-        return PlatformUnavailable(
+        return WrongAuthority(
             f"{host}: its certificate is not signed by the authority of the kubeconfig ({error}); "
             "look at certificate-authority there", refused=True,
         )  # fmt: skip

@@ -100,7 +100,7 @@ class Cluster(Connection):
         except Refusal as refusal:
             if refusal.status != 401:
                 raise
-        await self._renew(client)
+        await self.renew(client)
         client = await self.client()
         try:
             return await client.call(method, path, query=query, body=body, content_type=content_type)
@@ -109,7 +109,8 @@ class Cluster(Connection):
                 raise
             raise _refused(client.host, refusal) from None
 
-    async def _renew(self, used: Client) -> None:
+    async def renew(self, used: Client) -> None:
+        """Reads credentials again that the server has refused to this client. Raises BadCredentials."""
         async with self._connecting:
             if self._client is used:
                 log.info("connection %s: the credential has expired, it is read again", self.key)
@@ -178,7 +179,7 @@ class Cluster(Connection):
         if informer is None:
             query = [("fieldSelector", "type!=Normal")] if resource == EVENTS else [("labelSelector", EXPERIMENT)]
             informer = Informer(
-                resource, self.namespace, self.client, query=query, on_trouble=self._on_trouble, renew=self._renew
+                resource, self.namespace, self.client, query=query, on_trouble=self._on_trouble, renew=self.renew
             )  # fmt: skip
             self._informers[resource] = informer
             informer.start()

@@ -9,7 +9,7 @@ from typing import Any
 
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.kubernetes import names, submission
+from nni_manager.platform_kit.kubernetes import names, pod_security, submission
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
@@ -29,6 +29,8 @@ _SECURITY_FIX = (
 
 #: (spec, name, labels) → the job's manifest.
 Manifest = Callable[[JobSpec, str, dict[str, str]], Object]
+#: A pod of the job's template → as its operator makes it.
+AsMade = Callable[[Object], Object]
 
 
 def spec() -> JobSpec:
@@ -41,7 +43,7 @@ def spec() -> JobSpec:
 
 
 async def findings(
-    cluster: Cluster, resource: Resource, name: str, service: str, manifest: Manifest
+    cluster: Cluster, resource: Resource, name: str, service: str, manifest: Manifest, as_made: AsMade
 ) -> AsyncIterator[PreflightFinding]:
     """Findings about what the cluster objects to in the job, or in its pods."""
     drafted = spec()
@@ -49,10 +51,23 @@ async def findings(
     whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)
     async for finding in _shown(cluster, resource, whole):
         yield finding
-    if await cluster.may("create", PODS):
-        for pod in _pods(whole["spec"]):
+    may_show, standard = await cluster.may("create", PODS), await _standard(cluster)
+    for pod in map(as_made, _pods(whole["spec"])):
+        if may_show:
             async for finding in _shown(cluster, PODS, pod):
                 yield finding
+        elif against := pod_security.violations(pod["spec"], standard):
+            sentence = f"the namespace enforces the standard {standard}, and its pods would not be made: "
+            yield _finding(Severity.WRONG, PODS, sentence + "; ".join(against), _SECURITY_FIX)
+
+
+async def _standard(cluster: Cluster) -> str:
+    """The Pod Security Standard that the namespace enforces; empty: none, or that is not told."""
+    try:
+        namespace = await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}")
+    except Refusal:
+        return ""
+    return str((namespace["metadata"].get("labels") or {}).get(pod_security.ENFORCED) or "")
 
 
 async def _shown(cluster: Cluster, resource: Resource, body: Object) -> AsyncIterator[PreflightFinding]:

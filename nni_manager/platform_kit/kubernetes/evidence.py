@@ -26,6 +26,10 @@ _TAKEN = frozenset({
     "PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvictionAPI", "DeletionByPodGC",
     "TerminationByKubelet", "UnexpectedAdmissionError",
 })  # fmt: skip
+#: Exit codes of a container that a kubelet ended: by SIGTERM, and by SIGKILL after the grace period.
+_ENDED_BY_KUBELET = (143, 137)
+#: Events of an operator about what it does with any job: they say nothing of why this one waits.
+_SAYS_NOTHING = frozenset({"SetPodTemplateRestartPolicy", "SettedPodTemplateRestartPolicy"})
 #: Reasons of a container's end that decide something here.
 CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
 _MOST_TAIL = 2048
@@ -44,8 +48,13 @@ class PodEnd:
     stderr_tail: str
     started_ms: int | None
     ended_ms: int | None
-    #: The cluster ended it, for its own reasons.
+    #: The cluster ended it, for its own reasons, or somebody deleted it.
     is_taken: bool
+
+    @property
+    def failed_itself(self) -> bool:
+        """Whether a pod that was taken away had failed by itself: else it has the codes of SIGTERM and SIGKILL."""
+        return self.exit_code not in (None, 0, *_ENDED_BY_KUBELET)
 
 
 def milliseconds(text: object) -> int | None:
@@ -61,7 +70,7 @@ def milliseconds(text: object) -> int | None:
 def pod_end(pod: Object, container: str = "") -> PodEnd | None:
     """The end of a pod's container, the named one if it has ended; None while the pod has not ended."""
     status = pod.get("status") or {}
-    taken = _taken(status)
+    taken = _taken(status) or _deleted(pod)
     ended = [_terminated(one) for one in _statuses(status) if _terminated(one)]
     wanted = [one for one in ended if one["name"] == container] or ended
     if status.get("phase") not in ("Failed", "Succeeded") and not taken:
@@ -96,11 +105,20 @@ def _taken(status: Object) -> str:
     return reason if reason in _TAKEN or reason.startswith("Outof") else ""
 
 
+def _deleted(pod: Object) -> str:
+    """The reason of the end of a pod that somebody deleted, as who drains a node does; empty: nobody did, or it had
+    ended by itself."""
+    if not pod["metadata"].get("deletionTimestamp"):
+        return ""
+    codes = [ended.get("exitCode") for one in _statuses(pod.get("status") or {}) if (ended := _terminated(one))]
+    return "" if any(code and code not in _ENDED_BY_KUBELET for code in codes) else "Deleted"
+
+
 def failure(pods: Iterable[Object], container: str = "") -> PodEnd | None:
     """The pod's end that explains a job's: the first that failed by itself, else one that the cluster brought about."""
     ends = [end for pod in pods if (end := pod_end(pod, container)) is not None]
     bad = [end for end in ends if end.exit_code or end.is_taken or end.reason == "Failed"]
-    return min(bad, key=lambda end: (end.is_taken and not end.exit_code, end.ended_ms or 0), default=None)
+    return min(bad, key=lambda end: (end.is_taken and not end.failed_itself, end.ended_ms or 0), default=None)
 
 
 def place(pods: Sequence[Object]) -> str:
@@ -133,6 +151,14 @@ def stuck(pods: Iterable[Object]) -> Stuck | None:
     return None
 
 
+def is_being_made(pods: Iterable[Object]) -> bool:
+    """Whether one of these pods has a node, where its containers wait for what they mount, or for their image."""
+    waiting = [
+        (one.get("state") or {}).get("waiting") or {} for pod in pods for one in _statuses(pod.get("status") or {})
+    ]
+    return any(one.get("reason") == "ContainerCreating" for one in waiting)
+
+
 def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
     """The reason for which a job does not run yet, where the cluster says so."""
     if (found := stuck(pods)) is not None:
@@ -150,7 +176,8 @@ def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
 
 
 def _from_events(events: Iterable[Object]) -> Wait | None:
-    newest = max(events, key=lambda event: _time(event), default=None)
+    told = [event for event in events if event.get("reason") not in _SAYS_NOTHING]
+    newest = max(told, key=lambda event: _time(event), default=None)
     if newest is None:
         return None
     message, reason = str(newest.get("message") or ""), str(newest.get("reason") or "")

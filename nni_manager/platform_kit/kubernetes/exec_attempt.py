@@ -64,12 +64,14 @@ class Attempt:
         self._container = ""
         self._wait_s = _SHORTEST_WAIT_S
         self._is_over = False
-        #: All is stored, and its pods are told so.
+        #: uids of pods that were let go: what runs after them is read, too, where the operator starts pods again.
+        self._released: set[str] = set()
+        #: All is stored, and its pods are being told so.
         self.lets_go = False
         self._trouble = ""
 
     async def run(self) -> None:
-        """Serves the job's pods until everything was taken from them, and they were let go."""
+        """Serves the job's pods until it is forgotten; the operator may start others after those that have ended."""
         while not self._is_over:
             self._news.clear()
             try:
@@ -81,6 +83,11 @@ class Attempt:
             self._wait_s = _SHORTEST_WAIT_S if has_news else min(_LONGEST_WAIT_S, _GROWTH * self._wait_s)
             if not self._is_over:
                 await self._pause()
+
+    def finish(self) -> None:
+        """Ends `run` once what it is doing is done."""
+        self._is_over = True
+        self._news.set()
 
     async def _pause(self) -> None:
         """Waits for news of the pods, or until one is to be looked into again.
@@ -119,8 +126,7 @@ class Attempt:
     def _reporter(self) -> Object | None:
         """The reporter pod; None when it does not run."""
         name = self._memory.reporter()
-        pod = self._memory.pods.get(name) if name else None
-        return pod if pod is not None and _is_running(pod, self._memory.container) else None
+        return next((pod for pod in self._running() if pod["metadata"]["name"] == name), None)
 
     async def _ask(self, pod: Object) -> str:
         """The channel that a pod's runner has chosen; empty while it has not."""
@@ -133,7 +139,8 @@ class Attempt:
         self._trouble = str(error)
 
     def _running(self) -> list[Object]:
-        return [pod for pod in self._memory.pods.values() if _is_running(pod, self._memory.container)]
+        running = [pod for pod in self._memory.pods.values() if _is_running(pod, self._memory.container)]
+        return [pod for pod in running if _uid(pod) not in self._released]
 
     async def _look(self) -> bool:
         """Fills pods and reads the reporter; answers whether anything was new."""
@@ -211,12 +218,18 @@ class Attempt:
             "wasStarted": frame.get("pid") != 0,
         }  # fmt: skip
         self.lets_go = True
-        await self._host.exited(self._memory.job_name, json.dumps(word))
-        for pod in self._running():
-            with suppress(NniManagerError, Refusal, ExecFailed):  # it may end by itself in this moment
-                if _uid(pod) in self._filled or self._is_read(pod):
-                    await self._channel.execute(pod, "release", _once(b""))
-        self._is_over = True
+        try:
+            await self._host.exited(self._memory.job_name, json.dumps(word))
+            for pod in self._running():
+                await self._release(pod)
+        finally:
+            self.lets_go = False
+
+    async def _release(self, pod: Object) -> None:
+        with suppress(NniManagerError, Refusal, ExecFailed):  # it may end by itself in this moment
+            if _uid(pod) in self._filled or self._is_read(pod):
+                await self._channel.execute(pod, "release", _once(b""))
+        self._released.add(_uid(pod))
 
 
 def _uid(pod: Object) -> str:

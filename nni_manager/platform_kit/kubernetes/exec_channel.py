@@ -70,6 +70,7 @@ class ExecChannel:
         if task is None or attempt is None:
             return
         if attempt.lets_go:
+            attempt.finish()
             self._letting_go.add(task)
             task.add_done_callback(self._letting_go.discard)
         else:

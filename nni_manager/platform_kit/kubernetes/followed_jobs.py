@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
-from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes import handle_data
-from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.following import Following
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
@@ -27,14 +27,18 @@ class FollowedJobs:
     """The followed jobs of one service, made by `follow`. Answers from memory: what was told last stands until the
     cluster has said something else."""
 
-    def __init__(self, kind: Kind, following: Following, reading: Reading | None) -> None:
+    def __init__(self, kind: Kind, following: Following, reading: Reading | None, service: Service) -> None:
         self._kind = kind
         self._following = following
         self._reading = reading
+        self._service = service
+        self._mending: asyncio.Task[None] | None = None
 
     def report(self, handle: JobHandle) -> JobReport:
         told, memory = handle_data.read(handle), self.memory(handle)
         found = self._following.report(memory)
+        if memory.is_slow_to_start and (self._mending is None or self._mending.done()):
+            self._mending = asyncio.create_task(self._mend(), name="objects that pods mount")
         if self._reading is not None:
             found = self._reading.seen(memory, found)
         return dataclasses.replace(found, link=told.link) if told.link else found
@@ -55,6 +59,16 @@ class FollowedJobs:
         if self._reading is not None:
             self._reading.follow(memory, told.folder)
         return memory
+
+    async def _mend(self) -> None:
+        """Looks whether pods wait for what somebody has removed."""
+        with suppress(Refusal, PlatformError):
+            await self._service.mend()
+
+    async def close(self) -> None:
+        if self._mending is not None:
+            self._mending.cancel()
+            await asyncio.wait([self._mending])
 
     def forget(self, memory: JobMemory) -> None:
         self._following.forget(memory.name)
@@ -83,4 +97,6 @@ async def follow(
     if found is not None:
         stack.push_async_callback(found.close)
         following.on_change = found.notice
-    return FollowedJobs(kind, following, found)
+    jobs_followed = FollowedJobs(kind, following, found, service)
+    stack.push_async_callback(jobs_followed.close)
+    return jobs_followed

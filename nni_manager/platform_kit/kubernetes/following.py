@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from nni_manager.domain.errors import PlatformError
 from nni_manager.domain.job import JobReport
-from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.informer import Informer
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory, Read
 from nni_manager.platform_kit.kubernetes.names import JOB
@@ -14,6 +15,9 @@ from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
 
 #: Events of one job that are kept.
 _MOST_EVENTS = 20
+#: Seconds between two questions after a job that a list does not have, and the answers by which it is gone.
+_MISSING_AGAIN_S = 5.0
+_MISSED_TWICE = 2
 
 
 class Following:
@@ -32,6 +36,8 @@ class Following:
         self._alarms: dict[str, asyncio.TimerHandle] = {}
         #: Job → what asks for its pods.
         self._asking: dict[str, asyncio.Task[None]] = {}
+        #: Job that a list does not have → what asks for it by its name.
+        self._seeking: dict[str, asyncio.Task[None]] = {}
         #: Called with a job whose pods or object have changed.
         self.on_change: Callable[[JobMemory], None] = lambda memory: None
         for pod in pods.objects.values():
@@ -43,7 +49,7 @@ class Following:
         for informer in self._informers:
             if self in informer.listeners:
                 informer.listeners.remove(self)
-        for name in {*self._alarms, *self._asking}:
+        for name in {*self._alarms, *self._asking, *self._seeking}:
             self._wait_no_more(name)
 
     def find(self, name: str) -> JobMemory | None:
@@ -71,8 +77,9 @@ class Following:
     def _wait_no_more(self, name: str) -> None:
         if (alarm := self._alarms.pop(name, None)) is not None:
             alarm.cancel()
-        if (asking := self._asking.pop(name, None)) is not None:
-            asking.cancel()
+        for tasks in (self._asking, self._seeking):
+            if (task := tasks.pop(name, None)) is not None:
+                task.cancel()
 
     def report(self, memory: JobMemory) -> JobReport:
         loop = asyncio.get_running_loop()
@@ -101,9 +108,11 @@ class Following:
             memory = self._memories.get(_label(found))
             if memory is not None:
                 memory.pods[found["metadata"]["name"]] = found
+                memory.gone_pods.pop(found["metadata"]["name"], None)
             self._tell(memory)
         elif (memory := self._memories.get(found["metadata"]["name"])) is not None and _is_same(memory, found):
             memory.object = found
+            memory.removed_s = None
             self._tell(memory)
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
@@ -118,17 +127,39 @@ class Following:
             memory = self._memories.get(last["metadata"]["name"])
             if memory is not None and _is_same(memory, last):
                 memory.object = last
-                self._remove(memory, was_seen)
+                self._remove(memory) if was_seen else self._seek(memory)
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
-        """Removes jobs that were made before the list and are not in it."""
+        """Looks for jobs that were made before the list and are not in it."""
         if resource != self._jobs.resource:
             return
         for memory in self._memories.values():
             if memory.name not in names and memory.removed_s is None and memory.made_s < begun_s:
-                self._remove(memory, False)
+                self._seek(memory)
 
-    def _remove(self, memory: JobMemory, was_seen: bool) -> None:
+    def _seek(self, memory: JobMemory) -> None:
+        if memory.name not in self._seeking and memory.removed_s is None:
+            self._seeking[memory.name] = asyncio.create_task(self._find(memory), name=f"look for {memory.name}")
+
+    async def _find(self, memory: JobMemory) -> None:
+        """Asks for a job by its name: it is gone when the server twice says so. One list may come from a server that
+        is behind, and one answer, too."""
+        missed = 0
+        while missed < _MISSED_TWICE:
+            try:
+                if await self._jobs.find(memory.name):
+                    break
+                missed += 1
+            except (PlatformError, Refusal):
+                missed = 0
+            if missed < _MISSED_TWICE:
+                await asyncio.sleep(_MISSING_AGAIN_S)
+        self._seeking.pop(memory.name, None)
+        listed = self._jobs.objects.get(memory.name)
+        if listed is None or not _is_same(memory, listed):
+            self._remove(memory, was_seen=False)
+
+    def _remove(self, memory: JobMemory, *, was_seen: bool = True) -> None:
         memory.removed_s = asyncio.get_running_loop().time()
         memory.was_deleted = was_seen
         self._tell(memory)

@@ -1,7 +1,8 @@
 """All objects of one kind with our label, kept up to date: listed once, then watched from there.
 
 A watch that ends is begun again where it stopped. What the server does not know any more (410) is listed anew, and so
-is everything now and then, as a net below. Where listing is allowed and watching is not, it lists again and again.
+is everything now and then, as a net below. While listing is allowed and watching is not, it lists again and again, and
+tries to watch now and then: a server that was just started refuses at first what it allows later.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ log = logging.getLogger(__name__)
 
 #: Objects in one page of a list.
 _PAGE = 500
-#: Seconds: one watch, the time until everything is listed again, and between lists where watching is denied.
+#: Seconds: one watch, the time until everything is listed again, and between lists while watching is denied.
 _WATCH_S = 300
 _LIST_AGAIN_S = 900.0
 _POLL_S = 5.0
+#: Seconds after which a watch that was denied is tried again: at first, and at most.
+_WATCH_AGAIN_S = (5.0, 300.0)
+#: Seconds after which credentials that are still refused are shown less often, and how often then.
+_REFUSED_S = 60.0
 #: Waits after failures, in seconds; the last one repeats.
 _WAITS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _GONE = 410
@@ -75,6 +80,13 @@ class Informer:
         self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
         #: Watching is denied: it asks every few seconds.
         self.polls = False
+        #: When a watch is tried again, by the loop's clock, and how long that takes the next time.
+        self._watch_at_s = 0.0
+        self._watch_again_s = _WATCH_AGAIN_S[0]
+        #: Since when credentials are refused, by the loop's clock; None: they are not.
+        self._refused_s: float | None = None
+        #: Answers in a row that what was known is too old.
+        self._expired = 0
         self._version = ""
         self._listed_s = float("-inf")
         self._failures = 0
@@ -129,10 +141,18 @@ class Informer:
         if not self._version or loop.time() >= self._listed_s + _LIST_AGAIN_S or self.polls:
             await self._list()
             self._note(None)
-        if self.polls:
+        if self.polls and loop.time() < self._watch_at_s:
             await asyncio.sleep(_POLL_S)
         else:
+            await self._watch_if_allowed()
+
+    async def _watch_if_allowed(self) -> None:
+        try:
             await self._watch()
+        except Refusal as refusal:
+            if refusal.status != 403:
+                raise
+            self._poll()
 
     async def _react(self, refusal: Refusal) -> None:
         """Reads credentials that have expired again, before anybody hears of a refusal."""
@@ -148,28 +168,49 @@ class Informer:
 
     async def _on_refusal(self, refusal: Refusal) -> None:
         if refusal.status == _GONE:
-            self._version = ""
-        elif refusal.status == 403 and self._version and not self.polls:
-            log.warning("watching %s is denied; they are listed every %g s instead", self.resource.plural, _POLL_S)
-            self.polls = True
+            await self._begin_anew()
         elif refusal.status in (401, 403):
             await self._on_failure(BadCredentials(f"{self.resource.plural} cannot be listed: {refusal}"))
         else:
             await self._on_failure(PlatformUnavailable(f"{self.resource.plural} cannot be listed: {refusal}"))
 
+    async def _begin_anew(self) -> None:
+        """Forgets where the watch was, as the server does: everything is listed. A server that says so again and again
+        is asked less and less often."""
+        self._version = ""
+        self._expired += 1
+        if self._expired > 1:
+            await asyncio.sleep(_WAITS_S[min(self._expired - 2, len(_WAITS_S) - 1)])
+
+    def _poll(self) -> None:
+        """Notes that watching is denied, while listing is not."""
+        if not self.polls:
+            log.warning("watching %s is denied; they are listed every %g s instead", self.resource.plural, _POLL_S)
+        self.polls = True
+        self._watch_at_s = asyncio.get_running_loop().time() + self._watch_again_s
+        self._watch_again_s = min(2 * self._watch_again_s, _WATCH_AGAIN_S[1])
+
     async def _on_failure(self, error: PlatformError) -> None:
         self._note(error)
         self._again.clear()
-        wait_s = _WAITS_S[min(self._failures, len(_WAITS_S) - 1)] * random.uniform(0.8, 1.2)  # noqa: S311
+        wait_s = self._wait_s(error) * random.uniform(0.8, 1.2)  # noqa: S311
         self._failures += 1
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._again.wait()
 
+    def _wait_s(self, error: PlatformError) -> float:
+        now_s = asyncio.get_running_loop().time()
+        self._refused_s = (self._refused_s or now_s) if isinstance(error, BadCredentials) else None
+        if self._refused_s is not None and now_s - self._refused_s >= _REFUSED_S:
+            return _REFUSED_S
+        return _WAITS_S[min(self._failures, len(_WAITS_S) - 1)]
+
     def _note(self, trouble: PlatformError | None) -> None:
         if trouble is None:
             self._failures = 0
             self._is_renewed = False
+            self._refused_s = None
         is_new = (trouble is None) != (self.trouble is None) or not self._synced.is_set()
         self.trouble = trouble
         self._synced.set()
@@ -202,13 +243,27 @@ class Informer:
         for one in found.values():
             self._put(one)
 
+    async def find(self, name: str) -> bool:
+        """Whether the server has an object of that name, which is taken in then. Raises as `Client.call`."""
+        try:
+            found = await (await self._client()).call("GET", f"{self._path}/{name}")
+        except Refusal as refusal:
+            if refusal.status == 404:
+                return False
+            raise
+        self._put(found)
+        return True
+
     async def ask(self, query: tuple[str, str]) -> None:
-        """Takes in what fits a query now, though the watch may be behind. Returns when that is done, or is denied."""
+        """Takes in what fits a query now, though the watch may be behind. Returns when that is done, or was denied for
+        a minute."""
+        begun_s = asyncio.get_running_loop().time()
         for failures in itertools.count():
             try:
                 answer = await (await self._client()).call("GET", self._path, query=[query])
             except (PlatformError, Refusal) as error:
-                if isinstance(error, Refusal) and error.status in (403, 404):
+                lasted_s = asyncio.get_running_loop().time() - begun_s
+                if isinstance(error, Refusal) and error.status in (403, 404) and lasted_s >= _REFUSED_S:
                     return log.warning("%s cannot be listed: %s", self.resource.plural, error)
                 await asyncio.sleep(_WAITS_S[min(failures, len(_WAITS_S) - 1)])
             else:
@@ -229,19 +284,27 @@ class Informer:
         try:
             async with client.lines(self._path, query, _WATCH_S + 10) as lines:
                 is_open = True
-                self._note(None)
+                self._opened()
                 async for line in lines:
                     if line.strip():
                         self._on_event(json.loads(line))
-                        self._short = 0
+                        self._short = self._expired = 0
         except PlatformUnavailable:
             if not is_open:  # one that breaks is begun again; trouble it is when that fails
                 raise
         await self._breathe(asyncio.get_running_loop().time() - begun_s)
 
+    def _opened(self) -> None:
+        """Notes that the server lets us watch."""
+        self._note(None)
+        self.polls = False
+        self._watch_again_s = _WATCH_AGAIN_S[0]
+
     async def _breathe(self, lasted_s: float) -> None:
         """Waits a moment after short watches: a server that ends watches at once is not asked without end."""
         self._short = self._short + 1 if lasted_s < 1 else 0
+        if lasted_s >= 1:
+            self._expired = 0
         if self._short > 3:
             await asyncio.sleep(min(0.05 * self._short, 1.0))
 
@@ -275,7 +338,8 @@ class Informer:
         if uid in self._gone or (known is not None and _identity(known)[0] != uid):
             return
         self.objects.pop(name, None)
-        self._gone[uid] = version
+        if was_seen:  # what is merely missing in a list may be in the next one
+            self._gone[uid] = version
         while len(self._gone) > _GONE_KEPT:
             self._gone.popitem(last=False)
         for listener in tuple(self.listeners):

@@ -14,6 +14,8 @@ from nni_manager.platform_kit.kubernetes.names import REPORTS
 
 #: Seconds: an image that cannot be pulled, or a container that cannot be made, fails the job after them.
 STUCK_S = 600.0
+#: Seconds in which a pod that has a node is made there, as a rule.
+_SLOW_S = 20.0
 #: Seconds that the pods of a job that is gone may take to end, beside their own grace period.
 _ENDING_S = 60.0
 
@@ -51,6 +53,10 @@ class JobMemory:
     lacks_pods: bool = False
     #: Its pods were asked for since, and there is no more to know.
     has_all_pods: bool = False
+    #: Since when a pod that has a node is not made there, by the loop's clock.
+    _making_s: float | None = None
+    #: That has taken so long that what it mounts may be missing.
+    is_slow_to_start: bool = False
     _stuck_s: float | None = None
 
     @property
@@ -86,6 +92,7 @@ class JobMemory:
         if found.state is JobState.PENDING and self.has_run:
             found = dataclasses.replace(found, state=JobState.RUNNING)
         self.has_run = self.has_run or found.state is JobState.RUNNING
+        self.is_slow_to_start = False
         if found.state is JobState.PENDING:
             return self._pending(found, now_s)
         return found, None
@@ -97,17 +104,19 @@ class JobMemory:
         if found.state is not JobState.FAILED:
             return dataclasses.replace(found, place=where)
         end = evidence.failure(pods, self.container)
-        self.lacks_pods = end is None and found.exit_code is None and not self.has_all_pods
+        self.lacks_pods = end is None and found.exit_code is None and found.cause is None and not self.has_all_pods
         if self.lacks_pods:
             return JobReport(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
         if end is None:
-            return dataclasses.replace(found, cause=evidence.CAUSES.get(found.native_reason), place=where)
+            return dataclasses.replace(
+                found, cause=found.cause or evidence.CAUSES.get(found.native_reason), place=where
+            )
         native = found.native_reason if end.reason in ("", "Error", "Failed") else end.reason
         message = "; ".join(filter(None, (found.message.rstrip("."), f"pod {end.pod}: {end.reason}", end.message)))
         return dataclasses.replace(
-            found, state=JobState.PREEMPTED if end.is_taken and not _failed_itself(end) else JobState.FAILED,
+            found, state=JobState.PREEMPTED if end.is_taken and not end.failed_itself else JobState.FAILED,
             exit_code=end.exit_code if found.exit_code is None else found.exit_code,
-            native_reason=native, cause=evidence.CAUSES.get(native), message=message,
+            native_reason=native, cause=found.cause or evidence.CAUSES.get(native), message=message,
             stderr_tail=end.stderr_tail, ended_ms=found.ended_ms or end.ended_ms, place=where,
         )  # fmt: skip
 
@@ -134,6 +143,8 @@ class JobMemory:
 
     def _pending(self, found: JobReport, now_s: float) -> tuple[JobReport, float | None]:
         pods = list(self.pods.values())
+        self._making_s = (self._making_s or now_s) if evidence.is_being_made(pods) else None
+        self.is_slow_to_start = self._making_s is not None and now_s - self._making_s >= _SLOW_S
         stuck = evidence.stuck(pods)
         if stuck is None:
             self._stuck_s = None
@@ -145,11 +156,6 @@ class JobMemory:
                 found, state=JobState.FAILED, native_reason=stuck.reason, message=stuck.sentence, wait=None
             ), None
         return dataclasses.replace(found, wait=evidence.wait(pods, ())), left_s
-
-
-def _failed_itself(end: evidence.PodEnd) -> bool:
-    """Whether a pod that was taken away had failed by itself: else it has the codes of SIGTERM and SIGKILL."""
-    return end.exit_code not in (None, 0, 137, 143)
 
 
 def _grace_s(pod: Object) -> float:

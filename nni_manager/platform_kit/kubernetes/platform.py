@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self
 
-from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit import job_folders
@@ -75,6 +75,10 @@ class KubernetesPlatform(Platform):
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         """The job's object, without `apiVersion` and `kind`; its pods carry the labels."""
 
+    def as_made(self, pod: Object) -> Object:
+        """A pod of a template, as the operator makes it."""
+        return pod
+
     # What it can do
 
     @classmethod
@@ -117,7 +121,7 @@ class KubernetesPlatform(Platform):
             return self.manifest(spec, name, labels, service)
 
         name = self.object_name(draft.spec())
-        async for finding in draft.findings(cluster, resource, name, self.host.service, manifest):
+        async for finding in draft.findings(cluster, resource, name, self.host.service, manifest, self.as_made):
             yield finding
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
@@ -215,14 +219,21 @@ class KubernetesPlatform(Platform):
         if spec.is_repeat and (
             found := await submission.find_own(cluster, resource, name, labels, spec)
         ):  # fmt: skip
-            await self.on_created(cluster, found, spec, service)
-            return found
+            return await self._completed(cluster, found, spec, service)
         await service.prepare()
         manifest = self.manifest(spec, name, labels, service)
         whole = submission.body(resource, manifest, spec, name, cluster.namespace, labels)
         created, _ = await submission.create(cluster, resource, whole, spec, service)
-        await self.on_created(cluster, created, spec, service)
-        return created
+        return await self._completed(cluster, created, spec, service)
+
+    async def _completed(self, cluster: Cluster, job: Object, spec: JobSpec, service: Service) -> Object:
+        """The job's object, with all that belongs to it. Raises PlatformUnavailable: the job is there all the same."""
+        try:
+            await self.on_created(cluster, job, spec, service)
+        except (Refusal, PlatformError) as error:
+            kind, name = job.get("kind"), job["metadata"]["name"]
+            raise PlatformUnavailable(f"{kind} {name} was made, and not what belongs to it: {error}") from None
+        return job
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
         """Makes what belongs to the job's object; repeatable."""

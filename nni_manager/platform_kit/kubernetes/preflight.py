@@ -13,7 +13,7 @@ from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.kubernetes import storage
 from nni_manager.platform_kit.kubernetes.access import Access
-from nni_manager.platform_kit.kubernetes.client import Refusal
+from nni_manager.platform_kit.kubernetes.client import Refusal, WrongAuthority
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.kind import Kind
 from nni_manager.platform_kit.kubernetes.reach import may_exec
@@ -48,7 +48,7 @@ class Preflight:
             await cluster.check(self._access.to_text())
             await cluster.use(self._access.to_text())
             found += [one async for one in self._cluster(cluster)]
-        except BadCredentials as error:
+        except (BadCredentials, WrongAuthority) as error:
             found.append(_finding(Severity.WRONG, "cluster", str(error)))
         except PlatformUnavailable as error:
             found.append(_finding(Severity.AWAY, "cluster", str(error)))

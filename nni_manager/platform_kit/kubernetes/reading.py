@@ -11,7 +11,7 @@ from typing import Protocol
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes.choice import runner_container
-from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.exec import execute
 from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel
@@ -95,6 +95,13 @@ class _FromPods:
         path = PODS.path(self._cluster.namespace, pod["metadata"]["name"])
         command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
         container = str(runner_container(pod).get("name") or "")
+        client = await self._cluster.client()
+        try:
+            return await execute(client, path, container, command, stdin, _COMMAND_S)
+        except Refusal as refusal:
+            if refusal.status != 401:
+                raise
+        await self._cluster.renew(client)  # refused before anything was sent
         return await execute(await self._cluster.client(), path, container, command, stdin, _COMMAND_S)
 
     def follow(self, memory: JobMemory, attempt_directory: str) -> None:

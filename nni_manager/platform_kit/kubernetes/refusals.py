@@ -32,8 +32,8 @@ def error(refusal: Refusal, doing: str, namespace: str) -> PlatformError:
             f"we cannot {doing} in namespace {namespace} ({refusal.message}): the namespace, or the kind itself, is not"
             " there", refused=True,
         )  # fmt: skip
-    if refusal.status in (400, 409, 413, 422):
+    if refusal.status in (400, 413, 422):
         return SubmitRejected(f"the cluster does not take it: {refusal.message}")
     return PlatformUnavailable(
-        f"the cluster cannot {doing} now ({refusal})", refused=refusal.status in (403, 429)
+        f"the cluster cannot {doing} now ({refusal})", refused=refusal.status < 500
     )  # fmt: skip

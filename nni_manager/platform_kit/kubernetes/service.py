@@ -26,6 +26,9 @@ from trial_runner import protocol
 #: The key of a job's parameters in its Secret.
 _RECORD_KEY = "parameters"
 _NNI_FOLDER = "nni"
+#: Seconds for which a refused right counts, and those between two looks for an object that somebody may have removed.
+_OWN_AGAIN_S = 600.0
+_MEND_AGAIN_S = 60.0
 
 
 class Service:
@@ -46,6 +49,9 @@ class Service:
         #: Path of a login → name of its Secret.
         self._logins: dict[str, str] = {}
         self._azure = ""
+        #: Until when, by the loop's clock, Secrets are not given to their jobs, and the runner's object is not looked
+        #: for.
+        self._own_again_s = self._mend_again_s = float("-inf")
         #: Names of jobs whose Secret goes with them.
         self._owning: set[str] = set()
         #: The path of the packed code, as pods see it.
@@ -80,6 +86,19 @@ class Service:
             runner = shared.runner_map(self._host.experiment_id, self._host.service, await asyncio.to_thread(_archive))
             self._runner_map = await self.put(CONFIG_MAPS, runner)
 
+    async def mend(self) -> None:
+        """Makes what pods mount again where somebody has removed it; looks once a minute at most.
+
+        Raises as `prepare`.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if not self._runner_map or now_s < self._mend_again_s:
+            return
+        self._mend_again_s = now_s + _MEND_AGAIN_S
+        if await self._cluster.find(CONFIG_MAPS, self._runner_map) is None:
+            self._runner_map = ""
+            await self.prepare()
+
     def pretend(self) -> None:
         """Acts as if all objects were made: for a job that is only shown to the cluster."""
         self._runner_map = self._azure = "nni-preflight"
@@ -107,7 +126,7 @@ class Service:
         try:
             await self._cluster.create(resource, body)
         except Refusal as refusal:
-            if refusal.status != 409:
+            if not refusal.is_there:
                 raise
         return str(body["metadata"]["name"])
 
@@ -161,8 +180,12 @@ class Service:
             await self.put(SECRETS, secret)
 
     async def own_secret(self, job: Object) -> None:
-        """Makes a job own its Secret, which then goes with it, whoever deletes the job. Raises Refusal."""
-        if self.channel == protocol.PULL:
+        """Makes a job own its Secret, which then goes with it, whoever deletes the job. Raises Refusal.
+
+        Where the right is refused, it is not asked for again with every job: those Secrets are removed by name.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if self.channel == protocol.PULL or now_s < self._own_again_s:
             return
         name, patch = job["metadata"]["name"], {"metadata": {"ownerReferences": [owner(job)]}}
         path = SECRETS.path(self._cluster.namespace, self.secret_name(name))
@@ -170,8 +193,10 @@ class Service:
             await self._cluster.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
             self._owning.add(name)
         except Refusal as refusal:
-            if refusal.status not in (403, 404):  # it is removed by name then
+            if refusal.status not in (403, 404):
                 raise
+            if refusal.status == 403:
+                self._own_again_s = now_s + _OWN_AGAIN_S
 
     async def record(self, name: str) -> str:
         """The parameters of the job `name`. Raises Refusal and PlatformUnavailable."""

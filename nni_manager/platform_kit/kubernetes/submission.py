@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
-from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.kubernetes import names
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.resource import Resource
 from nni_manager.platform_kit.kubernetes.service import Service
-
-_CONFLICT = 409
 
 
 def body(
@@ -49,10 +48,17 @@ async def create(
     try:
         return await cluster.create(resource, whole), True
     except Refusal as refusal:
-        if refusal.status != _CONFLICT:
-            await service.drop_job(meta["name"])
+        if not refusal.is_there:
+            if refusal.status < 500:  # else it may have been taken
+                await _drop(service, meta["name"])
             raise
     found = await find_own(cluster, resource, meta["name"], meta["labels"], spec)
     if found is None:
         raise PlatformUnavailable(f"{resource.kind} {meta['name']} was just removed; it is created again", refused=True)
     return found, False
+
+
+async def _drop(service: Service, name: str) -> None:
+    """Removes what a job would have had beside it, as far as that can be done now: it is made again where it is."""
+    with suppress(Refusal, PlatformError):
+        await service.drop_job(name)

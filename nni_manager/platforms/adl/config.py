@@ -42,7 +42,7 @@ class AdlConfig(KubernetesSection):
 
     platform: Literal["adl"] = Field(default="adl", description="Always `adl`.")
     trial_code_directory: str | None = marked(
-        "Folder of the code in the image; nothing is sent there. Default: the top level's.",
+        "Folder of the code in the image; nothing is sent there. Not set: the top level's folder is sent.",
         default=None, format="elsewhere",
     )  # fmt: skip
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")

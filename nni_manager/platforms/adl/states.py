@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.evidence import milliseconds
 
@@ -16,6 +18,9 @@ PHASES = {
     "Succeeded": JobState.SUCCEEDED,
     "Failed": JobState.FAILED,
 }
+#: Reasons of a job whose pods never were.
+_NEVER_MADE = ("PodCreationError", "Invalid")
+_BODY = "HTTP response body: "
 
 
 def state_of(phase: str) -> JobState:
@@ -31,10 +36,23 @@ def report(job: Object) -> JobReport:
     has_run = _number(status.get("group")) > 0 or (phase == "Pending" and "group" in status)
     if state is JobState.PENDING and has_run:
         state = JobState.RUNNING
+    reason = str(status.get("reason") or phase)
     return JobReport(
-        state=state, native_reason=str(status.get("reason") or phase), message=str(status.get("message") or ""),
+        state=state, native_reason=reason, message=_short(str(status.get("message") or "")),
+        cause=Reason.SUBMIT_REJECTED if reason in _NEVER_MADE else None,
         ended_ms=milliseconds(status.get("completionTimestamp")) if state.is_final else None,
     )  # fmt: skip
+
+
+def _short(message: str) -> str:
+    """The server's own sentence in the text of an exception with all headers of an answer; other messages as they
+    are."""
+    _, found, body = message.partition(_BODY)
+    try:
+        told = json.loads(body) if found else None
+    except ValueError:
+        told = None
+    return str(told["message"]) if isinstance(told, dict) and told.get("message") else message
 
 
 def _number(value: object) -> int:

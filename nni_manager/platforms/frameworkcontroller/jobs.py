@@ -127,6 +127,16 @@ def _pod(
     return merged(template, barrier, CONTAINER)
 
 
+def without_profile(pod: Object) -> Object:
+    """A pod as the controller makes it: its API is that of Kubernetes 1.16, which has no `seccompProfile`, and drops
+    it."""
+    found = copy.deepcopy(pod)
+    spec = found["spec"]
+    for one in (spec, *(spec.get("initContainers") or ()), *spec["containers"]):
+        (one.get("securityContext") or {}).pop("seccompProfile", None)
+    return found
+
+
 # A template of the user's
 
 

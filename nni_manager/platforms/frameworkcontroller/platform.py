@@ -55,6 +55,9 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
             raise SubmitRejected(f"configPath: {path} is no Framework that can be used ({error!r})") from None
         return template
 
+    def as_made(self, pod: Object) -> Object:
+        return jobs.without_profile(pod)
+
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
         """A finding where the service account may not get Frameworks: tasks ask for theirs to wait for each other."""
         told: Sequence[Mapping[str, Any]] = self.settings.get("taskRoles") or ()  # type: ignore[assignment]

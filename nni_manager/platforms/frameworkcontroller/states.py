@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.evidence import milliseconds
 
@@ -24,6 +25,10 @@ STATES = {
 _STOPPED = -210
 #: Codes of the platform's own failures that another attempt may not meet: pods lost, evicted, deleted from outside.
 _TRANSIENT = range(-199, -99)
+#: What the controller's config says of a pod that the cluster ended, as when a node evicts it.
+_TRANSIENT_TYPE = "Transient"
+#: A pod that could not be created, for good.
+_NOT_CREATED = -200
 _LARGEST_EXIT_CODE = 255
 
 
@@ -49,18 +54,19 @@ def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | Non
     number = code if isinstance(code, int) else None
     message = "; ".join(filter(None, (_trigger(told), str(told.get("diagnostics") or ""))))
     return JobReport(
-        state=_end(str((told.get("type") or {}).get("name") or ""), number),
+        state=_end(told.get("type") or {}, number), cause=Reason.SUBMIT_REJECTED if number == _NOT_CREATED else None,
         exit_code=number if number is not None and 0 <= number <= _LARGEST_EXIT_CODE else None,
         native_reason=str(told.get("phrase") or ""), message=message, started_ms=started_ms, ended_ms=ended_ms,
     )  # fmt: skip
 
 
-def _end(kind: str, code: int | None) -> JobState:
-    if kind == "Succeeded":
+def _end(kind: dict[str, Any], code: int | None) -> JobState:
+    if kind.get("name") == "Succeeded":
         return JobState.SUCCEEDED
     if code == _STOPPED:
         return JobState.CANCELLED
-    return JobState.PREEMPTED if code in _TRANSIENT else JobState.FAILED
+    is_its_own = code is not None and code < 0 and _TRANSIENT_TYPE in (kind.get("attributes") or ())
+    return JobState.PREEMPTED if is_its_own or code in _TRANSIENT else JobState.FAILED
 
 
 def _trigger(told: dict[str, Any]) -> str:

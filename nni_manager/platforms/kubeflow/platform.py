@@ -85,6 +85,7 @@ def job(
         }
         for role in wanted
     }
-    policy = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _TTL_S, "backoffLimit": 0}
+    # no backoffLimit: by it the operator deletes the failed pod, which tells why, before the job says that it failed
+    policy = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _TTL_S}
     field = "pytorchReplicaSpecs" if settings["operator"] == PYTORCH else "tfReplicaSpecs"
     return {"spec": {"runPolicy": policy, field: replicas}}

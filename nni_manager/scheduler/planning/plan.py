@@ -62,7 +62,7 @@ def plan(snapshot: Snapshot) -> Decisions:
     taken = len(snapshot.open_trials) - len(finished) - len(waiting)  # who tries again keeps the slot
     waiting = _without_left(snapshot, waiting, decisions)
     choice = Choice(snapshot, in_play)
-    still_waiting = _fill_slots(snapshot, waiting, choice, taken, decisions)
+    still_waiting = _fill_slots(_as_tried(snapshot), waiting, choice, taken, decisions)
     _name_wait_reasons(snapshot, still_waiting, choice, decisions)
     _name_start_reasons(snapshot, in_play, decisions)
     set_status(snapshot, finished, decisions)
@@ -117,8 +117,19 @@ def _all_held(snapshot: Snapshot) -> Hold | None:
     return None if snapshot.experiment.hold is not None or None in holds else next(iter(holds), None)
 
 
+def _as_tried(snapshot: Snapshot) -> Snapshot:
+    """The snapshot in which a job may start: off the hold that there is as all services have one, while one is
+    tried."""
+    is_tried = any(service.is_tried for service in snapshot.services)
+    if not is_tried or snapshot.experiment.hold not in [service.hold for service in snapshot.services]:
+        return snapshot
+    return replace(snapshot, experiment=snapshot.experiment._replace(hold=None))
+
+
 def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
-    return any(hold is not None and hold.code in _NEEDS_A_PERSON for hold in (snapshot.experiment.hold, service.hold))
+    return not service.is_tried and any(
+        hold is not None and hold.code in _NEEDS_A_PERSON for hold in (snapshot.experiment.hold, service.hold)
+    )
 
 
 def _wake_to_try_again(service: Service, decisions: Decisions) -> None:

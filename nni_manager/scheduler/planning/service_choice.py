@@ -57,13 +57,16 @@ class Choice:
 
     def _is_usable(self, service: Service) -> bool:
         here = self._snapshot.here
-        return not service.is_removed and service.hold is None and service.state.may_submit(here.now_ms)
+        is_free = service.hold is None or service.is_tried
+        return not service.is_removed and is_free and service.state.may_submit(here.now_ms)
 
     def _can_take(self, service: Service) -> bool:
         return self._is_usable(service) and (service.limit is None or self._open[service.name] < service.limit)
 
     def _has_room(self, service: Service) -> bool:
         free = service.state.free
+        if service.hold is not None:
+            return self._picked[service.name] == 0 and free != 0
         return free is None or self._picked[service.name] < free
 
     def _reason(self, service: Service) -> Wait | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nni_manager.domain.evidence import RunnerWord
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait
 from nni_manager.store import experiments, jobs, runners, services, trials
@@ -40,6 +40,8 @@ class ServiceState:
     retry_at_ms: int = 0
     #: Jobs it has room for; None: as many as one likes.
     free: int | None = None
+    #: Its credentials are refused, and it is time to try one job all the same.
+    is_tried: bool = False
     #: When there is no room: why.
     full: Wait | None = None
     #: As in its adapter's `Capabilities`.
@@ -66,10 +68,15 @@ class Service:
     state: ServiceState
     #: Trials it may have at a time; None: as many as the experiment.
     limit: int | None = None
-    #: A person must put something right before it is used again.
+    #: Something must be put right before it is used again; refused credentials are tried again by themselves.
     hold: Hold | None = None
     #: It takes nothing new.
     is_removed: bool = False
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether one job is submitted although it is on hold: the answer may be another one now."""
+        return self.state.is_tried and self.hold is not None and self.hold.code is HoldCode.BAD_CREDENTIALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nni_manager.domain.errors import StoreCorrupt
-from nni_manager.domain.experiment import Hold
+from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.scheduler.turns.turn import Seen
 from nni_manager.store.metrics import OutboxPart, Receipt
@@ -56,6 +56,7 @@ class _News:
     refused: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     holds: dict[str, Hold] = field(default_factory=dict)
+    ended_holds: list[str] = field(default_factory=list)
     hold: Hold | None = None
 
 
@@ -115,6 +116,14 @@ class Inbox:
             self._news.hold = hold
         self.wake()
 
+    def end_hold(self, service: str) -> None:
+        """Ends a training service's hold for refused credentials, if it is on one."""
+        held = self._news.holds.get(service)
+        if held is not None and held.code is HoldCode.BAD_CREDENTIALS:
+            del self._news.holds[service]
+        self._news.ended_holds.append(service)
+        self.wake()
+
     def give_up(self, error: StoreCorrupt) -> None:
         """Notes that nothing can be read or stored any more; the next turn raises the error."""
         self._corruption = error
@@ -138,7 +147,8 @@ class Inbox:
         seen = Seen(
             handles=tuple(news.handles), reports=news.reports, last_lines=tuple(news.last_lines),
             refused=tuple(news.refused), forgotten=tuple(news.forgotten), judged_bad=tuple(judged_bad),
-            holds=news.holds, hold=news.hold or failure, clock_step_ms=clock_step_ms,
+            holds=news.holds, ended_holds=tuple(news.ended_holds), hold=news.hold or failure,
+            clock_step_ms=clock_step_ms,
         )  # fmt: skip
         return Taken(seen, tuple(news.waiting))
 

@@ -1,8 +1,8 @@
 """One training service of one experiment: its adapter, kept connected, and what this process knows of it.
 
-Nothing it meets ends the experiment: what cannot be reached is tried again, refused credentials and faults of the
-adapter put this service on hold, and the others go on. What it finds out goes into the inbox; what follows from it is
-the plan's business.
+Nothing it meets ends the experiment: what cannot be reached is tried again, faults of the adapter and a minute of
+refused credentials put this service on hold, and the others go on. What it finds out goes into the inbox; what follows
+from it is the plan's business.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from nni_manager.scheduler.turns import job_logs
 from nni_manager.scheduler.turns.forgetting import Forgetting
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.observer import Observer
+from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals
 from nni_manager.store import jobs
 from nni_manager.store.database import Database
 
@@ -73,6 +74,7 @@ class TrainingService:
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
             watches=capabilities.watches, slow_poll_s=capabilities.slow_poll_s,
         )  # fmt: skip
+        self._refusals = Refusals(inbox, self.name)
         self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
         self.is_entered = False
         #: It is in the config no more, and goes on until nothing of the experiment is left there.
@@ -107,6 +109,7 @@ class TrainingService:
             trouble=self.trouble.sentence if self.trouble is not None else "",
             retry_at_ms=self._retry_at_ms,
             free=0 if self._full is not None else room.free if room is not None else None,
+            is_tried=self._refusals.may_try,
             full=self._full or (room.why if room is not None else None),
             platform_decides=self.platform.capabilities.platform_decides,
             has_portal=self.platform.capabilities.has_portal,
@@ -150,6 +153,7 @@ class TrainingService:
 
     def try_again(self) -> None:
         """Somebody has put something right: what is waited for is tried at once."""
+        self._refusals.forget()
         self._retry_at_ms = 0
         self._again.set()
 
@@ -178,15 +182,13 @@ class TrainingService:
             except _OtherSettings:
                 failures = 0
                 continue
-            except PlatformUnavailable as error:
-                self._be_away(str(error))
-            except BadCredentials as error:
-                self._be_away(str(error))
-                self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+            except (PlatformUnavailable, BadCredentials) as error:
+                self._note_failure("enter", error)
             except Exception as error:
                 self.note_bug(error)
             failures = 0 if asyncio.get_running_loop().time() - begun_s > 60 else failures + 1
-            await self._pause(_RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000)
+            wait_s = _RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000
+            await self._pause(TRY_AGAIN_S if self._refusals.is_held else wait_s)
 
     def _take_over(self) -> None:
         if self._next is not None:
@@ -206,6 +208,8 @@ class TrainingService:
             self.is_entered = True
             self._wanted = 0
             self._be_back()
+            self._refusals.accepted("enter")
+            self._inbox.end_hold(self.name)  # of an earlier process
             self._note_status()
             self._entered(self.platform)
             self._inbox.wake()  # what waited for this service goes on
@@ -248,11 +252,13 @@ class TrainingService:
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         """Submits a job. Raises SubmitRejected, PlatformUnavailable, BadCredentials, or an adapter's own errors."""
+        self._refusals.begin_try()
         try:
             answer = await self.call("submit", lambda: self.platform.submit(spec))
-        except BadCredentials as error:
-            self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+        except (PlatformUnavailable, BadCredentials) as error:
+            self._note_failure("submit", error)
             raise
+        self._refusals.accepted("submit")
         if isinstance(answer, NoRoom):
             self._shut(answer.why)
         else:
@@ -308,14 +314,11 @@ class TrainingService:
         """The reports on jobs; None: the service cannot be asked now."""
         try:
             reports = await self._observe_once(handles)
-        except PlatformUnavailable as error:
-            self._be_away(str(error))
-            return None
-        except BadCredentials as error:
-            self._be_away(str(error))
-            self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+        except (PlatformUnavailable, BadCredentials) as error:
+            self._note_failure("observe", error)
             return None
         self._be_back()
+        self._refusals.accepted("observe")
         return reports
 
     def _tell(self, reports: Mapping[str, JobReport]) -> None:
@@ -324,8 +327,13 @@ class TrainingService:
 
     # What is wrong with it
 
-    def _be_away(self, sentence: str) -> None:
-        if self._away_since_ms is None:
+    def _note_failure(self, verb: str, error: PlatformUnavailable | BadCredentials) -> None:
+        """A service that refuses a job may be asked about others all the same."""
+        self._be_away(str(error), is_away=verb != "submit")
+        self._refusals.failed(verb, error)
+
+    def _be_away(self, sentence: str, *, is_away: bool = True) -> None:
+        if is_away and self._away_since_ms is None:
             self._away_since_ms = self._clock()
         self._wait_longer()
         self.note_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=sentence))
@@ -336,11 +344,6 @@ class TrainingService:
             self.cancelled.clear()  # it did not hear them
             self.note_trouble(None)
             self._inbox.wake()
-
-    def note_refusal(self, error: PlatformUnavailable) -> None:
-        """A job could not be submitted; the next one waits a while."""
-        self._wait_longer()
-        self.note_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
 
     def _wait_longer(self) -> None:
         """Many failures at a time are one."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
@@ -43,6 +43,8 @@ class Seen:
     judged_bad: tuple[str, ...] = ()
     #: Training service → why it is on hold.
     holds: Mapping[str, Hold] = field(default_factory=dict)
+    #: Training services whose credentials are taken again.
+    ended_holds: tuple[str, ...] = ()
     hold: Hold | None = None
     #: Milliseconds by which the wall clock was set.
     clock_step_ms: int = 0
@@ -117,11 +119,24 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
         jobs.set_forgotten(connection, name)
     for trial_id in seen.judged_bad:
         trials.ask_stop(connection, trial_id, StopRequest.ASSESSOR)
+    for name in seen.ended_holds:
+        _end_hold(connection, name, now_ms)
     for name, hold in seen.holds.items():
         services.set_hold(connection, name, hold)
     if seen.hold is not None:
         experiments.set_hold(connection, seen.hold, now_ms)
     return receipts, shows_more
+
+
+def _end_hold(connection: sqlite3.Connection, service: str, now_ms: int) -> None:
+    """Ends a service's hold for refused credentials, and the experiment's, if that is there as all services had one."""
+    known = services.load(connection)
+    hold = known[service].hold if service in known else None
+    if hold is None or hold.code is not HoldCode.BAD_CREDENTIALS:
+        return
+    services.set_hold(connection, service, None)
+    if experiments.load(connection).hold in [row.hold for row in known.values()]:
+        experiments.set_hold(connection, None, now_ms)
 
 
 def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:

@@ -28,7 +28,8 @@ class Target:
     subresource: str = ""
 
     def attributes(self, verb: str) -> Attributes:
-        return Attributes(verb, self.kind.group, self.kind.plural, self.namespace, self.name, self.subresource)
+        namespace = self.name if self.kind.plural == "namespaces" else self.namespace  # a Role in it may let read it
+        return Attributes(verb, self.kind.group, self.kind.plural, namespace, self.name, self.subresource)
 
 
 def target(kinds: Kinds, path: str) -> Target:

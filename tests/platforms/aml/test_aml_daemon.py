@@ -113,9 +113,8 @@ def test_tokens_expire_while_trials_run_and_none_is_lost(
     tokens.clear()
     for trial in daemon.call("GET", f"/experiments/{id}/trials")["trials"]:
         (workspace.blobs.folder / "nni-experiments" / id / trial["id"] / "gate").touch()
-    daemon.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    daemon.wait_for(id, lambda state: state["hold"])
     tokens.append("third")
-    daemon.call("POST", f"/experiments/{id}/resume")
     daemon.wait(id, "DONE", timeout_s=90)
     check(daemon, workspace, id, 3)
 

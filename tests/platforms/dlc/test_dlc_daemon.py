@@ -106,7 +106,7 @@ def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(dsw: Dsw, mo
     id = dsw.create(REPORT, trials=3, accessKeyId="${KEY_ID}", accessKeySecret="${KEY}")
     until(lambda: len(dsw.service.jobs.by_id) == 3)
     dsw.service.signatures.keys = {"LTAIanother": "an0ther"}
-    dsw.daemon.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    dsw.daemon.wait_for(id, lambda state: state["hold"] and "refuses" in state["hold"]["sentence"])
     given = {"${KEY_ID}": "LTAIanother", "${KEY}": "an0ther"}
     dsw.daemon.call("PUT", f"/experiments/{id}/credentials", json={"secrets": given})
     for job in list(dsw.service.jobs.by_id):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
+from tests.fakes.kubernetes import refusals
 from tests.fakes.kubernetes.controllers.loop import Controller, exit_codes, reference
 from tests.fakes.kubernetes.kinds import NODES, PODS
 from tests.fakes.kubernetes.patches import copied, merged
@@ -70,8 +72,11 @@ class AdaptDLJobController(Controller):
             return {"phase": "Stopping"}
         if not pods:
             group = status.get("group", -1) + 1
-            for rank in range(len(allocation)):
-                self.verbs.create(PODS, job["metadata"]["namespace"], self._pod(job, allocation, group, rank))
+            try:
+                for rank in range(len(allocation)):
+                    self.verbs.create(PODS, job["metadata"]["namespace"], self._pod(job, allocation, group, rank))
+            except refusals.Refused as refused:
+                return {"phase": "Failed", "reason": "PodCreationError", "message": _page(refused)}
             return {"group": group}
         return {"phase": "Running"} if sum(_ready(pod) for pod in pods) == len(allocation) else {}
 
@@ -148,6 +153,17 @@ class AdaptDLJobController(Controller):
         assert self.kind is not None
         status = merged(job.get("status") or {}, change)
         self.verbs.set_status(self.kind, job["metadata"]["namespace"], job["metadata"]["name"], status)
+
+
+def _page(refused: refusals.Refused) -> str:
+    """The text of an exception of the Python client, as it is."""
+    headers = (
+        "HTTPHeaderDict({'Audit-Id': '5d1c', 'Cache-Control': 'no-cache, private', 'Content-Type': 'application/json'})"
+    )
+    body = json.dumps(refused.status())
+    return (
+        f"({refused.code})\nReason: {refused.reason}\nHTTP response headers: {headers}\nHTTP response body: {body}\n\n"
+    )
 
 
 def _is_moved(pod: Object, allocation: list[str]) -> bool:

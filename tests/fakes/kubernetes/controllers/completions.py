@@ -58,6 +58,9 @@ def of_pod(pod: Object) -> Completion:
         return {**succeeded(), "pod": {"containers": containers}}
     told = {name: pod["status"][name] for name in ("reason", "message") if pod["status"].get(name)}
     shown = {**told, "containers": containers}
+    if told.get("reason") == "Evicted":  # the first pattern of the config that comes with it
+        diagnostics = f"Pod failed: PodPattern matched: {json.dumps(shown, separators=(',', ':'))}"
+        return {**_failed(-1000, "PodEvicted", ["Transient"], diagnostics), "pod": shown}
     codes = [each["code"] for each in containers if each["code"]]
     special = next((code for code in codes if code in _OF_CONTAINER), None)
     if special is not None:

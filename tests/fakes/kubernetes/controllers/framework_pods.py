@@ -15,8 +15,10 @@ def described(job: Object, status: Object, role: Object, task: Object, config_ma
     values = _values(job, status, role, task, config_map)
     labels = {name: values[name] for name in ("FC_FRAMEWORK_NAME", "FC_TASKROLE_NAME", "FC_TASK_INDEX")}
     pod_spec = template["spec"]
+    (pod_spec.get("securityContext") or {}).pop("seccompProfile", None)  # its API is older than this field
     for part in ("initContainers", "containers"):
         for container in pod_spec.get(part) or []:
+            (container.get("securityContext") or {}).pop("seccompProfile", None)
             container["env"] = [*_environment(values), *(container.get("env") or [])]
     return {
         "apiVersion": "v1", "kind": "Pod", "spec": pod_spec,

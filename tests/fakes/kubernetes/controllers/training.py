@@ -96,7 +96,8 @@ class TrainingController(Controller):
         for pod in self.pods(job):
             labels = pod["metadata"]["labels"]
             role = roles.get(labels[f"{_PREFIX}/replica-type"])
-            if role is not None and "deletionTimestamp" not in pod["metadata"]:
+            is_ending = "deletionTimestamp" in pod["metadata"] and pod["status"].get("phase") != "Failed"
+            if role is not None and not is_ending:
                 found[role, int(labels[f"{_PREFIX}/replica-index"])] = pod
         return found
 
@@ -150,6 +151,9 @@ class TrainingController(Controller):
         labels = {**(metadata.get("labels") or {}), **self._labels(job, role, index)}
         spec = template["spec"]
         policy = self.restart_policy(replica)
+        if spec.get("restartPolicy"):
+            told = "Restart policy in pod template overridden by restart policy in replica spec"
+            self.verbs.event(job, self._overridden, told, "Warning", self.operator_name)
         spec["restartPolicy"] = "Never" if policy == "ExitCode" else policy
         for container in spec["containers"]:
             if container["name"] == self.container_name:
@@ -169,6 +173,12 @@ class TrainingController(Controller):
         self.verbs.create(PODS, namespace, pod)
         self.verbs.event(job, "SuccessfulCreatePod", f"Created pod: {name}", source=self.operator_name)
         self._serve(job, role, index, name)
+
+    @property
+    def _overridden(self) -> str:
+        """Release 1.7 spells it otherwise."""
+        is_old = self.cluster.settings.operator_version.startswith("v1.7")
+        return "SettedPodTemplateRestartPolicy" if is_old else "SetPodTemplateRestartPolicy"
 
     def _serve(self, job: Object, role: str, index: int, name: str) -> None:
         namespace = job["metadata"]["namespace"]
@@ -240,6 +250,8 @@ class TrainingController(Controller):
         if restarts > limit or (failed and restarts >= limit):
             told = f"{self.kind_name} {name} has failed because it has reached the specified backoff limit"
             self._count(job, status, pods)
+            for pod in pods.values():  # whatever cleanPodPolicy says, and before the job says that it has failed
+                self.verbs.delete(PODS, job["metadata"]["namespace"], pod["metadata"]["name"])
             self._finish(job, status, "Failed", told)
             return True
         deadline, start = policy.get("activeDeadlineSeconds"), status.get("startTime")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.fakes.kubernetes.kubelet import environment, names
+from tests.fakes.kubernetes.kubelet import environment, hiding, names
 from tests.fakes.kubernetes.kubelet.images import entry_point
 from tests.fakes.kubernetes.kubelet.paths import Paths
 from tests.fakes.kubernetes.kubelet.processes import Command, Pretended, Process, Running
@@ -57,7 +57,7 @@ class Containers:
         if "/" not in argv[0] and shutil.which(argv[0], path=variables["PATH"]) is None:
             told = f'exec: "{argv[0]}": executable file not found in $PATH: unknown'
             raise FileNotFoundError(f"failed to create containerd task: OCI runtime create failed: {told}")
-        return Command(argv, variables, working, log_path)
+        return Command(hiding.covered(self._cluster.hidden, argv), variables, working, log_path)
 
     def last_words(self, spec: Object, status: ContainerStatus, exit_code: int) -> str:
         """The termination message."""

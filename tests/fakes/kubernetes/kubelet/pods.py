@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.fakes.kubernetes.cluster import Cluster
 
 log = logging.getLogger(__name__)
+#: Seconds between a node's word of how a pod ended and the pod's removal, in which controllers see it.
+_SEEN_S = 0.05
 
 
 class Ended(Exception):
@@ -69,6 +71,7 @@ class PodLife:
             await self._live()
         except Ended:
             await self._end()
+            await asyncio.sleep(_SEEN_S)
         pod = self._pod()
         if pod is not None and "deletionTimestamp" not in pod["metadata"]:
             await self.over.wait()  # a pod that is over stays until it is deleted

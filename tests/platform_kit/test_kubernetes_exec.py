@@ -1,0 +1,54 @@
+"""A command in a pod that is refused as the token was exchanged: credentials are read again, and it is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from nni_manager.platform_kit.kubernetes import reading
+from nni_manager.platform_kit.kubernetes.client import Refusal
+from tests.platform_kit.test_kubernetes_lost_posts import World, pod
+
+pytestmark = pytest.mark.unit
+
+
+class Cluster:
+    """A cluster that takes the second token alone."""
+
+    namespace = "default"
+
+    def __init__(self) -> None:
+        self.token = "first"
+
+    async def client(self) -> str:
+        return self.token
+
+    async def renew(self, used: str) -> None:
+        assert used == "first"
+        self.token = "second"
+
+
+class Service:
+    """What is asked of it at the beginning."""
+
+    record = note_chosen = None
+
+
+async def test_a_revoked_token_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def execute(client: Any, *_: Any) -> bytes:
+        if client == "first":
+            raise Refusal(status=401, reason="Unauthorized", message="")
+        return b"done"
+
+    monkeypatch.setattr(reading, "execute", execute)
+    found = reading._FromPods(
+        cast(Any, Service()), cast(Any, Cluster()), World(tmp_path).host(), sends_code=True
+    )  # fmt: skip
+    assert await found._execute(pod("u"), "read", _nothing()) == b"done"
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    yield b""

@@ -1,0 +1,81 @@
+"""What clusters do to jobs, and what is made of it: whose doing an end was, and why a job waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.job import JobState
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.service import WaitCode
+from nni_manager.platform_kit.testing.observing import accepted, running, seen
+from tests.platforms.adl.test_adl_contract import TestAdaptDLJob as AdaptDL
+from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
+from tests.platforms.kubeflow.test_kubeflow_contract import TestPyTorchJob as PyTorch
+from tests.platforms.kubeflow.test_kubeflow_contract import TestTFJob as TF
+from tests.platforms.kubernetes_world import KubernetesWorld
+
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
+
+MakeWorld = Callable[[Path], KubernetesWorld]
+WORLDS: dict[str, MakeWorld] = {
+    "tfjobs": TF().make_world, "pytorchjobs": PyTorch().make_world, "frameworks": Framework().make_world,
+    "adaptdljobs": AdaptDL().make_world,
+}  # fmt: skip
+every_kind = pytest.mark.parametrize("kind", WORLDS)
+
+
+@every_kind
+async def test_a_pod_that_was_evicted_is_no_failure_of_the_command(tmp_path: Path, kind: str) -> None:
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.control.evict("default", world.pods(handle)[0]["metadata"]["name"])
+        await seen(world, platform, handle, JobState.PREEMPTED)
+
+
+@every_kind
+async def test_nor_is_one_that_was_evicted_while_nobody_looked(tmp_path: Path, kind: str) -> None:
+    async with WORLDS[kind](tmp_path) as world:
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+        world.control.evict("default", world.pods(handle)[0]["metadata"]["name"])
+        await world.ended_there(handle)
+        await world.restart()
+        async with world.make() as platform:
+            await seen(world, platform, handle, JobState.PREEMPTED)
+
+
+@every_kind
+async def test_nor_is_one_that_was_deleted_as_a_node_was_drained(tmp_path: Path, kind: str) -> None:
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.control.delete("pods", "default", world.pods(handle)[0]["metadata"]["name"])
+        await seen(world, platform, handle, JobState.PREEMPTED)
+
+
+@pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
+@pytest.mark.parametrize("release", ["v1.7.0", "v1.8.1"])
+async def test_what_an_operator_warns_of_with_every_job_hides_no_quota(tmp_path: Path, kind: str, release: str) -> None:
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        world.server.cluster.settings.operator_version = release
+        world.use_up_quota()
+        handle = await accepted(world, platform, "a")
+        async with asyncio.timeout(world.patience_s):
+            while True:
+                world.recorder.news.clear()
+                wait = (await platform.observe([handle]))[handle].wait
+                if wait is not None and wait.code is WaitCode.QUOTA:
+                    break
+                await world.recorder.news.wait()
+
+
+async def test_a_pod_that_could_not_be_made_is_no_command_that_failed(tmp_path: Path) -> None:
+    async with WORLDS["adaptdljobs"](tmp_path) as world, world.make() as platform:
+        world.use_up_quota()
+        handle = await accepted(world, platform, "a")
+        report = await seen(world, platform, handle, JobState.FAILED)
+        assert (report.cause, report.native_reason) == (Reason.SUBMIT_REJECTED, "PodCreationError")
+        assert "exceeded quota: team" in report.message and "HTTP" not in report.message

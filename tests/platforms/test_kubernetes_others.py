@@ -1,0 +1,151 @@
+"""What others do in the namespace, and what a cluster refuses for their sake."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nni_manager.domain.job import JobState
+from nni_manager.platform_kit.contract import Severity
+from nni_manager.platform_kit.kubernetes import job_memory, service
+from nni_manager.platform_kit.testing.observing import accepted, running, seen
+from tests.fakes.kubernetes.certificates import Authority
+from tests.fakes.kubernetes.kubeconfig import Credentials
+from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
+from tests.platforms.kubeflow.test_kubeflow_contract import TestTFJob as TF
+from tests.platforms.kubernetes_world import KubernetesWorld
+
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
+_CONFLICT: dict[str, Any] = {
+    "status": 409, "reason": "Conflict",
+    "message": 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified',
+}  # fmt: skip
+
+
+def world_in(folder: Path) -> KubernetesWorld:
+    return TF().make_world(folder)
+
+
+def named(world: KubernetesWorld, resource: str) -> list[str]:
+    """Of the namespace, ours."""
+    found = world.server.cluster.store.all(resource, "default")
+    return [
+        one["metadata"]["name"] for one in found if "nni-manager/experiment" in (one["metadata"].get("labels") or {})
+    ]
+
+
+async def test_the_runner_that_somebody_has_removed_is_put_there_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_memory, "_SLOW_S", 0.0)
+    monkeypatch.setattr(service, "_MEND_AGAIN_S", 0.0)
+    async with world_in(tmp_path) as world, world.make() as platform:
+        await running(world, platform, "a")
+        [name] = named(world, "configmaps")
+        world.control.delete("configmaps", "default", name)
+        handle = await accepted(world, platform, "b")
+        beginning = asyncio.create_task(world.begin(handle))
+        await seen(world, platform, handle, JobState.RUNNING)
+        await beginning
+        assert named(world, "configmaps") == [name]
+
+
+@pytest.mark.parametrize("path", ["/configmaps", "/secrets", "/tfjobs"])
+async def test_a_conflict_about_a_quota_is_no_object_that_is_there(tmp_path: Path, path: str) -> None:
+    async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
+        world.control.fault(method="POST", path=path, **_CONFLICT)
+        await accepted(world, platform, "a")
+        assert [len(named(world, kind)) for kind in ("configmaps", "secrets", "tfjobs.kubeflow.org")] == [1, 1, 1]
+
+
+async def test_a_right_that_is_refused_is_not_asked_for_with_every_trial(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
+        world.control.fault(method="PATCH", path="/secrets/", times=-1, status=403, reason="Forbidden")
+        handles = [await accepted(world, platform, name) for name in "abc"]
+        assert world.control.met() == {"requests": 1}
+        await platform.forget(handles)
+        assert named(world, "secrets") == []
+
+
+@pytest.mark.parametrize("status", [409, 429, 500])
+async def test_a_job_that_was_made_is_found_again_when_the_rest_was_refused(tmp_path: Path, status: int) -> None:
+    async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
+        world.control.fault(method="PATCH", path="/secrets/", status=status)
+        handle = await accepted(world, platform, "a")
+        assert len(named(world, "tfjobs.kubeflow.org")) == 1
+        await seen(world, platform, handle, JobState.PENDING)
+
+
+def restrict(world: KubernetesWorld) -> None:
+    """The namespace takes restricted pods alone."""
+    store = world.server.cluster.store
+    found = store.get("namespaces", ("", "default"))
+    assert found is not None
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    store.put("namespaces", ("", "default"), {**found, "metadata": {**found["metadata"], "labels": labels}})
+
+
+def without_pods(world: KubernetesWorld, folder: Path) -> str:
+    """The kubeconfig of a user who may do all but make pods."""
+    verbs, kinds = world.server.cluster.verbs, world.server.cluster.kinds
+    made = ["tfjobs", "frameworks", "secrets", "configmaps", "pods/exec"]
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch", "delete", "patch"]},
+        {"apiGroups": ["*"], "resources": made, "verbs": ["create"]},
+    ]
+    group = "rbac.authorization.k8s.io"
+    subject = {"kind": "User", "name": "dev", "apiGroup": group}
+    bodies: dict[str, dict[str, Any]] = {
+        "Role": {"rules": rules},
+        "RoleBinding": {"subjects": [subject], "roleRef": {"apiGroup": group, "kind": "Role", "name": "dev"}},
+    }
+    for kind, body in bodies.items():
+        found = kinds.by_key(f"{kind.lower()}s.{group}")
+        assert found is not None
+        meta = {"name": "dev", "namespace": "default"}
+        verbs.create(found, "default", {"apiVersion": f"{group}/v1", "kind": kind, "metadata": meta, **body})
+    token = world.control.user("dev")["token"]
+    return str(world.server.kubeconfig(folder / "dev", Credentials(token=token)))
+
+
+_SECURE = {
+    "spec": {
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}],
+    }
+}
+
+
+@pytest.mark.parametrize("may_make_pods", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "template", "wrong"),
+    [
+        (TF, {}, "allowPrivilegeEscalation"), (TF, _SECURE, ""),
+        (Framework, _SECURE, "seccompProfile"),
+    ],
+)  # fmt: skip
+async def test_a_namespace_that_restricts_pods_is_told_of_before_there_is_one(
+    tmp_path: Path, kind: Any, template: dict[str, Any], wrong: str, may_make_pods: bool
+) -> None:
+    async with kind().make_world(tmp_path) as world:
+        restrict(world)
+        user = {} if may_make_pods else {"kubeconfig": without_pods(world, tmp_path)}
+        found = await world.make(podTemplate=template, storage=None, channel="exec", **user).preflight()
+        said = [one.sentence for one in found if one.severity is Severity.WRONG]
+        assert [wrong in one for one in said] == ([True] if wrong else []), said
+
+
+async def test_a_server_of_another_authority_is_wrong_and_not_away(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world:
+        other = Authority(tmp_path / "other").certificate
+        config = yaml.safe_load(world.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(other).decode()
+        (tmp_path / "wrong").write_text(yaml.safe_dump(config))
+        found = await world.make(kubeconfig=str(tmp_path / "wrong")).preflight()
+        [finding] = [one for one in found if one.severity is not Severity.FINE]
+        assert finding.severity is Severity.WRONG and "certificate-authority" in finding.sentence
