@@ -88,6 +88,10 @@ class RemotePlatform(Platform):
         super().renew(settings)
         self._sites.renew(settings)
 
+    def try_again(self) -> None:
+        for site in self._sites:
+            site.try_again()
+
     def _parked(self) -> list[ParkedMachine]:
         return [
             ParkedMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)

@@ -152,6 +152,8 @@ class TrainingService:
         """Somebody has put something right: what is waited for is tried at once."""
         self._retry_at_ms = 0
         self._again.set()
+        if self.is_entered:
+            self.platform.try_again()
 
     def change(self, spec: PlatformSpec, make: Make) -> None:
         """Gives the service other settings, from the next connection on, which is made at once; jobs run on."""
