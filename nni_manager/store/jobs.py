@@ -108,14 +108,15 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport,
     before = connection.execute(query, (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
         _set_reach(connection, job_name, report, now_ms)
-    else:
-        _set_seen(connection, job_name, report, now_ms)
+    elif not _set_seen(connection, job_name, report, now_ms):
+        _hear_again(connection, job_name, report, now_ms)
     return bool(before != connection.execute(query, (job_name,)).fetchone())
 
 
-def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
+    """Answers whether the report was taken."""
     wait = report.wait
-    connection.execute(
+    cursor = connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
         " exit_code = ?2, signal = ?3, native_reason = ?4, cause = ?17, message = ?5, stderr_tail = ?6,"
         " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
@@ -128,6 +129,20 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
             report.started_ms, report.ended_ms, report.state.is_final, now_ms, job_name,
             wait.code if wait else "", wait.sentence if wait else "", json.dumps(wait.details) if wait else "{}",
             report.link, report.place, report.cause or "",
+        ),
+    )  # fmt: skip
+    return cursor.rowcount > 0
+
+
+def _hear_again(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+    """Stores the first report on a job that had been missed; `late` shows it."""
+    connection.execute(
+        "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, native_reason = ?, cause = ?, message = ?,"
+        " stderr_tail = ?, started_ms = coalesce(?, started_ms), ended_ms = ?, final_seen_ms = ?"
+        f" WHERE job_name = ? AND final_seen_ms IS NULL AND {_MISSED}",
+        (
+            report.state, report.exit_code, report.signal, report.native_reason, report.cause or "", report.message,
+            report.stderr_tail, report.started_ms, report.ended_ms, now_ms if report.state.is_final else None, job_name,
         ),
     )  # fmt: skip
 
@@ -174,6 +189,56 @@ def lose(connection: sqlite3.Connection, trial_id: str, number: int, message: st
     )
 
 
+#: Of an attempt: it was given up because its job could not be asked about, and its trial goes on. What is heard of the
+#: job again may still count.
+_MISSED = (
+    f"closed = 1 AND forgotten = 0 AND given_up = '{PLATFORM}' AND unreachable_ms IS NOT NULL AND handle IS NOT NULL"
+    " AND trial_id IN (SELECT id FROM trials WHERE status IN ('WAITING', 'RUNNING', 'UNKNOWN'))"
+)
+
+
+class Missed(NamedTuple):
+    """An attempt that was given up because its job could not be asked about, of a trial that goes on."""
+
+    trial_id: str
+    number: int
+    job: AttemptRow
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether something was heard of its job since."""
+        return self.job.final_seen_ms is not None or self.job.state != JobState.LOST
+
+
+def missed(connection: sqlite3.Connection) -> list[Missed]:
+    """Attempts that were missed, the last first."""
+    columns = ", ".join(ATTEMPT_COLUMNS)
+    query = f"SELECT trial_id, number, {columns} FROM attempts WHERE {_MISSED} ORDER BY number DESC"
+    return [Missed(id_, number, AttemptRow._make(job)) for id_, number, *job in connection.execute(query)]
+
+
+def missed_attempt(connection: sqlite3.Connection, job_name: str) -> tuple[str, int] | None:
+    """(trial, number) of a job that was missed; None: it was not."""
+    query = f"SELECT trial_id, number FROM attempts WHERE job_name = ? AND {_MISSED}"
+    row: tuple[str, int] | None = connection.execute(query, (job_name,)).fetchone()
+    return row
+
+
+def revive(connection: sqlite3.Connection, trial_id: str, number: int, now_ms: int) -> None:
+    """An attempt that was missed is its trial's again, as far as it is known by now."""
+    connection.execute(
+        f"UPDATE attempts SET closed = 0, given_up = '', {_BACK_AGAIN} WHERE trial_id = ?11 AND number = ?12",
+        (*[None] * 9, now_ms, trial_id, number),
+    )
+
+
+def drop_missed(connection: sqlite3.Connection, trial_id: str, number: int) -> None:
+    """Nothing is expected any more of an attempt that was missed."""
+    connection.execute(
+        "UPDATE attempts SET unreachable_ms = NULL WHERE trial_id = ? AND number = ?", (trial_id, number)
+    )
+
+
 def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
     """(service, handle) of an attempt whose job the service still keeps; None: it has none, or nothing of it."""
     row = connection.execute(
@@ -189,10 +254,10 @@ def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
 
 
 def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
-    """Closed attempts of which the training service still keeps something."""
+    """Closed attempts of which the training service still keeps something, and of which nothing is expected."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
-        " AND service = ?",
+        f" AND service = ? AND NOT ({_MISSED})",
         (service,),
     )
     return [parse_handle(*row) for row in rows]
@@ -263,10 +328,10 @@ def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
-    """Jobs a training service accepted whose attempt is not closed."""
+    """Jobs a training service accepted whose attempt is not closed, or was missed."""
     rows = connection.execute(
-        "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL"
-        " AND service = ?",
+        "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND handle IS NOT NULL AND service = ?"
+        f" AND (closed = 0 OR {_MISSED})",
         (service,),
     )
     return [parse_handle(*row) for row in rows]
