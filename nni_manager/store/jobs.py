@@ -12,6 +12,10 @@ from nni_manager.domain.job import JobHandle, JobReport, JobState
 #: State of an attempt that was decided on and perhaps submitted: submit it (again) under its name.
 INTENT = "INTENT"
 
+#: The beginning of the message of a trial that ended while its job could not be asked to end, and what it says later.
+MAY_STILL_RUN = "may still run on "
+_ENDED_LATER = "its job was ended later, when the service could be reached again"
+
 #: Why another attempt follows an ended one.
 PLATFORM = "PLATFORM"
 USER_CODE = "USER_CODE"
@@ -250,7 +254,13 @@ def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> t
 
 
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
+    """Nothing of the job is left on its training service; its trial says no more that it may run."""
     connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
+    connection.execute(
+        "UPDATE trials SET message = ? WHERE id = (SELECT trial_id FROM attempts WHERE job_name = ?)"
+        f" AND message LIKE '{MAY_STILL_RUN}%'",
+        (_ENDED_LATER, job_name),
+    )
 
 
 def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
@@ -292,11 +302,15 @@ def has_any(connection: sqlite3.Connection, service: str) -> bool:
     return connection.execute(query, (service,)).fetchone() is not None
 
 
+#: Of an attempt: it counts as lost since nobody could ask about its job, and nothing was heard of that since.
+_LOST_SIGHT_OF = "forgotten = 0 AND state = 'LOST' AND unreachable_ms IS NOT NULL AND final_seen_ms IS NULL"
+
+
 def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False) -> dict[str, tuple[str, ...]]:
     """Service → names of jobs of which it may keep something; `running`: of those that may still run; `decided`: of
     those that no trial waits for any more."""
     found: dict[str, list[str]] = {}
-    which = (_MAY_RUN if running else "forgotten = 0") + (" AND closed = 1" if decided else "")
+    which = (f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0") + (" AND closed = 1" if decided else "")
     query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
     for service, name in connection.execute(query):
         found.setdefault(service, []).append(name)

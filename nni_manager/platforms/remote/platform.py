@@ -210,7 +210,8 @@ class RemotePlatform(Platform):
 
     async def clean(self, job_names: Sequence[str]) -> None:
         if not self._sites:
-            await cleaning.clean(await self._sites.look_up(self.settings), self.host)
+            known = await self._sites.look_up(self.settings)
+            await cleaning.clean(known, self.host, is_deleted=not job_names)
             if self.host.folder.is_dir():  # it may be deleted
                 await asyncio.to_thread(self._placed.note_gone, job_names)
             return

@@ -287,7 +287,7 @@ def _out_of_reach(
         decisions.wake_at(until_ms)
         return None
     why = job.unreachable or service.state.trouble or "it cannot be asked"
-    return JobReport(state=JobState.UNKNOWN, message=f"may still run on {job.service}: {why}")
+    return JobReport(state=JobState.UNKNOWN, message=f"{jobs.MAY_STILL_RUN}{job.service}: {why}")
 
 
 def _ended_away(trial: OpenTrial) -> Outcome:
