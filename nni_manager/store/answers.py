@@ -26,9 +26,11 @@ _DROPPED = (
     "(SELECT coalesce(sum(o.lines), 0) FROM outboxes o WHERE o.trial_id = t.id AND o.attempt = t.attempt)"
     " - (SELECT count(*) FROM metrics m WHERE m.trial_id = t.id AND m.attempt = t.attempt)"
 )
-#: Why a trial that ended well has no result that is compared; what its end was told with comes first.
+#: Why nobody knows whether a trial still runs, before it is UNKNOWN for that; and why one that ended well has no result
+#: that is compared: what its end was told with comes first.
 _MESSAGE = f"""
-CASE WHEN t.status <> 'SUCCEEDED' OR t.final_value IS NOT NULL THEN t.message ELSE
+CASE WHEN t.status = 'RUNNING' AND c.unreachable_ms IS NOT NULL THEN 'the platform cannot be asked: ' || c.unreachable
+WHEN t.status <> 'SUCCEEDED' OR t.final_value IS NOT NULL THEN t.message ELSE
     CASE t.message WHEN '' THEN '' ELSE t.message || '; ' END || CASE
     WHEN t.final_data IS NULL AND t.intermediates = 0 THEN 'it reported no final result, and no intermediate one'
     WHEN t.final_data IS NULL THEN 'it reported no final result, only ' || t.intermediates || ' intermediate'

@@ -174,6 +174,20 @@ def take_back(connection: sqlite3.Connection, job_name: str) -> None:
     )
 
 
+def submit_again(connection: sqlite3.Connection, job_name: str) -> bool:
+    """The platform certainly never had the job, whose submission broke off: it is an intent again, on nobody's account.
+
+    Answers whether that is so; not of a job that was seen to run, nor of a trial that is asked to end.
+    """
+    cursor = connection.execute(
+        "UPDATE attempts SET state = 'INTENT', handle = NULL, unreachable_ms = NULL, unreachable = ''"
+        " WHERE job_name = ? AND state IN ('INTENT', 'PENDING') AND closed = 0 AND runner_exit IS NULL"
+        " AND trial_id IN (SELECT id FROM trials WHERE asked = '')",
+        (job_name,),
+    )
+    return cursor.rowcount > 0
+
+
 def close(
     connection: sqlite3.Connection, trial_id: str, number: int, given_up: str = "", *, may_run: bool = False
 ) -> None:

@@ -145,7 +145,7 @@ class RemotePlatform(Platform):
             told = await site.jobs.reports([handle.job_name for handle in handles])
         except PlatformUnavailable:
             return {handle: site.unasked(handle.job_name) for handle in handles}
-        return {handle: told[handle.job_name] for handle in handles}
+        return {handle: _judged(handle, told[handle.job_name], site) for handle in handles}
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         """Asks jobs to end. Those on machines that are away are asked when these are back."""
@@ -228,6 +228,12 @@ class RemotePlatform(Platform):
             self._placed.know(handle.job_name, key)
             groups.setdefault(key, []).append(handle)
         return groups
+
+
+def _judged(handle: JobHandle, report: JobReport, site: Site) -> JobReport:
+    """The keeper's word on a job; of one that it does not know, and that nobody has seen it take, it never had it."""
+    _, folder = job.place_of(handle)
+    return replace(report, was_never_taken=True) if report is site.jobs.unheard_of and not folder else report
 
 
 def _host(key: str) -> str:

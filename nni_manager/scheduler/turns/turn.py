@@ -109,6 +109,8 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
     incomplete = {chunk.job_name for chunk, receipt in outcomes if receipt.stored is Stored.GAP}
     shows_more = False
     for name, report in seen.reports.items():
+        if report.was_never_taken and jobs.submit_again(connection, name):
+            continue
         if name not in incomplete:  # its end is told again with the lines that are missing
             shows_more |= jobs.set_report(connection, name, report, now_ms)
     for name in seen.refused:
