@@ -81,7 +81,8 @@ POST heartbeat   reporter                                                       
 
 An answer counts only if it is the manager's: it has the form above, or ``{"error": sentence}``, and the header
 `ANSWER_HEADER` with the manager's name, which the token begins with, the attempt, and what the request named in
-`REQUEST_HEADER`: an answer to an earlier request that is sent again is none. Everything else, whatever its status, comes from somebody between us: again, with growing waits.
+`REQUEST_HEADER`: an answer to an earlier request that is sent again is none. Everything else, whatever its status,
+comes from somebody between us: again, with growing waits.
 
 400 and 413: never again in this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
 attempt is decided, whatever it still reports; logs alone are taken on. 429 (with Retry-After), 5xx, no connection:

@@ -324,7 +324,9 @@ def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False
     """Service → names of jobs of which it may keep something; `running`: of those that may still run; `decided`: of
     those that no trial waits for any more."""
     found: dict[str, list[str]] = {}
-    which = (f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0") + (" AND closed = 1" if decided else "")
+    which = (f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0") + (
+        " AND closed = 1" if decided else ""
+    )
     query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
     for service, name in connection.execute(query):
         found.setdefault(service, []).append(name)

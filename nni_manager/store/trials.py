@@ -166,9 +166,9 @@ def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, senten
     """The trial waits for another attempt; what the last one reported does not count."""
     connection.execute(
         "UPDATE trials SET status = 'WAITING', attempt = 1 + max(attempt,"
-        " coalesce((SELECT max(number) FROM attempts WHERE trial_id = trials.id), 0)), asked = '', message = '', wait_code = ?,"
-        " wait_sentence = ?, wait_details = '{}', started_ms = NULL, intermediates = 0, last_value = NULL,"
-        " final_data = NULL, final_value = NULL WHERE id = ?",
+        " coalesce((SELECT max(number) FROM attempts WHERE trial_id = trials.id), 0)), asked = '', message = '',"
+        " wait_code = ?, wait_sentence = ?, wait_details = '{}', started_ms = NULL, intermediates = 0,"
+        " last_value = NULL, final_data = NULL, final_value = NULL WHERE id = ?",
         (code, sentence, id),
     )
 

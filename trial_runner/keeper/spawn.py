@@ -79,8 +79,8 @@ class Spawn:
             self._state_files.claim(claim)
         except FileNotFoundError as error:
             sentence = (
-                "Starting job {} failed: the keeper's own folder was deleted. Jobs are started again, by another keeper,"
-                " as soon as those that run here have ended."
+                "Starting job {} failed: the keeper's own folder was deleted. Jobs are started again, by another"
+                " keeper, as soon as those that run here have ended."
             ).format(claim.name)
             raise Refusal(protocol.UNAVAILABLE, sentence) from error
 

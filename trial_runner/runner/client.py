@@ -142,7 +142,7 @@ class Client:
         """The response to a request that was accepted, its body not yet read."""
         data = None if body is None else _encode(body).encode("utf-8", "replace")
         response = self._send(method, route, data)
-        if response.getheader(protocol.ANSWER_HEADER) [: len(self._signature)] != self._signature:  # RED
+        if response.getheader(protocol.ANSWER_HEADER) != "{}/{}".format(self._signature, self._request_name):
             raise self._foreign(response)
         if response.status not in (200, 204):
             self._fail(response)
