@@ -251,7 +251,7 @@ def revive(connection: sqlite3.Connection, trial_id: str, number: int, now_ms: i
 
 
 def drop_missed(connection: sqlite3.Connection, trial_id: str, number: int) -> None:
-    """Nothing is expected any more of an attempt that was missed."""
+    """Ends the wait for an attempt that was missed."""
     connection.execute(
         "UPDATE attempts SET unreachable_ms = NULL WHERE trial_id = ? AND number = ?", (trial_id, number)
     )
@@ -268,7 +268,7 @@ def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> t
 
 
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
-    """Nothing of the job is left on its training service; its trial says no more that it may run."""
+    """Notes that no trace of the job is left on its training service; its trial says no more that it may run."""
     connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
     connection.execute(
         "UPDATE trials SET message = ? WHERE id = (SELECT trial_id FROM attempts WHERE job_name = ?)"

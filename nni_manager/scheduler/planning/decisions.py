@@ -111,7 +111,7 @@ class ReviveAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropMissed:
-    """Nothing is expected any more of an attempt that was given up while its job could not be asked about."""
+    """The end of waiting for an attempt that was given up while its job could not be asked about."""
 
     trial_id: str
     attempt: int
