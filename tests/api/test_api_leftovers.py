@@ -213,3 +213,28 @@ async def test_only_jobs_that_may_run_are_counted(api: httpx.AsyncClient, world:
     Acted.trouble.clear()
     (done,) = (await api.post("/api/v1/platforms/clean")).json()["cleaned"]
     assert done["jobs"] == 1
+
+
+async def test_a_person_does_not_get_the_answer_of_a_look_that_began_too_early(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stopped_while_away(api, world)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    clean = Cleaned.clean
+
+    async def slow(self: Cleaned, job_names: Sequence[str]) -> None:
+        begun.set()
+        await go_on.wait()
+        raise PlatformUnavailable("no route to host")
+
+    monkeypatch.setattr(Cleaned, "clean", slow)
+    early = asyncio.create_task(world.service.clean(()))
+    await begun.wait()
+    Acted.trouble.clear()
+    asked = asyncio.create_task(api.post("/api/v1/platforms/clean"))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(Cleaned, "clean", clean)
+    asyncio.get_running_loop().call_later(0.1, go_on.set)
+    (done,) = (await asked).json()["cleaned"]
+    assert done["trouble"] == ""
+    assert [ended.trouble for ended in await early] == ["no route to host"]

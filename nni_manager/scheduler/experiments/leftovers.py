@@ -106,8 +106,15 @@ class Leftovers:
             for left in self._known.values()
             if (not platforms or left.platform in platforms) and experiment_id in ("", left.experiment_id)
         ]
-        troubles = await asyncio.gather(*(asyncio.shield(self._start(left)) for left in chosen))
+        troubles = await asyncio.gather(*map(self._end_now, chosen))
         return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
+
+    async def _end_now(self, left: LeftoverJobs) -> str:
+        """Ends some; a try under way that fails had perhaps begun before that was possible."""
+        under_way = self._ending.get(_key(left))
+        if under_way is not None and not await asyncio.shield(under_way):
+            return ""
+        return await asyncio.shield(self._start(left))
 
     def services_of(self, experiment_id: str) -> frozenset[str]:
         """The services on which something of the experiment is noted."""
