@@ -80,8 +80,9 @@ POST heartbeat   reporter                                                       
 ===============  ==================================================================  ================================
 
 An answer counts only if it is the manager's: it has the form above, or ``{"error": sentence}``, and the header
-`ANSWER_HEADER` with the manager's name, which the token begins with, and the attempt. Everything else, whatever its
-status, comes from somebody between us: again, with growing waits.
+`ANSWER_HEADER` with the manager's name, which the token begins with, the attempt, and what the request named in
+`REQUEST_HEADER`: an answer to an earlier request that is sent again is none. Everything else, whatever its status,
+comes from somebody between us: again, with growing waits.
 
 400 and 413: never again in this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
 attempt is decided, whatever it still reports; logs alone are taken on. 429 (with Retry-After), 5xx, no connection:
@@ -233,8 +234,11 @@ RUNNER_EXITS = {
     EXIT_CANNOT_START: "the command cannot be started",
 }
 
-#: Sent with every answer to a runner: ``<manager>/<experiment>/<trial>/<attempt>``. Tokens are ``<manager>.<secret>``.
+#: Sent with every answer to a runner: ``<manager>/<experiment>/<trial>/<attempt>/<request>``, without the last part
+#: where the request has no name. Tokens are ``<manager>.<secret>``.
 ANSWER_HEADER = "X-NNI-Manager"
+#: Sent with every request of a runner: its name, another one for each, at most 64 letters, digits and hyphens.
+REQUEST_HEADER = "X-NNI-Request"
 #: Sentences in the word about the end about what is not delivered.
 MAX_SENTENCES = 20
 

@@ -46,7 +46,8 @@ async def clean(context: Context, body: Annotated[Clean | None, Body()] = None) 
         cleaned=[
             Cleaned(
                 experiment=one.left.experiment_id, service=one.left.service, platform=one.left.platform,
-                jobs=len(one.left.job_names) or None, trouble=one.trouble,
+                jobs=len(one.left.job_names) or None if one.left.may_run is None else one.left.may_run,
+                trouble=one.trouble,
             )
             for one in ended
         ]

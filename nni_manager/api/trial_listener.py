@@ -65,7 +65,7 @@ def create_trial_listener(reports: RunnerReports) -> ASGIApp:
             harden(message)
             if message["type"] == "http.response.start":
                 answered[outcome(message["status"])] += 1
-                message = {**message, "headers": [*message["headers"], *_signature(reports, scope["path"])]}
+                message = {**message, "headers": [*message["headers"], *_signature(reports, scope)]}
             await send(message)
 
         await listener(scope, LimitedBody(receive, BODY_LIMIT).receive, counting_send)
@@ -76,11 +76,17 @@ def create_trial_listener(reports: RunnerReports) -> ASGIApp:
 _ATTEMPT_PATH = re.compile(r"/trial/v1/(\w{1,64}/\w{1,64}/\d{1,9})/\w+", re.ASCII)
 
 
-def _signature(reports: RunnerReports, path: str) -> list[tuple[bytes, bytes]]:
-    """Headers that tell runners that an answer is ours and about their attempt: whatever stands between may answer,
-    too."""
-    attempt = _ATTEMPT_PATH.fullmatch(path)
+_REQUEST_NAME = re.compile(rb"[A-Za-z0-9-]{1,64}")
+
+
+def _signature(reports: RunnerReports, scope: Scope) -> list[tuple[bytes, bytes]]:
+    """Headers that tell runners that an answer is ours, about their attempt and to this request: whatever stands
+    between may answer, too, and repeat what we said."""
+    attempt = _ATTEMPT_PATH.fullmatch(scope["path"])
     name = f"{reports.tokens.manager}/{attempt[1]}" if attempt else reports.tokens.manager
+    request = dict(scope["headers"]).get(protocol.REQUEST_HEADER.lower().encode(), b"")
+    if attempt and _REQUEST_NAME.fullmatch(request):
+        name += f"/{request.decode()}"
     return [(protocol.ANSWER_HEADER.lower().encode(), name.encode()), (b"cache-control", b"no-store")]
 
 

@@ -25,7 +25,7 @@ def clean(connect: Connect, *, names: tuple[str, ...], config: str | None) -> No
     chosen = [*names, *(_platforms(config) if config is not None else ())]
     cleaned = connect().clean(chosen)
     for one in cleaned:
-        what = f"{one['jobs']} jobs" if one["jobs"] is not None else "jobs"
+        what = "jobs" if one["jobs"] is None else "1 job" if one["jobs"] == 1 else f"{one['jobs']} jobs"
         place = f"of experiment {one['experiment']} on {one['service']}"
         click.echo(f"{what} {place}: {one['trouble'] or 'ended'}.")
     if not cleaned:

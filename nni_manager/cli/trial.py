@@ -143,6 +143,8 @@ def _attempt(attempt: dict[str, Any]) -> str:
 def _out_of_reach(attempt: dict[str, Any]) -> str:
     """When and why an attempt was out of reach the last time, and how often before; empty: never."""
     times = attempt["interruptions"]
+    if attempt["unreachableMs"] is not None:
+        return f"out of reach since {moment(attempt['unreachableMs'])}: {attempt['unreachable']}"
     if not times:
         return ""
     last, often = times[-1], f" and {len(times) - 1} times before" if times[1:] else ""

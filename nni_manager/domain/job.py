@@ -83,6 +83,8 @@ class JobReport:
     #: Why this job cannot be asked about now, although others can; its state is UNKNOWN. Empty: it can, or whoever
     #: keeps it is there and will tell: it is not given up, however long that takes.
     unreachable: str = ""
+    #: It is LOST because its submission broke off, and the platform certainly never had it: it is submitted again.
+    was_never_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,7 +103,7 @@ class Lease(Generic[C]):
         self._connection = connection
         self.owner = owner
         self._credential = credential
-        #: Refused; not used again before `renew`.
+        #: Refused; not used for others before its own experiment has found it good again.
         self.is_refused = False
 
     def __repr__(self) -> str:  # without the credential
@@ -113,6 +113,12 @@ class Lease(Generic[C]):
     def connection(self) -> C:
         """The connection, for its methods that need no credential; `use` first for those that do."""
         return self._connection
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the connection works with this lease's credential now, whichever lease brought it."""
+        in_use = self._shared.in_use
+        return in_use is not None and in_use._credential == self._credential
 
     @property
     def serving(self) -> object:
@@ -166,6 +172,7 @@ class _Shared:
         except BadCredentials:
             lease.is_refused = True
             raise
+        lease.is_refused = False
         self.admitted.add(id(lease))
 
     async def replace(self, error: BadCredentials) -> None:

@@ -253,6 +253,9 @@ class Platform(abc.ABC):
     ) -> None:
         """Disconnects; jobs run on. No task, thread, file or connection is left."""
 
+    def try_again(self) -> None:  # noqa: B027 (only where refusals are waited out)
+        """Tries at once what was refused, as a person may have put it right. Called while entered."""
+
     def room(self) -> Room:
         """The room for more jobs, from memory, at once; `Host.wake("")` says that it changed."""
         return _UNLIMITED

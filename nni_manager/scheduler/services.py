@@ -77,6 +77,7 @@ class Services:
             service.change(platform, self._maker(platform, secrets))
         else:
             self.renew(service, secrets)
+            service.try_again()
 
     def renew(self, service: TrainingService, secrets: Mapping[str, str]) -> None:
         """Gives a service its secrets, which may be others now."""

@@ -33,8 +33,10 @@ CASE WHEN (instr(t.message, ' was dropped: ') > 0 OR (t.status = 'SUCCEEDED' AND
 THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanager.log says why' ELSE '' END
 """
 #: How a trial ended, as its end was told, and why one that ended well has no result that is compared.
+#: Before that, why nobody knows whether a trial still runs that is not UNKNOWN yet.
 _MESSAGE = f"""
-CASE WHEN t.status <> 'SUCCEEDED' OR t.final_value IS NOT NULL THEN t.message ELSE
+CASE WHEN t.status = 'RUNNING' AND c.unreachable_ms IS NOT NULL THEN 'the platform cannot be asked: ' || c.unreachable
+WHEN t.status <> 'SUCCEEDED' OR t.final_value IS NOT NULL THEN t.message ELSE
     CASE t.message WHEN '' THEN '' ELSE t.message || '; ' END || CASE
     WHEN t.final_data IS NULL AND t.intermediates = 0 THEN 'it reported no final result, and no intermediate one'
     WHEN t.final_data IS NULL THEN 'it reported no final result, only ' || t.intermediates || ' intermediate'

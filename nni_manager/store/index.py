@@ -52,13 +52,15 @@ _SCHEMA_WITH_ENDPOINT = 3
 
 
 def put(connection: sqlite3.Connection, entry: Entry) -> None:
-    """Adds or replaces an entry. What is listed is no leftover."""
+    """Adds or replaces an entry. What is listed is no leftover. Of an open one the results are not kept: they change,
+    and would be told as they were where it cannot be read any more."""
     drop_leftover(connection, entry.id)
     connection.execute(
         f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.id, str(entry.folder.path), entry.name, entry.platform, entry.status, entry.created_ms,
-            entry.ended_ms, entry.is_open, *_endpoint_columns(entry.endpoint), entry.launched_ms, entry.results,
+            entry.ended_ms, entry.is_open, *_endpoint_columns(entry.endpoint), entry.launched_ms,
+            "" if entry.is_open else entry.results,
         ),
     )  # fmt: skip
 

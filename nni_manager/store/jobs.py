@@ -12,6 +12,10 @@ from nni_manager.domain.job import JobHandle, JobReport, JobState
 #: State of an attempt that was decided on and perhaps submitted: submit it (again) under its name.
 INTENT = "INTENT"
 
+#: The beginning of the message of a trial that ended while its job could not be asked to end, and what it says later.
+MAY_STILL_RUN = "may still run on "
+_ENDED_LATER = "its job was ended later, when the service could be reached again"
+
 #: Why another attempt follows an ended one.
 PLATFORM = "PLATFORM"
 USER_CODE = "USER_CODE"
@@ -108,14 +112,15 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport,
     before = connection.execute(query, (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
         _set_reach(connection, job_name, report, now_ms)
-    else:
-        _set_seen(connection, job_name, report, now_ms)
+    elif not _set_seen(connection, job_name, report, now_ms):
+        _hear_again(connection, job_name, report, now_ms)
     return bool(before != connection.execute(query, (job_name,)).fetchone())
 
 
-def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
+    """Answers whether the report was taken."""
     wait = report.wait
-    connection.execute(
+    cursor = connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
         " exit_code = ?2, signal = ?3, native_reason = ?4, cause = ?17, message = ?5, stderr_tail = ?6,"
         " started_ms = coalesce(max(?7, intended_ms), started_ms), ended_ms = ?8,"
@@ -129,6 +134,20 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
             report.started_ms, report.ended_ms, report.state.is_final, now_ms, job_name,
             wait.code if wait else "", wait.sentence if wait else "", json.dumps(wait.details) if wait else "{}",
             report.link, report.place, report.cause or "",
+        ),
+    )  # fmt: skip
+    return cursor.rowcount > 0
+
+
+def _hear_again(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+    """Stores the first report on a job that had been missed; `late` shows it."""
+    connection.execute(
+        "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, native_reason = ?, cause = ?, message = ?,"
+        " stderr_tail = ?, started_ms = coalesce(?, started_ms), ended_ms = ?, final_seen_ms = ?"
+        f" WHERE job_name = ? AND final_seen_ms IS NULL AND {_MISSED}",
+        (
+            report.state, report.exit_code, report.signal, report.native_reason, report.cause or "", report.message,
+            report.stderr_tail, report.started_ms, report.ended_ms, now_ms if report.state.is_final else None, job_name,
         ),
     )  # fmt: skip
 
@@ -156,6 +175,20 @@ def take_back(connection: sqlite3.Connection, job_name: str) -> None:
     )
 
 
+def submit_again(connection: sqlite3.Connection, job_name: str) -> bool:
+    """The platform certainly never had the job, whose submission broke off: it is an intent again, on nobody's account.
+
+    Answers whether that is so; not of a job that was seen to run, nor of a trial that is asked to end.
+    """
+    cursor = connection.execute(
+        "UPDATE attempts SET state = 'INTENT', handle = NULL, unreachable_ms = NULL, unreachable = ''"
+        " WHERE job_name = ? AND state IN ('INTENT', 'PENDING') AND closed = 0 AND runner_exit IS NULL"
+        " AND trial_id IN (SELECT id FROM trials WHERE asked = '')",
+        (job_name,),
+    )
+    return cursor.rowcount > 0
+
+
 def close(
     connection: sqlite3.Connection, trial_id: str, number: int, given_up: str = "", *, may_run: bool = False
 ) -> None:
@@ -175,6 +208,56 @@ def lose(connection: sqlite3.Connection, trial_id: str, number: int, message: st
     )
 
 
+#: Of an attempt: it was given up because its job could not be asked about, and its trial goes on. What is heard of the
+#: job again may still count.
+_MISSED = (
+    f"closed = 1 AND forgotten = 0 AND given_up = '{PLATFORM}' AND unreachable_ms IS NOT NULL AND handle IS NOT NULL"
+    " AND trial_id IN (SELECT id FROM trials WHERE status IN ('WAITING', 'RUNNING', 'UNKNOWN'))"
+)
+
+
+class Missed(NamedTuple):
+    """An attempt that was given up because its job could not be asked about, of a trial that goes on."""
+
+    trial_id: str
+    number: int
+    job: AttemptRow
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether something was heard of its job since."""
+        return self.job.final_seen_ms is not None or self.job.state != JobState.LOST
+
+
+def missed(connection: sqlite3.Connection) -> list[Missed]:
+    """Attempts that were missed, the last first."""
+    columns = ", ".join(ATTEMPT_COLUMNS)
+    query = f"SELECT trial_id, number, {columns} FROM attempts WHERE {_MISSED} ORDER BY number DESC"
+    return [Missed(id_, number, AttemptRow._make(job)) for id_, number, *job in connection.execute(query)]
+
+
+def missed_attempt(connection: sqlite3.Connection, job_name: str) -> tuple[str, int] | None:
+    """(trial, number) of a job that was missed; None: it was not."""
+    query = f"SELECT trial_id, number FROM attempts WHERE job_name = ? AND {_MISSED}"
+    row: tuple[str, int] | None = connection.execute(query, (job_name,)).fetchone()
+    return row
+
+
+def revive(connection: sqlite3.Connection, trial_id: str, number: int, now_ms: int) -> None:
+    """An attempt that was missed is its trial's again, as far as it is known by now."""
+    connection.execute(
+        f"UPDATE attempts SET closed = 0, given_up = '', {_BACK_AGAIN} WHERE trial_id = ?11 AND number = ?12",
+        (*[None] * 9, now_ms, trial_id, number),
+    )
+
+
+def drop_missed(connection: sqlite3.Connection, trial_id: str, number: int) -> None:
+    """Ends the wait for an attempt that was missed."""
+    connection.execute(
+        "UPDATE attempts SET unreachable_ms = NULL WHERE trial_id = ? AND number = ?", (trial_id, number)
+    )
+
+
 def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
     """(service, handle) of an attempt whose job the service still keeps; None: it has none, or nothing of it."""
     row = connection.execute(
@@ -186,14 +269,20 @@ def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> t
 
 
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
+    """Notes that no trace of the job is left on its training service; its trial says no more that it may run."""
     connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
+    connection.execute(
+        "UPDATE trials SET message = ? WHERE id = (SELECT trial_id FROM attempts WHERE job_name = ?)"
+        f" AND message LIKE '{MAY_STILL_RUN}%'",
+        (_ENDED_LATER, job_name),
+    )
 
 
 def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
-    """Closed attempts of which the training service still keeps something."""
+    """Closed attempts of which the training service still keeps something, and of which nothing is expected."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
-        " AND service = ?",
+        f" AND service = ? AND NOT ({_MISSED})",
         (service,),
     )
     return [parse_handle(*row) for row in rows]
@@ -228,11 +317,17 @@ def has_any(connection: sqlite3.Connection, service: str) -> bool:
     return connection.execute(query, (service,)).fetchone() is not None
 
 
+#: Of an attempt: it counts as lost since nobody could ask about its job, and nothing was heard of that since.
+_LOST_SIGHT_OF = "forgotten = 0 AND state = 'LOST' AND unreachable_ms IS NOT NULL AND final_seen_ms IS NULL"
+
+
 def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False) -> dict[str, tuple[str, ...]]:
     """Service → names of jobs of which it may keep something; `running`: of those that may still run; `decided`: of
     those that no trial waits for any more."""
     found: dict[str, list[str]] = {}
-    which = (_MAY_RUN if running else "forgotten = 0") + (" AND closed = 1" if decided else "")
+    which = (f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0") + (
+        " AND closed = 1" if decided else ""
+    )
     query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
     for service, name in connection.execute(query):
         found.setdefault(service, []).append(name)
@@ -264,10 +359,10 @@ def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
-    """Jobs a training service accepted whose attempt is not closed."""
+    """Jobs a training service accepted whose attempt is not closed, or was missed."""
     rows = connection.execute(
-        "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL"
-        " AND service = ?",
+        "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND handle IS NOT NULL AND service = ?"
+        f" AND (closed = 0 OR {_MISSED})",
         (service,),
     )
     return [parse_handle(*row) for row in rows]

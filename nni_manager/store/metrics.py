@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nni_manager.domain.metrics import Metric, MetricType
+from nni_manager.store import jobs
 from trial_runner.wire.outbox_name import earlier_names
 
 
@@ -101,6 +102,8 @@ class _Attempt(NamedTuple):
     epoch: int
     #: Its runner has said that the command is over.
     may_complete: bool
+    #: It was given up because its job could not be asked about, and is its trial's no more, or not yet again.
+    is_missed: bool = False
 
 
 def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | None:
@@ -110,6 +113,8 @@ def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | No
         " FROM attempts WHERE job_name = ? AND closed = 0",
         (chunk.job_name,),
     ).fetchone()
+    if row is None and (missed := jobs.missed_attempt(connection, chunk.job_name)) is not None:
+        return _Attempt(trial_id=missed[0], number=missed[1], epoch=0, may_complete=False, is_missed=True)
     if row is None or (chunk.container and row[4] not in (None, chunk.container)):
         return None
     return _Attempt(trial_id=row[0], number=row[1], epoch=row[2], may_complete=bool(row[3]))
@@ -197,7 +202,10 @@ def _note_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> No
 
 
 def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, outbox: _Outbox, now_ms: int) -> bool:
-    """Whether there are intermediate results in it."""
+    """Whether there are intermediate results in it that count for the trial now."""
+    if attempt.is_missed:
+        _insert(connection, chunk, attempt, outbox, _own_sequence(connection, attempt), now_ms)
+        return False
     has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
     sequence = _next_sequence(connection, attempt.trial_id) if has_intermediates else 0
     intermediates = _insert(connection, chunk, attempt, outbox, sequence, now_ms) if chunk.metrics else 0
@@ -212,6 +220,15 @@ def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
     """The number of the trial's next intermediate result."""
     (sequence,) = connection.execute("SELECT intermediates FROM trials WHERE id = ?", (trial_id,)).fetchone()
     return int(sequence)
+
+
+def _own_sequence(connection: sqlite3.Connection, attempt: _Attempt) -> int:
+    """The number of the attempt's next intermediate result."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM metrics WHERE trial_id = ? AND attempt = ? AND type = ?",
+        (attempt.trial_id, attempt.number, MetricType.PERIODICAL),
+    ).fetchone()
+    return int(count)
 
 
 def _insert(

@@ -165,10 +165,24 @@ def finish(
 def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, sentence: str) -> None:
     """The trial waits for another attempt; what the last one reported does not count."""
     connection.execute(
-        "UPDATE trials SET status = 'WAITING', attempt = attempt + 1, asked = '', message = '', wait_code = ?,"
-        " wait_sentence = ?, wait_details = '{}', started_ms = NULL, intermediates = 0, last_value = NULL,"
-        " final_data = NULL, final_value = NULL WHERE id = ?",
+        "UPDATE trials SET status = 'WAITING', attempt = 1 + max(attempt,"
+        " coalesce((SELECT max(number) FROM attempts WHERE trial_id = trials.id), 0)), asked = '', message = '',"
+        " wait_code = ?, wait_sentence = ?, wait_details = '{}', started_ms = NULL, intermediates = 0,"
+        " last_value = NULL, final_data = NULL, final_value = NULL WHERE id = ?",
         (code, sentence, id),
+    )
+
+
+def revive_attempt(connection: sqlite3.Connection, id: str, number: int, sentence: str) -> None:
+    """The trial is at this attempt again, with what that has reported."""
+    of_it = "FROM metrics WHERE trial_id = trials.id AND attempt = ?1 AND type ="
+    connection.execute(
+        "UPDATE trials SET status = 'WAITING', attempt = ?1, message = '', started_ms = NULL, wait_code = ?3,"
+        f" wait_sentence = ?4, wait_details = '{{}}', intermediates = (SELECT count(*) {of_it} 'PERIODICAL'),"
+        f" last_value = (SELECT value {of_it} 'PERIODICAL' AND value IS NOT NULL ORDER BY sequence DESC LIMIT 1),"
+        f" final_data = (SELECT data {of_it} 'FINAL' ORDER BY id LIMIT 1),"
+        f" final_value = (SELECT value {of_it} 'FINAL' ORDER BY id LIMIT 1) WHERE id = ?2",
+        (number, id, WaitCode.SUBMITTED, sentence),
     )
 
 

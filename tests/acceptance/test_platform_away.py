@@ -41,7 +41,7 @@ def test_a_daemon_that_starts_while_the_platform_is_away(daemon: Daemon, code: P
     assert daemon.call("POST", f"/experiments/{stopped}/stop")["status"] == "STOPPED"
     assert time.monotonic() - since_s < 6.5, "5 s, and what this machine takes"
     (warning,) = daemon.status(stopped)["warnings"]
-    assert "1 jobs may still run on scripted" in warning["message"]
+    assert "1 job may still run on scripted" in warning["message"]
     assert _runs(pid)
     (left,) = daemon.call("POST", "/platforms/clean")["cleaned"]
     assert (left["experiment"], left["trouble"] != "", _runs(pid)) == (stopped, True, True), "it is away still"
@@ -93,7 +93,7 @@ def test_a_removed_service_that_is_away_holds_up_no_trial(daemon: Daemon, code: 
     ended = daemon.wait_for(id_, lambda state: state["counts"] == {"USER_CANCELED": 1}, 12)
     assert _runs(pid) and ended["status"] == "DONE"
     (warning,) = daemon.wait_for(id_, lambda state: state["warnings"], 5)["warnings"]
-    assert warning["code"] == "MAY_STILL_RUN" and "1 jobs may still run on scripted" in warning["message"]
+    assert warning["code"] == "MAY_STILL_RUN" and "1 job may still run on scripted" in warning["message"]
     (left,) = daemon.call("POST", "/platforms/clean")["cleaned"]
     assert (left["experiment"], left["service"], left["jobs"]) == (id_, "scripted", 1)
     assert left["trouble"] and _runs(pid), "it is away still"

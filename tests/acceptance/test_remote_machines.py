@@ -142,7 +142,7 @@ def test_stop_with_a_dead_machine_says_what_is_left_and_ends_it_later(
     assert dead.users_processes()
     dead.heal()
     left = daemon.call("POST", "/platforms/clean", json={})
-    assert [one["trouble"] for one in left["cleaned"]] == [""]
+    assert not any(one["trouble"] for one in left["cleaned"]), "the daemon's own look may have been faster"
     _check_nothing_runs(machines)
 
 

@@ -12,7 +12,10 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.scheduler.experiments import leftovers
 from nni_manager.scheduler.planning import open_trial
 from nni_manager.store import leftover_jobs
 from tests.api.services import EXPERIMENTS, Acted, act, add_trial, create, shown
@@ -67,7 +70,7 @@ async def test_a_stop_says_what_may_still_run(api: httpx.AsyncClient, world: Wor
     id_, job = await stopped_while_away(api, world)
     (warning,) = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"]
     assert warning["code"] == "MAY_STILL_RUN"
-    assert "1 jobs may still run on local: no route to host" in warning["message"]
+    assert "1 job may still run on local: no route to host" in warning["message"]
     assert await noted(world) == [(id_, "local", (job,))]
 
 
@@ -144,3 +147,94 @@ async def test_one_whose_database_is_gone_bad_is_cleaned_by_its_id(api: httpx.As
     folder.database.write_bytes(b"this is no database")
     assert (await api.delete(f"{EXPERIMENTS}/broken")).status_code == 204
     assert Cleaned.cleaned == [("broken", "local", ())] and await noted(world) == []
+
+
+async def test_they_are_looked_after_until_they_are_ended(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_LOOK_WAITS_S", (0.3,))
+    id_, job = await stopped_while_away(api, world)
+    trial_id = (await api.get(f"{EXPERIMENTS}/{id_}/trials")).json()["trials"][0]["id"]
+    assert (await api.get(f"{EXPERIMENTS}/{id_}/trials/{trial_id}")).json()["message"].startswith("may still run on")
+    Acted.trouble.clear()
+    await shown(api, id_, lambda one: not one["warnings"])
+    assert Cleaned.cleaned == [(id_, "local", (job,))] and await noted(world) == []
+    found = (await api.get(f"{EXPERIMENTS}/{id_}/trials/{trial_id}")).json()
+    assert found["message"] == "its job was ended later, when the service could be reached again"
+
+
+async def test_those_of_an_earlier_daemon_are_looked_after(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "_LOOK_WAITS_S", (0.05,))
+    left = leftover_jobs.LeftoverJobs(
+        experiment_id="gone", service="local", platform="local", connection="http://there",
+        section={"platform": "local"}, secrets={}, job_names=("job",), sentence="away", noted_ms=1,
+    )  # fmt: skip
+    await world.supervisor.index.write(lambda c: leftover_jobs.put(c, left))
+    later = leftovers.Leftovers(world.supervisor.index, Connections(), world.data)
+    await later.load()
+    try:
+        async with asyncio.timeout(20):
+            while await noted(world):  # noqa: ASYNC110 (any condition)
+                await asyncio.sleep(0.01)
+    finally:
+        await later.close()
+    assert Cleaned.cleaned == [("gone", "local", ("job",))]
+
+
+async def test_only_jobs_that_may_run_are_counted(api: httpx.AsyncClient, world: World) -> None:
+    """Of two jobs one had ended, and nobody could have it forgotten."""
+    id_ = await create(api, world, trialConcurrency=2)
+    first, second = await add_trial(api, id_), await add_trial(api, id_)
+    jobs = []
+    for trial_id in (first, second):
+        found = await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")
+        jobs.append(found["attempts"][0]["jobName"])
+    monkey = Cleaned.forget
+
+    async def refuse(self: Cleaned, handles: object) -> None:
+        raise PlatformUnavailable("no route to host")
+
+    Cleaned.forget = refuse  # type: ignore[method-assign,assignment]
+    try:
+        Acted.made["local"].tell(jobs[0], JobReport(state=JobState.SUCCEEDED, exit_code=0))
+        await shown(api, f"{id_}/trials/{first}", lambda one: one["status"] == "SUCCEEDED")
+        Acted.trouble["local"] = PlatformUnavailable("no route to host")
+        Acted.made["local"].host.wake("")
+        await shown(api, id_, lambda one: one["services"][0]["status"] == "away")
+        await api.post(f"{EXPERIMENTS}/{id_}/stop")
+        await shown(api, id_, lambda one: one["warnings"])
+        async with asyncio.timeout(10):
+            while sorted((await noted(world))[0][2]) != sorted(jobs):  # noqa: ASYNC110 (any condition)
+                await asyncio.sleep(0.01)
+    finally:
+        Cleaned.forget = monkey  # type: ignore[method-assign]
+    (warning,) = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"]
+    assert warning["message"].startswith("1 job may still run on local")
+    Acted.trouble.clear()
+    (done,) = (await api.post("/api/v1/platforms/clean")).json()["cleaned"]
+    assert done["jobs"] == 1
+
+
+async def test_a_person_does_not_get_the_answer_of_a_look_that_began_too_early(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stopped_while_away(api, world)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    clean = Cleaned.clean
+
+    async def slow(self: Cleaned, job_names: Sequence[str]) -> None:
+        begun.set()
+        await go_on.wait()
+        raise PlatformUnavailable("no route to host")
+
+    monkeypatch.setattr(Cleaned, "clean", slow)
+    early = asyncio.create_task(world.service.clean(()))
+    await begun.wait()
+    Acted.trouble.clear()
+    asked = asyncio.create_task(api.post("/api/v1/platforms/clean"))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(Cleaned, "clean", clean)
+    asyncio.get_running_loop().call_later(0.1, go_on.set)
+    (done,) = (await asked).json()["cleaned"]
+    assert done["trouble"] == ""
+    assert [ended.trouble for ended in await early] == ["no route to host"]

@@ -181,6 +181,7 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
     connections = Connections()
     left = Leftovers(index_database, connections, data)
+    await left.load()
     shared = SharedParts(
         settings=Settings(data_dir=data),
         keeper=keeper,

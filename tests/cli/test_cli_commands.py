@@ -402,6 +402,7 @@ def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManag
     attempt = {
         "number": 1, "state": "FAILED", "exitCode": 127, "signal": None, "message": "", "place": "", "jobName": "job",
         "service": "local", "stderrTail": "\x1b[1mtrain.py: not found\n", "runnerExit": None, "interruptions": [],
+        "unreachableMs": None, "unreachable": "",
     }  # fmt: skip
     failed = trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 127", attempts=[attempt])
     manager.add(state("abc"))
@@ -620,3 +621,15 @@ def test_an_interrupt_ends_with_130(nnictl: Run, manager: FakeManager) -> None:
     manager.trials_of["abc"] = [trial("aaaaa", 0, "RUNNING")]
     manager.refusal = KeyboardInterrupt()
     assert nnictl("trial", "kill", "-T", "aaaaa").exit_code == 130
+
+
+def test_trial_show_says_since_when_an_attempt_is_out_of_reach(nnictl: Run, manager: FakeManager) -> None:
+    attempt = {
+        "number": 1, "state": "RUNNING", "exitCode": None, "signal": None, "message": "", "place": "", "jobName": "job",
+        "service": "remote", "stderrTail": "", "runnerExit": None, "interruptions": [], "unreachableMs": 1_000,
+        "unreachable": "hostA unreachable since 12:00 (timeout)",
+    }  # fmt: skip
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("ccccc", 0, "RUNNING", attempts=[attempt])]
+    text = " ".join(nnictl("trial", "show", "-T", "0").stdout.split())
+    assert "out of reach since" in text and "hostA unreachable since 12:00 (timeout)" in text

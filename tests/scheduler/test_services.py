@@ -151,7 +151,10 @@ def test_a_job_that_stays_unreachable_is_lost_after_the_grace_of_its_service() -
     said, given_up = lost.decisions.records[:2]
     assert said == LoseJob(trial_id="aaaaa", attempt=1, message="not reachable for 600 s: away", ended_ms=NOW)
     assert isinstance(given_up, GiveUpAttempt)
-    assert [call.service for call in lost.decisions.calls if isinstance(call, Forget)] == ["a"]
+    assert not [call for call in lost.decisions.calls if isinstance(call, Forget)], "what it reported is kept there"
+    job = on("a", "aaaaa", unreachable_ms=NOW - 600_000, unreachable="away")
+    last = Plan(job, config=two(), services=graces, retries={"aaaaa": (2, 0)})
+    assert [call.service for call in last.decisions.calls if isinstance(call, Forget)] == ["a"]
 
 
 def test_a_stop_reaches_each_jobs_own_service() -> None:

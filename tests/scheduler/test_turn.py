@@ -237,3 +237,31 @@ def test_a_job_that_is_submitted_again_is_read_from_what_is_stored(turns: Turns)
     assert turns.submitted(submitting=frozenset({first.job_name})) == []
     (again,) = turns.submitted()
     assert (again.job_name, again.stored) == (first.job_name, {"outbox/main.jsonl": 30})
+
+
+def test_what_its_platform_never_had_is_submitted_again_without_charge(turns: Turns) -> None:
+    (submit,) = turns.submitted(proposals=proposals(0))
+    name = submit.job_name
+    unsure = JobHandle(platform="fake", version=1, job_name=name)
+    turns.take(Seen(handles=(unsure,)))
+    never = JobReport(state=JobState.LOST, message="the keeper knows nothing of it", was_never_taken=True)
+    result = turns.take(Seen(reports={name: never}))
+    (again,) = [call for call in result.calls if isinstance(call, d.Submit)]
+    assert (again.job_name, again.is_repeat) == (name, True) and result.records == ()
+    assert jobs.retries(turns.connection, again.trial_id) == (0, 0)
+
+
+def test_what_was_seen_to_run_is_lost_whatever_its_platform_says_later(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    never = JobReport(state=JobState.LOST, was_never_taken=True)
+    records = turns.take(Seen(reports={name: never})).records
+    assert [record for record in records if isinstance(record, d.GiveUpAttempt)]
+
+
+def test_what_was_never_had_and_is_to_end_ends(turns: Turns) -> None:
+    (submit,) = turns.submitted(proposals=proposals(0))
+    turns.take(Seen(handles=(JobHandle(platform="fake", version=1, job_name=submit.job_name),)))
+    trials.ask_stop(turns.connection, submit.trial_id, StopRequest.USER)
+    never = JobReport(state=JobState.LOST, was_never_taken=True)
+    result = turns.take(Seen(reports={submit.job_name: never}))
+    assert [record.status for record in result.records if isinstance(record, d.Finish)] == ["USER_CANCELED"]

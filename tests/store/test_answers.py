@@ -264,3 +264,17 @@ def test_of_equals_the_oldest_is_best(connection: sqlite3.Connection) -> None:
     for number, id_ in enumerate(("bbbbb", "aaaaa")):
         finished(connection, id_, number, "1", 1)
     assert [(answers.best(connection, maximize=m) or "")[0] for m in (True, False)] == ["bbbbb", "bbbbb"]
+
+
+def test_a_trial_that_cannot_be_asked_about_says_why_at_once(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    name = start(connection, "aaaaa")
+    trials.set_running(connection, "aaaaa", 5)
+    jobs.set_report(connection, name, JobReport(state=JobState.RUNNING, started_ms=5), 50)
+    gone = JobReport(state=JobState.UNKNOWN, unreachable="hostA unreachable since 12:00 (timeout)")
+    jobs.set_report(connection, name, gone, 60)
+    (shown,) = listed(connection)["trials"]
+    told = (shown["status"], shown["message"])
+    assert told == ("RUNNING", "the platform cannot be asked: hostA unreachable since 12:00 (timeout)")
+    jobs.set_report(connection, name, JobReport(state=JobState.RUNNING, started_ms=5), 70)
+    assert listed(connection)["trials"][0]["message"] == ""

@@ -88,6 +88,14 @@ def test_an_index_of_the_first_release_is_upgraded(tmp_path: Path) -> None:
     upgraded.close()
 
 
+def test_results_of_an_open_one_are_not_kept(connection: sqlite3.Connection) -> None:
+    """They change; where it cannot be opened again, nothing is said in their place."""
+    index.put(connection, replace(ENTRY, is_open=True, results='{"trials_made": 0}'))
+    assert index.get(connection, ENTRY.id).results == ""
+    index.put(connection, replace(ENTRY, is_open=False, results='{"trials_made": 0}'))
+    assert index.get(connection, ENTRY.id).results == '{"trials_made": 0}'
+
+
 def test_changes(connection: sqlite3.Connection) -> None:
     index.put(connection, ENTRY)
     index.set_status(connection, "exp1", ExperimentStatus.STOPPED, 9, is_open=False)

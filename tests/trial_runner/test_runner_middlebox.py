@@ -2,7 +2,14 @@
 
 import itertools
 import json
+import re
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from listener_for_tests import PATH, TOKEN, Answer, Body, FakeListener, Runner, metrics, report
@@ -120,3 +127,53 @@ def test_bytes_that_are_no_record_stand_in_the_last_word(listener: FakeListener,
     runner.run("mkdir $NNI_SYS_DIR/.nni; echo nonsense > $NNI_SYS_DIR/.nni/metrics")
     (sentence,) = listener.exited["undelivered"]
     assert sentence.endswith("nni/.nni/metrics has 9 bytes that are no record at offset 0")
+
+
+def test_an_old_answer_that_is_sent_again_is_none(listener: FakeListener, tmp_path: Path) -> None:
+    """A cache that repeats what the manager said to the last post of this kind."""
+    recorded: list[bytes] = []
+    with replaying_proxy(listener.port, recorded) as (port, replay):
+        client = _client(port)
+        client.post("status", {"event": "started"})
+        replay.set()
+        with pytest.raises(Unavailable) as refusal:
+            client.post("status", {"event": "exited", "exitCode": 0})
+        assert not isinstance(refusal.value, Denied)
+        replay.clear()
+        client.post("status", {"event": "exited", "exitCode": 0})
+        client.close()
+    assert [status["event"] for status in listener.statuses] == ["started", "exited"]
+
+
+@contextmanager
+def replaying_proxy(port: int, recorded: list[bytes]) -> Iterator[tuple[int, threading.Event]]:
+    """A proxy's port, and an event that has it give its last answer again instead of asking. One request a
+    connection."""
+    replay = threading.Event()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            request = _message(self.rfile)
+            if not replay.is_set():
+                with socket.create_connection(("127.0.0.1", port)) as manager, manager.makefile("rb") as answers:
+                    manager.sendall(request)
+                    recorded.append(_message(answers))
+            self.wfile.write(recorded[-1])
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1], replay
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _message(file: BinaryIO) -> bytes:
+    """A request or an answer, whole."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += file.readline()
+    length = re.search(rb"Content-Length: (\d+)", head, re.IGNORECASE)
+    return head + file.read(int(length[1]) if length else 0)

@@ -92,9 +92,10 @@ class Spawn:
         try:
             self._state_files.claim(claim)
         except FileNotFoundError as error:
-            sentence = "Starting job {} failed: the keeper's own folder was deleted. Start the daemon again.".format(
-                claim.name
-            )
+            sentence = (
+                "Starting job {} failed: the keeper's own folder was deleted. Jobs are started again, by another"
+                " keeper, as soon as those that run here have ended."
+            ).format(claim.name)
             raise Refusal(protocol.UNAVAILABLE, sentence) from error
 
     def _claim_of(self, request: SpawnRequest) -> Claim:

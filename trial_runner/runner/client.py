@@ -105,6 +105,9 @@ class Client:
         #: What the header of the manager's own answers says: its name, and the attempt as the path names it.
         self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
         self._container = container
+        #: Of its requests, whose names begin with what no other runner has.
+        self._prefix = "{:016x}".format(_random.getrandbits(64))
+        self._number = 0
         self._connection = _connection(parts.scheme, parts.netloc, authority, connect_s)
         self._is_kept = False
 
@@ -139,7 +142,7 @@ class Client:
         """The response to a request that was accepted, its body not yet read."""
         data = None if body is None else _encode(body).encode("utf-8", "replace")
         response = self._send(method, route, data)
-        if response.getheader(protocol.ANSWER_HEADER) != self._signature:
+        if response.getheader(protocol.ANSWER_HEADER) != "{}/{}".format(self._signature, self._request_name):
             raise self._foreign(response)
         if response.status not in (200, 204):
             self._fail(response)
@@ -165,7 +168,8 @@ class Client:
             self._break(error)
 
     def _request(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
-        headers = self._credential.headers()
+        self._number += 1
+        headers = {**self._credential.headers(), protocol.REQUEST_HEADER: self._request_name}
         if self._container:
             headers[protocol.CONTAINER_HEADER] = self._container
         if data is not None:
@@ -175,6 +179,11 @@ class Client:
         response = self._connection.getresponse()
         self._is_kept = True
         return response
+
+    @property
+    def _request_name(self) -> str:
+        """The name of the request under way, which its answer repeats."""
+        return "{}-{}".format(self._prefix, self._number)
 
     def _connect(self) -> None:
         """Quiet where it is connected. What comes after may take longer."""

@@ -113,7 +113,7 @@ class Cleaned(Wire):
     experiment: str = Field(description="Id of the experiment, which may be deleted.")
     service: str = Field(description="The training service, as the experiment calls it.")
     platform: str = Field(description="What it is.")
-    jobs: int | None = Field(description="How many jobs were left there; null: not known.")
+    jobs: int | None = Field(description="How many jobs may have run there; null: not known.")
     trouble: str = Field(description="Why they could not be ended, one sentence; empty: they are.")
 
 

@@ -223,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
         self.send_response(answer.status)
         if answer.is_signed:
-            self.send_header(protocol.ANSWER_HEADER, f"{MANAGER}/{ATTEMPT}")
+            self.send_header(protocol.ANSWER_HEADER, f"{MANAGER}/{ATTEMPT}/{self.headers[protocol.REQUEST_HEADER]}")
         for name, value in answer.headers.items():
             self.send_header(name, value)
         if answer.status != 204:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 
-from nni_manager.domain.errors import PlatformError, PlatformUnavailable
+from nni_manager.domain.errors import InvalidInput, PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.jobs import owner_of
@@ -20,12 +21,14 @@ log = logging.getLogger(__name__)
 _FORMER_S = 10.0
 
 
-async def clean(machines: Mapping[str, Known], host: Host) -> None:
-    """Ends and removes what the experiment left on its machines.
+async def clean(machines: Mapping[str, Known], host: Host, *, is_deleted: bool) -> None:
+    """Ends and removes what the experiment left on its machines. `is_deleted`: also what trials wrote for their users.
 
     Raises PlatformUnavailable when not all of it is gone, after all that could be done.
     """
-    tasks = (_clean(one.entry, host) if one.has_jobs else _clean_former(one.entry, host) for one in machines.values())
+    tasks = [_clean(one.entry, host, is_deleted) for one in machines.values() if one.has_jobs]
+    if is_deleted:
+        tasks += [_clean_former(one.entry, host) for one in machines.values() if not one.has_jobs]
     troubles = await asyncio.gather(*tasks)
     if any(troubles):
         raise PlatformUnavailable("; ".join(filter(None, troubles)))
@@ -35,7 +38,7 @@ async def _clean_former(entry: Entry, host: Host) -> str:
     """Cleans a machine that was taken out of the list, for a short time: nobody waits for files there."""
     try:
         async with asyncio.timeout(_FORMER_S):
-            trouble = await _clean(entry, host)
+            trouble = await _clean(entry, host, is_deleted=True)
     except TimeoutError:
         trouble = f"{entry.address.host}: no answer within {_FORMER_S:.0f} s"
     if trouble:
@@ -48,7 +51,7 @@ async def _clean_former(entry: Entry, host: Host) -> str:
     return ""
 
 
-async def _clean(entry: Entry, host: Host) -> str:
+async def _clean(entry: Entry, host: Host, is_deleted: bool) -> str:
     """Cleans one machine; answers why that could not be done, empty: it was."""
 
     def make() -> Machine:
@@ -59,13 +62,17 @@ async def _clean(entry: Entry, host: Host) -> str:
     try:
         async with host.connections.lease(entry.address.key, owner, make, entry.credential.as_text()) as lease:
             machine = await lease.use()
-            await orphaned_jobs.at(machine.keeper, owner, lambda: _end_and_remove(machine, host))
+            await orphaned_jobs.at(machine.keeper, owner, lambda: _end_and_remove(machine, host, is_deleted))
     except PlatformError as error:
         return str(error)
     return ""
 
 
-async def _end_and_remove(machine: Machine, host: Host) -> None:
+async def _end_and_remove(machine: Machine, host: Host, is_deleted: bool) -> None:
     await orphaned_jobs.end(machine.keeper, host.experiment_id, forget=True, owner=owner_of(host))
     assert machine.greeting is not None, "it is connected"
-    await machine.remove(f"{machine.greeting.folder}/{host.experiment_id}.{host.service}")
+    folder = f"{machine.greeting.folder}/{host.experiment_id}.{host.service}"
+    if is_deleted:
+        return await machine.remove(folder)
+    with suppress(InvalidInput, OSError):  # there is no code
+        await machine.remove(f"{folder}/{(await host.code()).name}")

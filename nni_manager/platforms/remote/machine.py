@@ -24,8 +24,10 @@ if TYPE_CHECKING:  # asyncssh takes 100 ms to import, and is an extra
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries where a person must act, and where that is over by itself; a refusal is not tried again.
+#: Seconds between two tries where a person must act, and where that is over by itself.
 _WRONG_S = 20.0
+#: Seconds for which a refusal holds for all experiments with that login: one try for all of them.
+_REFUSAL_S = 10.0
 
 
 class Machine(KeeperConnection):
@@ -50,6 +52,8 @@ class Machine(KeeperConnection):
         self.clock_offset_ms = 0
         #: Names of jobs that run there, all experiments' of this daemon.
         self.running: set[str] = set()
+        #: Logins that were refused a moment ago, with the moment, by the loop's clock.
+        self._refusals: dict[Credential, tuple[float, Fault]] = {}
         self._not_before_s = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
@@ -72,12 +76,29 @@ class Machine(KeeperConnection):
             return
         self._drop_spare()
         try:
+            self._check_refused(wanted)
             self._spare = wanted, await _log_in(self.address, wanted)
         except MachineFault as error:
+            self._note_refusal(wanted, error.fault)
             if self._credential is None:
                 self.fault = error.fault
                 self.note_down(str(error.fault))
             raise error.fault.error(self.address.host) from error
+
+    def forget_refusals(self) -> None:
+        """Has logins that were refused a moment ago tried again, as a person asks for it."""
+        self._refusals.clear()
+
+    def _check_refused(self, credential: Credential) -> None:
+        """Raises MachineFault for a login that was refused a moment ago."""
+        at_s, fault = self._refusals.get(credential, (float("-inf"), None))
+        if fault is not None and asyncio.get_running_loop().time() < at_s + _REFUSAL_S:
+            raise MachineFault(fault)
+
+    def _note_refusal(self, credential: Credential, fault: Fault) -> None:
+        _, known = self._refusals.get(credential, (0.0, None))
+        if fault.is_refusal and fault is not known:
+            self._refusals[credential] = asyncio.get_running_loop().time(), fault
 
     async def use(self, credential: str) -> None:
         self._credential = Credential.parse(credential)
@@ -93,7 +114,8 @@ class Machine(KeeperConnection):
             self.fault = error.fault
             if error.fault.is_wrong:
                 self._not_before_s = asyncio.get_running_loop().time() + _WRONG_S
-            if error.fault.is_refusal:
+            if error.fault.is_refusal and self._credential is not None:
+                self._note_refusal(self._credential, error.fault)
                 self._credential = None
             raise error.fault.error(self.address.host) from error
 

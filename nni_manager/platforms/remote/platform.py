@@ -88,6 +88,10 @@ class RemotePlatform(Platform):
         super().renew(settings)
         self._sites.renew(settings)
 
+    def try_again(self) -> None:
+        for site in self._sites:
+            site.try_again()
+
     def _parked(self) -> list[ParkedMachine]:
         return [
             ParkedMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
@@ -141,7 +145,7 @@ class RemotePlatform(Platform):
             told = await site.jobs.reports([handle.job_name for handle in handles])
         except PlatformUnavailable:
             return {handle: site.unasked(handle.job_name) for handle in handles}
-        return {handle: told[handle.job_name] for handle in handles}
+        return {handle: _judged(handle, told[handle.job_name], site) for handle in handles}
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         """Asks jobs to end. Those on machines that are away are asked when these are back."""
@@ -206,7 +210,8 @@ class RemotePlatform(Platform):
 
     async def clean(self, job_names: Sequence[str]) -> None:
         if not self._sites:
-            await cleaning.clean(await self._sites.look_up(self.settings), self.host)
+            known = await self._sites.look_up(self.settings)
+            await cleaning.clean(known, self.host, is_deleted=not job_names)
             if self.host.folder.is_dir():  # it may be deleted
                 await asyncio.to_thread(self._placed.note_gone, job_names)
             return
@@ -223,6 +228,12 @@ class RemotePlatform(Platform):
             self._placed.know(handle.job_name, key)
             groups.setdefault(key, []).append(handle)
         return groups
+
+
+def _judged(handle: JobHandle, report: JobReport, site: Site) -> JobReport:
+    """The keeper's word on a job; of one that it does not know, and that nobody has seen it take, it never had it."""
+    _, folder = job.place_of(handle)
+    return replace(report, was_never_taken=True) if report is site.jobs.unheard_of and not folder else report
 
 
 def _host(key: str) -> str:

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two tries to log in to a machine for the first time; the last one repeats.
 _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
+#: Seconds between two tries of a login or host key that was refused; the last one repeats. A machine that is starting
+#: refuses for a moment; one that counts refusals locks out whoever collects many.
+_REFUSED_WAITS_S = (30.0, 120.0, 300.0, 600.0)
 #: Seconds for which nothing is sent to a machine that took no code, or started no job; the last one repeats.
 _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 
@@ -99,24 +102,29 @@ class Site:
         return Machine(self.entry.address, connections.places, folder=folder, python_path=self.entry.python_path)
 
     async def _live(self, lease: Lease[Machine]) -> None:
-        failures = 0
+        failures = refusals = 0
         while True:
             self._renewed.clear()
             try:
                 machine = await lease.use()
-                self.refusal = None
+                self.refusal, refusals = None, 0
                 await self._work(lease, machine)
                 failures = 0
             except BadCredentials as error:
                 self.refusal = error
                 self._be_troubled(str(error))
-                await self._renewed.wait()
+                await self._pause(_REFUSED_WAITS_S, refusals)
+                refusals += 1
             except PlatformUnavailable as error:
                 self._be_troubled(str(error))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_RETRY_WAITS_S[min(failures, len(_RETRY_WAITS_S) - 1)]):
-                        await self._renewed.wait()
+                await self._pause(_RETRY_WAITS_S, failures)
                 failures += 1
+
+    async def _pause(self, waits_s: Sequence[float], failures: int) -> None:
+        """Waits before the next try, which a person or another experiment may call for at once."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(waits_s[min(failures, len(waits_s) - 1)]):
+                await self._renewed.wait()
 
     async def _work(self, lease: Lease[Machine], machine: Machine) -> None:
         """Follows the jobs there until other credentials come, or these are refused. Raises BadCredentials."""
@@ -139,6 +147,12 @@ class Site:
             lease, text = self._lease, entry.credential.as_text()
             self._renewing = asyncio.create_task(lease.renew(text))
             self._renewing.add_done_callback(lambda _: self._renewed.set())
+
+    def try_again(self) -> None:
+        """Has a login that failed tried again at once. Quiet for a machine that is in use."""
+        if self._lease is not None and not self._is_entered:
+            self._lease.connection.forget_refusals()
+            self._renewed.set()
 
     # How it is
 
@@ -221,6 +235,8 @@ class Site:
     def _on_health(self) -> None:
         assert self._lease is not None
         machine = self._lease.connection
+        if machine.health.state is HealthState.UP and self.refusal is not None and self._lease.is_served:
+            self._renewed.set()  # another experiment has found out that this login is taken again
         if machine.health.state is not HealthState.DOWN:
             return
         if self._is_entered:

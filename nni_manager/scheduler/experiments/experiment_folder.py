@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
 from nni_manager.config import experiment_file
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.endpoint import Endpoint
-from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.platform_kit import registry
 from nni_manager.scheduler.experiments.code import archive_of, with_own_code
@@ -24,6 +25,8 @@ from nni_manager.store import secrets as secret_rows
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
+
+log = logging.getLogger(__name__)
 
 
 def make(folder: Folder, submission: Submission, endpoint: Endpoint | None, *, data_dir: Path, now_ms: int) -> None:
@@ -175,6 +178,17 @@ def renew_secrets(folder: Folder, values: Mapping[str, str]) -> None:
         raise classified(folder.database, error) from error
     finally:
         lock.release()
+
+
+def note_ended(folder: Folder, job_names: Collection[str]) -> None:
+    """Notes of a closed experiment's jobs that nothing is left of them; where it cannot be written, that is logged."""
+    try:
+        folder.require_database()
+        with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
+            for name in job_names:
+                jobs.set_forgotten(connection, name)
+    except (NniManagerError, sqlite3.DatabaseError) as error:
+        log.warning("that the jobs left in %s were ended is not noted there: %s", folder.path, error)
 
 
 def _switch_debug_on(connection: sqlite3.Connection) -> None:

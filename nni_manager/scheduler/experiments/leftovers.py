@@ -1,6 +1,7 @@
 """Jobs that may still run although nobody works on their experiment: noted in the index, and ended when it can be.
 
-Whoever next reaches the connection they are on ends them, or a person who asks for it. What is noted is in memory, too:
+They are ended by the next experiment that reaches the connection they are on, by a person's request, and by a look that
+is taken again and again, less and less often, while the daemon runs. What is noted is in memory, too:
 there is little of it, and it is asked for with every look at an experiment.
 """
 
@@ -10,9 +11,9 @@ import asyncio
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 #: The code of the warning.
 MAY_STILL_RUN = "MAY_STILL_RUN"
+#: Seconds between two looks whether what was left can be ended; the last one repeats.
+_LOOK_WAITS_S = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +57,24 @@ class Leftovers:
         self._known: dict[tuple[str, str], LeftoverJobs] = {}
         #: Experiments whose own services see to what they left.
         self.at_work: Callable[[], Collection[str]] = tuple
+        #: Called when nothing is left any more of these jobs.
+        self.on_ended: Callable[[LeftoverJobs], Awaitable[None]] = _nothing
         self._ending: dict[tuple[str, str], asyncio.Task[str]] = {}
+        #: By what is noted: looks in vain, and the moment of the next one by the loop's clock.
+        self._looks: dict[tuple[str, str], tuple[int, float]] = {}
+        self._noted = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Reads the leftovers that daemons before this one noted. Raises StoreError."""
+        """Reads the leftovers that daemons before this one noted, and looks after them from now on. Raises
+        StoreError."""
         self._known = {_key(left): left for left in await self._index.read(leftover_jobs.load)}
+        self._looking = asyncio.create_task(self._look(), name="look after what experiments left")
 
     async def close(self) -> None:
         """Stops ending leftovers; those under way are left to the next daemon."""
-        tasks = tuple(self._ending.values())
+        looking = () if self._looking is None else (self._looking,)
+        tasks = (*looking, *self._ending.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -71,6 +83,7 @@ class Leftovers:
         """Notes jobs that may still run. Raises StoreUnavailable."""
         await self._index.try_write(lambda c: leftover_jobs.put(c, left))
         self._known[_key(left)] = left
+        self._noted.set()
 
     async def forget(self, experiment_id: str, service: str) -> None:
         """Drops the note of a service's jobs, of which nothing is left; quiet where nothing is noted."""
@@ -93,8 +106,15 @@ class Leftovers:
             for left in self._known.values()
             if (not platforms or left.platform in platforms) and experiment_id in ("", left.experiment_id)
         ]
-        troubles = await asyncio.gather(*(asyncio.shield(self._start(left)) for left in chosen))
+        troubles = await asyncio.gather(*map(self._end_now, chosen))
         return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
+
+    async def _end_now(self, left: LeftoverJobs) -> str:
+        """Ends some; a try under way that fails had perhaps begun before that was possible."""
+        under_way = self._ending.get(_key(left))
+        if under_way is not None and not await asyncio.shield(under_way):
+            return ""
+        return await asyncio.shield(self._start(left))
 
     def services_of(self, experiment_id: str) -> frozenset[str]:
         """The services on which something of the experiment is noted."""
@@ -105,8 +125,36 @@ class Leftovers:
         return tuple(
             ExperimentWarning(code=MAY_STILL_RUN, message=_sentence(left))
             for left in self._known.values()
-            if left.experiment_id == experiment_id
+            if left.experiment_id == experiment_id and left.may_run != 0
         )
+
+    # The look
+
+    async def _look(self) -> None:
+        """Ends what is noted as soon as that is possible. Ends only by cancellation."""
+        while True:
+            self._noted.clear()
+            self._plan_looks()
+            next_s = min((at_s for _, at_s in self._looks.values()), default=None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(next_s):
+                    await self._noted.wait()
+            now_s = asyncio.get_running_loop().time()
+            due = [key for key, (_, at_s) in self._looks.items() if at_s <= now_s and key in self._known]
+            await asyncio.gather(*(self._look_after(key) for key in due))
+
+    def _plan_looks(self) -> None:
+        first_s = asyncio.get_running_loop().time() + _LOOK_WAITS_S[0]
+        self._looks = {key: self._looks.get(key, (0, first_s)) for key in self._known}
+
+    async def _look_after(self, key: tuple[str, str]) -> None:
+        if key[0] not in self.at_work():
+            await asyncio.shield(self._start(self._known[key]))
+        looks = self._looks.get(key, (0, 0.0))[0] + 1
+        wait_s = _LOOK_WAITS_S[min(looks, len(_LOOK_WAITS_S) - 1)]
+        self._looks[key] = looks, asyncio.get_running_loop().time() + wait_s
+
+    # The end of them
 
     def _start(self, left: LeftoverJobs) -> asyncio.Task[str]:
         """Twice at a time is once."""
@@ -131,6 +179,7 @@ class Leftovers:
         try:
             async with asyncio.timeout(limit_s):
                 await self._clean(left)
+            await self.on_ended(left)
             await self.forget(left.experiment_id, left.service)
         except TimeoutError:
             return f"{left.service}: no answer within {limit_s:.0f} s"
@@ -158,8 +207,13 @@ def _key(left: LeftoverJobs) -> tuple[str, str]:
     return left.experiment_id, left.service
 
 
+async def _nothing(_: LeftoverJobs) -> None:
+    pass
+
+
 def _sentence(left: LeftoverJobs) -> str:
-    names = f"{len(left.job_names)} jobs" if left.job_names else "jobs"
+    count = left.may_run or len(left.job_names)
+    names = ("1 job" if count == 1 else f"{count} jobs") if count else "jobs"
     return (
         f"{names} may still run on {left.service}: {left.sentence}; they are ended when it can be reached again, or by"
         f" `nnictl platform clean {left.platform}`"
@@ -179,8 +233,12 @@ def read_left_behind(
     sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
     values = secrets.load(connection) if names else {}
     why = {name: "; ".join(sentences) for name, sentences in jobs.why_unreachable(connection).items()}
+    may_run = jobs.left(connection, running=True) if names else {}
     return [
-        _left(row.id, name, sections.get(name, {}), values, found, why.get(name, sentence), now_ms)
+        replace(
+            _left(row.id, name, sections.get(name, {}), values, found, why.get(name, sentence), now_ms),
+            may_run=len(may_run.get(name, ())),
+        )
         for name, found in names.items()
     ]
 
@@ -205,9 +263,12 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
             row, used = experiments.load(connection), jobs.services_used(connection)
             sections = _sections(connection, stored_config.services(json.loads(row.config)))
-            values = secrets.load(connection)
+            values, may_run = secrets.load(connection), jobs.left(connection, running=True)
             return [
-                _left(row.id, name, sections[name], values, (), sentence, now_ms)
+                replace(
+                    _left(row.id, name, sections[name], values, (), sentence, now_ms),
+                    may_run=len(may_run.get(name, ())),
+                )
                 for name in used
                 if name in sections and _leaves_files(name, sections[name], values)
             ]

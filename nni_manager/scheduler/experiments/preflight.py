@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ def standalone_host(
     """
     return Host(
         experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
-        connections=connections, folder=folder, code=_code, greet=_nothing, exited=_nothing,
+        connections=connections, folder=folder, code=partial(_code, folder, service), greet=_nothing, exited=_nothing,
         shared_storage=lambda: storage,
     )  # fmt: skip
 
@@ -45,7 +46,11 @@ async def _followed(_: object) -> dict[str, dict[str, int]]:
     return {}
 
 
-async def _code() -> Path:
+async def _code(folder: Path, service: str) -> Path:
+    """What was packed for the service while the experiment was at work."""
+    code = Folder(folder).code
+    for packed in (*(code / service).glob("*.tar.gz"), *code.glob("*.tar.gz")):
+        return packed
     raise InvalidInput("the experiment is not at work, and has no code to send")
 
 

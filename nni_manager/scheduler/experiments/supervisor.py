@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreError, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.scheduler.experiments import leftovers
+from nni_manager.scheduler.experiments import experiment_folder, leftovers
 from nni_manager.scheduler.experiments.build import SharedParts
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
@@ -21,6 +21,7 @@ from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import experiments, glance, index
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
+from nni_manager.store.leftover_jobs import LeftoverJobs
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Supervisor:
         self.shared = shared
         shared.warnings.on_change = self._show_change
         shared.leftovers.at_work = lambda: self._open
+        shared.leftovers.on_ended = self._note_ended
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settling: set[asyncio.Task[None]] = set()
@@ -343,6 +345,13 @@ class Supervisor:
                 await self.shared.leftovers.forget(experiment.id, service)
         except StoreError as error:
             log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
+
+    async def _note_ended(self, left: LeftoverJobs) -> None:
+        """Notes in the database of a closed experiment that nothing is left any more of these jobs."""
+        entry = await self.index.read(lambda c: index.find(c, left.experiment_id))
+        if entry is not None and left.experiment_id not in self._open:
+            await asyncio.to_thread(experiment_folder.note_ended, entry.folder, left.job_names)
+            self.shared.changes.note()
 
     async def _note_abandoned(self, experiment: OpenExperiment) -> None:
         """Notes jobs that may run on a service that the experiment has no more: their trials were ended without it."""

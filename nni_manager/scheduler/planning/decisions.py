@@ -97,6 +97,27 @@ class GiveUpAttempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReviveAttempt:
+    """An attempt that was given up while its job could not be asked about is the trial's again."""
+
+    trial_id: str
+    attempt: int
+    #: The attempt that it takes the place of, which is fenced off; None: that was not started yet.
+    replaced: int | None
+    #: The replaced one may run, though its platform has not said that it took it.
+    may_run: bool
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropMissed:
+    """The end of waiting for an attempt that was given up while its job could not be asked about."""
+
+    trial_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetWait:
     trial_id: str
     wait: Wait
@@ -123,6 +144,8 @@ Record = (
     | Finish
     | LoseJob
     | GiveUpAttempt
+    | ReviveAttempt
+    | DropMissed
     | SetWait
     | SetStatus
     | PutOnHold

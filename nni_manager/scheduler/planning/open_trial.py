@@ -36,6 +36,7 @@ from nni_manager.scheduler.planning.decisions import (
     LoseSight,
     StartTrial,
 )
+from nni_manager.scheduler.planning.missed_attempts import forget_missed, hear_missed
 from nni_manager.scheduler.planning.snapshot import Service, Snapshot
 from nni_manager.store import jobs
 from nni_manager.store.jobs import AttemptRow
@@ -61,6 +62,8 @@ _STOP_UNREACHABLE_MS = 8_000
 def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
     """Adds to `decisions` what should happen to the trial now; at most one `Finish` or `GiveUpAttempt`."""
     job = trial.job
+    if hear_missed(snapshot, trial, decisions):
+        return
     if job is None:
         _follow_waiting(snapshot, trial, decisions)
     elif (finding := _finding(snapshot, trial, job, decisions)) is not None:
@@ -223,9 +226,15 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Atte
         if trial.started_ms is None and job.started_ms is not None:  # its start and its end are seen together
             decisions.records.append(StartTrial(trial_id=trial.id, started_ms=job.started_ms))
         _finish(snapshot, trial, verdict, finding, decisions)
-    if job.handle is not None:
+    if job.handle is not None and not _is_missed(job, verdict, finding):
         word = job.runner_exit if _platform_end(job) is None else None
         decisions.calls.append(Forget(handle=_handle(job), service=job.service, runner_word=word or ""))
+
+
+def _is_missed(job: AttemptRow, verdict: Outcome, finding: AttemptEnd) -> bool:
+    """Whether the job may be heard of again, while its trial is tried again: the platform is to keep it until then."""
+    is_lost = finding.report.state is JobState.LOST and _platform_end(job) is None
+    return is_lost and job.unreachable_ms is not None and verdict.status is TrialStatus.WAITING
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
@@ -253,6 +262,7 @@ def _finish(
         may_run=may_run, stderr_tail=report.stderr_tail,
     )  # fmt: skip
     decisions.records.append(record)
+    forget_missed(snapshot, trial, decisions)
 
 
 def _out_of_reach(
@@ -277,7 +287,7 @@ def _out_of_reach(
         decisions.wake_at(until_ms)
         return None
     why = job.unreachable or service.state.trouble or "it cannot be asked"
-    return JobReport(state=JobState.UNKNOWN, message=f"may still run on {job.service}: {why}")
+    return JobReport(state=JobState.UNKNOWN, message=f"{jobs.MAY_STILL_RUN}{job.service}: {why}")
 
 
 def _ended_away(trial: OpenTrial) -> Outcome:

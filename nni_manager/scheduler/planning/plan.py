@@ -26,6 +26,7 @@ from nni_manager.scheduler.planning.decisions import (
     Finish,
     GiveUpAttempt,
     PutOnHold,
+    ReviveAttempt,
     SetWait,
     StartAttempt,
     Submit,
@@ -46,8 +47,8 @@ _NEEDS_A_PERSON = (HoldCode.BAD_CREDENTIALS, HoldCode.INTERNAL)
 #: Proposals that may be asked for at a time: they are one message to the tuner and, once they come, trials of one turn.
 #: The next turn, for which their arrival is news enough, asks for what is still missing.
 MAX_ASKED = 256
-#: Records that end an attempt.
-_ENDS = (Finish, GiveUpAttempt)
+#: Records that end an attempt, or the wait for one.
+_ENDS = (Finish, GiveUpAttempt, ReviveAttempt)
 
 
 def plan(snapshot: Snapshot) -> Decisions:

@@ -12,7 +12,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait
 from nni_manager.store import experiments, jobs, runners, services, trials
 from nni_manager.store.experiments import ExperimentRow
-from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.jobs import AttemptRow, Missed
 from nni_manager.store.services import ServiceRow
 from nni_manager.store.trials import OpenTrial
 from trial_runner import protocol
@@ -135,6 +135,8 @@ class Snapshot:
     missing: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     #: Trial that waits for its next attempt → service on which its last job may still run.
     left: Mapping[str, str] = field(default_factory=dict)
+    #: Trial → attempts that were given up because their jobs could not be asked about.
+    missed: Mapping[str, tuple[Missed, ...]] = field(default_factory=dict)
     #: Unused trial ids, for the proposals in hand that there may be a slot for.
     fresh_ids: tuple[str, ...]
     #: (id, status, reason, message) of the first trials that ended, at most `experiment_status.SAME_FAILURES`.
@@ -178,6 +180,7 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: ProcessStat
         drained=frozenset(name for name, outboxes in missing.items() if not outboxes),
         missing=missing,
         left=_left(connection, open_trials),
+        missed=_missed(connection, open_trials),
         fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         here=here,
@@ -221,6 +224,14 @@ def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> d
     """After a stop that did not reach their service, and a resume."""
     tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
     return {id_: service for id_ in tried if (service := jobs.left_of(connection, id_)) is not None}
+
+
+def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Missed, ...]]:
+    found: dict[str, tuple[Missed, ...]] = {}
+    if any(trial.attempt > 1 for trial in open_trials):
+        for one in jobs.missed(connection):
+            found[one.trial_id] = (*found.get(one.trial_id, ()), one)
+    return found
 
 
 def _missing(

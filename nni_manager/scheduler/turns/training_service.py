@@ -156,6 +156,8 @@ class TrainingService:
         self._refusals.forget()
         self._retry_at_ms = 0
         self._again.set()
+        if self.is_entered:
+            self.platform.try_again()
 
     def change(self, spec: PlatformSpec, make: Make) -> None:
         """Gives the service other settings, from the next connection on, which is made at once; jobs run on."""

@@ -111,6 +111,8 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
     incomplete = {chunk.job_name for chunk, receipt in outcomes if receipt.stored is Stored.GAP}
     shows_more = False
     for name, report in seen.reports.items():
+        if report.was_never_taken and jobs.submit_again(connection, name):
+            continue
         if name not in incomplete:  # its end is told again with the lines that are missing
             shows_more |= jobs.set_report(connection, name, report, now_ms)
     for name in seen.refused:
@@ -183,6 +185,17 @@ def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: in
     trials.next_attempt(connection, record.trial_id, WaitCode.RETRY, record.sentence)
 
 
+def _revive(connection: sqlite3.Connection, record: d.ReviveAttempt, now_ms: int) -> None:
+    if record.replaced is not None:
+        jobs.close(connection, record.trial_id, record.replaced, jobs.PLATFORM, may_run=record.may_run)
+    jobs.revive(connection, record.trial_id, record.attempt, now_ms)
+    trials.revive_attempt(connection, record.trial_id, record.attempt, record.sentence)
+
+
+def _drop_missed(connection: sqlite3.Connection, record: d.DropMissed, now_ms: int) -> None:
+    jobs.drop_missed(connection, record.trial_id, record.attempt)
+
+
 def _set_wait(connection: sqlite3.Connection, record: d.SetWait, now_ms: int) -> None:
     trials.set_waiting(connection, record.trial_id, record.wait, now_ms)
 
@@ -206,6 +219,8 @@ _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     d.Finish: _finish,
     d.LoseJob: _lose_job,
     d.GiveUpAttempt: _give_up,
+    d.ReviveAttempt: _revive,
+    d.DropMissed: _drop_missed,
     d.SetWait: _set_wait,
     d.SetStatus: _set_status,
     d.PutOnHold: _put_on_hold,

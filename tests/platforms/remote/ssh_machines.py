@@ -69,6 +69,8 @@ class InProcessMachine(SshMachine):
         self.keys: list[asyncssh.SSHKey] = []
         self.asks_for_password_by_prompt = False
         self.refused_logins = 0
+        #: It refuses everybody, as one that is starting does.
+        self.is_locked = False
         #: What its server calls itself.
         self.server = ""
         self._connections: set[asyncssh.SSHServerConnection] = set()
@@ -175,7 +177,7 @@ class _Server(asyncssh.SSHServer):
         return self._sessions <= self._machine.most_sessions
 
     def _judge(self, user: str, password: str) -> bool:
-        is_right = (user, password) == (self._machine.user, PASSWORD)
+        is_right = (user, password) == (self._machine.user, PASSWORD) and not self._machine.is_locked
         self._machine.refused_logins += not is_right
         return is_right
 

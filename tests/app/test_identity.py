@@ -1,0 +1,70 @@
+"""The name of a data directory on other machines: it goes along when the directory is moved, and is never shared."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nni_manager.app import identity
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    data = tmp_path / "data"
+    data.mkdir()
+    return data
+
+
+def test_it_is_made_once(data: Path) -> None:
+    assert identity.known(data) == identity.NOBODY
+    assert identity.of(data) == identity.of(data) == identity.known(data)
+
+
+def test_a_copy_gets_its_own_and_says_so(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    name = identity.of(data)
+    copy = Path(shutil.copytree(data, tmp_path / "copy"))
+    with caplog.at_level(logging.WARNING):
+        own = identity.of(copy)
+    assert own != name and f"{copy} is a copy of {data}" in caplog.text
+    assert identity.of(copy) == own and identity.of(data) == name
+    again = Path(shutil.copytree(copy, tmp_path / "again"))
+    assert identity.of(again) not in (name, own)
+
+
+def test_one_that_is_moved_takes_it_along(data: Path, tmp_path: Path) -> None:
+    name = identity.of(data)
+    moved = data.rename(tmp_path / "moved")
+    assert identity.of(moved) == name
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(moved, elsewhere)
+    shutil.rmtree(moved)  # as `mv` does it from one file system to another
+    assert identity.of(elsewhere) == name
+
+
+def test_another_path_to_it_is_no_copy(data: Path, tmp_path: Path) -> None:
+    name = identity.of(data)
+    (tmp_path / "link").symlink_to(data)
+    assert identity.of(tmp_path / "link") == name
+
+
+def test_one_that_takes_the_place_of_the_original_keeps_it(data: Path, tmp_path: Path) -> None:
+    """A backup that was put back."""
+    name = identity.of(data)
+    backup = Path(shutil.copytree(data, tmp_path / "backup"))
+    shutil.rmtree(data)
+    shutil.copytree(backup, data)
+    assert identity.of(data) == name
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"directory": 1, "inode": 2})])
+def test_a_place_that_cannot_be_read_says_nothing(data: Path, text: str) -> None:
+    name = identity.of(data)
+    (data / "identity.place").write_text(text)
+    assert identity.of(data) == name
+    assert json.loads((data / "identity.place").read_text())["directory"] == str(data.resolve())

@@ -1,0 +1,50 @@
+"""Submissions that broke off before anybody knew whether the machine's keeper had taken the job."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.platform_kit.testing.observing import finish, insist, running, seen
+from nni_manager.platforms.remote.address import Address
+from tests.platforms.remote.remote_world import RemoteWorld
+from tests.platforms.remote.ssh_machines import InProcessMachine
+
+pytestmark = pytest.mark.contract
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[RemoteWorld]:
+    async with RemoteWorld(tmp_path / "world", InProcessMachine(tmp_path / "machine")) as world:
+        yield world
+
+
+async def test_what_a_keeper_never_had_is_told_as_such(world: RemoteWorld) -> None:
+    async with world.make() as platform:
+        first = await running(world, platform, "a")
+        spec = dataclasses.replace(world.job("b"), is_repeat=True)
+        platform._placed.put(spec.name, Address.of(world.machine.entry()).key)
+        await world.machine.stop()
+        unsure = await platform.submit(spec)
+        assert isinstance(unsure, JobHandle)
+        await world.machine.start()
+        report = await seen(world, platform, unsure, JobState.LOST)
+        assert report.was_never_taken
+        again = await insist(world, lambda: platform.submit(spec))
+        assert isinstance(again, JobHandle)
+        await seen(world, platform, again, JobState.RUNNING)
+        assert await world.count(spec.name) == 1
+        await finish(world, platform, [first, again])
+
+
+async def test_what_a_keeper_had_and_knows_no_more_is_not(world: RemoteWorld) -> None:
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        await world.vanish(handle)
+        report = await seen(world, platform, handle, JobState.LOST)
+        assert not report.was_never_taken

@@ -1,0 +1,107 @@
+"""A machine that refuses a login for a while is used again, with what its jobs reported meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import asyncssh
+import pytest
+import pytest_asyncio
+
+from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.platform_kit.testing.observing import accepted, finish, run, running, seen
+from nni_manager.platforms.remote import site as site_module
+from nni_manager.platforms.remote.platform import RemotePlatform
+from tests.platforms.remote.remote_world import RemoteWorld
+from tests.platforms.remote.ssh_machines import InProcessMachine
+
+pytestmark = pytest.mark.contract
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[RemoteWorld]:
+    async with RemoteWorld(tmp_path / "world", InProcessMachine(tmp_path / "machine")) as world:
+        yield world
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 (any condition)
+            await asyncio.sleep(0.01)
+
+
+async def refused_after_an_outage(world: RemoteWorld, platform: RemotePlatform) -> JobHandle:
+    """A job that ended well while its machine refused the login."""
+    handle = await running(world, platform, "a")
+    await world.machine.stop()
+    assert isinstance(world.machine, InProcessMachine)
+    world.machine.is_locked = True
+    await world.machine.start()
+    await until(lambda: all(site.refusal is not None for site in platform._sites))
+    await world.end(handle, 0)
+    return handle
+
+
+def unlock(world: RemoteWorld) -> None:
+    assert isinstance(world.machine, InProcessMachine)
+    world.machine.is_locked = False
+
+
+async def test_it_is_tried_again_slowly(world: RemoteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "_REFUSED_WAITS_S", (0.2,))
+    monkeypatch.setattr("nni_manager.platforms.remote.machine._REFUSAL_S", 0.1)
+    async with world.make() as platform:
+        handle = await refused_after_an_outage(world, platform)
+        unlock(world)
+        await seen(world, platform, handle, JobState.SUCCEEDED)
+
+
+async def test_it_is_tried_again_at_once_when_a_person_asks(world: RemoteWorld) -> None:
+    async with world.make() as platform:
+        handle = await refused_after_an_outage(world, platform)
+        unlock(world)
+        platform.try_again()
+        await seen(world, platform, handle, JobState.SUCCEEDED)
+        assert await accepted(world, platform, "b")
+
+
+async def test_another_experiment_finds_out(world: RemoteWorld) -> None:
+    recorder = world.recorder.other("neighbour")
+    async with world.make() as platform:
+        handle = await refused_after_an_outage(world, platform)
+        unlock(world)
+        for site in platform._sites:
+            assert site._lease is not None
+            site._lease.connection.forget_refusals()  # ten seconds later
+        async with world.make_of(recorder) as second:
+            other = await run(world, second, world.job_of(recorder, "a"), recorder)
+            await seen(world, platform, handle, JobState.SUCCEEDED)
+            await finish(world, second, [other], recorder)
+
+
+async def test_several_experiments_are_refused_once(world: RemoteWorld) -> None:
+    recorder = world.recorder.other("neighbour")
+    async with world.make() as platform, world.make_of(recorder) as second:
+        await run(world, second, world.job_of(recorder, "a"), recorder)
+        assert isinstance(world.machine, InProcessMachine)
+        await refused_after_an_outage(world, platform)
+        await until(lambda: all(site.refusal is not None for site in second._sites))
+        assert world.machine.refused_logins == 1
+
+
+async def test_a_host_key_that_was_put_back(world: RemoteWorld) -> None:
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        ours = world.machine.host_key
+        await world.machine.stop()
+        world.machine.host_key = asyncssh.generate_private_key("ssh-ed25519")
+        await world.machine.start()
+        await until(lambda: all(site.refusal is not None for site in platform._sites))
+        await world.end(handle, 0)
+        await world.machine.stop()
+        world.machine.host_key = ours
+        await world.machine.start()
+        platform.try_again()
+        await seen(world, platform, handle, JobState.SUCCEEDED)
