@@ -25,6 +25,7 @@ _ToSpec = Callable[[Any], Any]
 #: Fields for which `ExperimentSpec` itself has a default.
 _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "maxTrialRetries": ("max_trial_retries", int),
+    "maxSameFailures": ("max_same_failures", int),
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
     "versionCheck": ("version_check", bool),
@@ -50,6 +51,9 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         trial_gpu_number=first.get("trialGpuNumber"),
         max_experiment_duration_s=_optional(canonical.get("maxExperimentDuration"), whole_seconds),
         max_trial_number=canonical.get("maxTrialNumber"),
+        max_failed_trials=_optional(
+            canonical.get("maxFailedTrials"), lambda limit: scalars.part_of(limit, canonical.get("maxTrialNumber"))
+        ),
         max_trial_duration_s=_optional(canonical.get("maxTrialDuration"), whole_seconds),
         debug=first["debug"],
         log_level=canonical["logLevel"],
@@ -91,8 +95,8 @@ def _optional(value: Any, convert: _ToSpec) -> Any:
 FIELDS = (
     "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
     "trialConcurrency", "trialGpuNumber", "trialGpuMemory", "maxExperimentDuration", "maxTrialNumber",
-    "maxTrialDuration", "maxTrialRetries", "gracePeriod", "metricGrace", "nniManagerIp", "useAnnotation", "multiPhase",
-    "debug", "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory", "tunerGpuIndices",
+    "maxTrialDuration", "maxTrialRetries", "maxSameFailures", "maxFailedTrials", "gracePeriod", "metricGrace",
+    "nniManagerIp", "useAnnotation", "multiPhase", "debug", "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory", "tunerGpuIndices",
     "tunerPython", "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
 )  # fmt: skip
 
@@ -108,6 +112,8 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "maxTrialNumber": scalars.whole_number(1),
     "maxTrialDuration": scalars.duration,
     "maxTrialRetries": scalars.whole_number(0),
+    "maxSameFailures": scalars.whole_number(0, 1000),
+    "maxFailedTrials": scalars.count_or_share,
     "gracePeriod": scalars.pause,
     "metricGrace": scalars.pause,
     "nniManagerIp": scalars.text,
@@ -155,6 +161,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
         fields |= {"sharedStorage": read_shared_storage(top.raw("sharedStorage"), code, source)}
     top.require("trialConcurrency", "say how many trials may run at a time, for example 1")
     _refuse_out_of_scope(top, fields)
+    _require_whole(top, fields)
     judge(sections, ("trainingService",), fields, source)
     trial_file.check(fields, sections, source)
     if top.has("deprecated"):
@@ -245,6 +252,14 @@ def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
     for name, (value, message) in _OUT_OF_SCOPE.items():
         if fields.get(name) == value:
             top.refuse(name, message)
+
+
+def _require_whole(top: Section, fields: Mapping[str, object]) -> None:
+    """A share is one of `maxTrialNumber`. A stored config was accepted once."""
+    if isinstance(fields.get("maxFailedTrials"), str) and fields.get("maxTrialNumber") is None:
+        top.refuse(
+            "maxFailedTrials", "a percentage is one of maxTrialNumber, which is not set; set it, or give a number"
+        )
 
 
 def _ordered(fields: Mapping[str, object]) -> dict[str, object]:

@@ -148,6 +148,7 @@ def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Re
             trials.reopen_stopped(connection)
             experiments.count_to_last_event(connection, now_ms)  # before it is forgotten that it was on hold
             experiments.set_hold(connection, None)
+            experiments.forget_failures(connection)
             services.clear_holds(connection)
             experiments.set_endpoint(connection, endpoint)
             if how.debug:

@@ -203,6 +203,7 @@ def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
 
 def _clear(connection: sqlite3.Connection, now_ms: int) -> None:
     experiments.set_hold(connection, None, now_ms)
+    experiments.forget_failures(connection)
     services.clear_holds(connection)
     if experiments.load(connection).status in (ExperimentStatus.ERROR, ExperimentStatus.DONE):
         experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
