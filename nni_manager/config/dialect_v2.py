@@ -15,7 +15,7 @@ from nni_manager.config.algorithm_section import read_algorithm
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
 from nni_manager.config.platform_section import SHARED, judge, needs_command, read_platforms, read_shared_storage
 from nni_manager.config.scalars import seconds, whole_seconds
-from nni_manager.config.search_space import read_search_space, refuse_dimensions
+from nni_manager.config.search_space import judge_dimensions, read_search_space
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
@@ -96,8 +96,8 @@ FIELDS = (
     "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
     "trialConcurrency", "trialGpuNumber", "trialGpuMemory", "maxExperimentDuration", "maxTrialNumber",
     "maxTrialDuration", "maxTrialRetries", "maxSameFailures", "maxFailedTrials", "gracePeriod", "metricGrace",
-    "nniManagerIp", "useAnnotation", "multiPhase", "debug", "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory", "tunerGpuIndices",
-    "tunerPython", "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
+    "nniManagerIp", "useAnnotation", "multiPhase", "debug", "versionCheck", "logLevel", "logCollection",
+    "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython", "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
 )  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
@@ -223,7 +223,7 @@ def _algorithm(top: Section, name: str, family: AlgorithmKind, source: Source) -
 def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source) -> None:
     if source.stored or any(problem.field.startswith("searchSpace") for problem in source.problems.values()):
         return
-    refuse_dimensions(fields["searchSpace"] or {}, (fields["tuner"] or {}).get("name"), top, source)
+    judge_dimensions(fields["searchSpace"] or {}, (fields["tuner"] or {}).get("name"), top, source)
 
 
 def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> list[dict[str, object]]:

@@ -174,7 +174,8 @@ def reason_in_words(reason: str | None, message: str, last_words: str = "") -> s
     `last_words`: the last line of the trial's stderr, or empty.
     """
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
-    return f"{', '.join(filter(None, (words, _seen(message, last_words))))} ({reason})" if reason else message
+    how = ", ".join(filter(None, (words, _seen(message, last_words))))
+    return f"{how} ({reason})" if reason else message
 
 
 def _seen(message: str, last_words: str) -> str:

@@ -207,7 +207,7 @@ def best(connection: sqlite3.Connection, *, maximize: bool) -> tuple[str, float,
 
 
 def commonest_failure(connection: sqlite3.Connection) -> tuple[int, str, str, str, str] | None:
-    """(how many, and id, reason, message and last words of the newest) of the trials with the commonest failure key."""
+    """(number, id, reason, message, last words): how many trials have the commonest failure key, and the newest."""
     query = (
         "SELECT f.number, t.id, t.reason, t.message, t.last_words FROM trials t JOIN"
         " (SELECT count(*) AS number, max(end_order) AS newest FROM trials WHERE failure_key <> ''"

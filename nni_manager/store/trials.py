@@ -209,7 +209,8 @@ def first_ended(connection: sqlite3.Connection, count: int) -> list[tuple[str, s
 
 
 def last_keys(connection: sqlite3.Connection, after: int, count: int) -> tuple[str, ...]:
-    """The failure keys of the last `count` trials that ended after the `after`-th, in their order; empty: no failure."""
+    """The failure keys of the last `count` trials that ended after the `after`-th, in their order; empty: it did not
+    fail."""
     rows = connection.execute(
         "SELECT failure_key FROM trials WHERE end_order > ? ORDER BY end_order DESC LIMIT ?", (after, max(0, count))
     )

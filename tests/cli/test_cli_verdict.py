@@ -59,8 +59,8 @@ def test_what_failed_is_counted_and_more_than_half_is_no_good_end() -> None:
     verdict = judge(state(status="DONE", counts=failed, best=BEST, commonFailure=COMMON))
     assert verdict is not None and verdict.is_done and not verdict.is_good
     assert verdict.text.splitlines()[-1] == (
-        "57 of 60 trials failed, 55 of them in the same way: its command failed, exit code 1: KeyError: 'x' (USER_CODE);"
-        " `nnictl trial show k3v9x0qa -T zz9zz` shows one of them."
+        "57 of 60 trials failed, 55 of them in the same way: its command failed, exit code 1: KeyError: 'x'"
+        " (USER_CODE); `nnictl trial show k3v9x0qa -T zz9zz` shows one of them."
     )
 
 

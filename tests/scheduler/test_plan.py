@@ -501,8 +501,8 @@ def test_one_failure_more_than_may_be_holds_the_experiment(failed: int, now: int
     assert record.hold.code is HoldCode.TOO_MANY_FAILURES
     assert record.hold.sentence == (
         f"21 trials failed, and maxFailedTrials lets 20 fail; the last was trial t{now - 1:04}: its command failed,"
-        f" exit code 1: ValueError: 0.{now - 1} is no rate (USER_CODE); put right what fails, then `nnictl resume exp1`,"
-        " which counts from 0 again"
+        f" exit code 1: ValueError: 0.{now - 1} is no rate (USER_CODE); put right what fails, then"
+        " `nnictl resume exp1`, which counts from 0 again"
     )
 
 

@@ -74,7 +74,8 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     assert found == {
         "id": "aaaaa", "sequenceId": 0, "status": "FAILED", "parameterId": 3, "parameterSource": "algorithm",
         "parameters": values, "createdMs": 1, "startedMs": 2, "endedMs": 4, "attempt": 1, "stopRequest": None,
-        "reason": "USER_CODE", "message": "exit code 3", "lastWords": "", "failureKey": None, "wait": None, "intermediates": 1, "lastValue": 0.25,
+        "reason": "USER_CODE", "message": "exit code 3", "lastWords": "", "failureKey": None,
+        "wait": None, "intermediates": 1, "lastValue": 0.25,
         "finalValue": 0.1, "finalResult": "0.1", "service": "local", "place": "hostA, gpu 0", "link": "https://there/1",
     }  # fmt: skip
     assert attempt == {

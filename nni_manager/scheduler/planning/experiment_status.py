@@ -32,7 +32,10 @@ def room(spec: ExperimentSpec, experiment: ExperimentRow, exec_ms: int) -> int:
 
 
 def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> None:
-    """`finished`: the ends that the plan has just decided on. Adds to `decisions`, which hold the rest of the plan, the status that follows and when to look again."""
+    """Adds to `decisions`, which hold the rest of the plan, the status that follows and when to look again.
+
+    `finished`: the ends that the plan has just decided on.
+    """
     made = sum(isinstance(record, AddTrial) for record in decisions.records)
     still_open = made > 0 or len(snapshot.open_trials) > len(finished)
     mismatch = next((f.message for f in finished if f.reason is Reason.VERSION_MISMATCH), "")
