@@ -97,7 +97,8 @@ FIELDS = (
     "trialConcurrency", "trialGpuNumber", "trialGpuMemory", "maxExperimentDuration", "maxTrialNumber",
     "maxTrialDuration", "maxTrialRetries", "maxSameFailures", "maxFailedTrials", "gracePeriod", "metricGrace",
     "nniManagerIp", "useAnnotation", "multiPhase", "debug", "versionCheck", "logLevel", "logCollection",
-    "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython", "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
+    "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython", "tuner", "assessor", "advisor", "trainingService",
+    "sharedStorage", "deprecated",
 )  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.

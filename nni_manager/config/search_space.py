@@ -62,7 +62,7 @@ _MIXED = (
 
 
 def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source) -> None:
-    """Warns of choices whose elements are mappings and others: trials that compute with one have no number to report."""
+    """Warns of choices of mappings and others: trials that compute with a mapping have no number to report."""
     for place in space.places if space is not None else ():
         options = place.dimension.options if isinstance(place.dimension, Choice) else ()
         if len({isinstance(option, Mapping) for option in options}) < 2:

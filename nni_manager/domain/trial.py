@@ -164,7 +164,7 @@ _SHELL_WORDS = {
     _NOT_RUN: f"{_NOT_RUN}: a command could not be run",
     _NOT_FOUND: f"{_NOT_FOUND}: a command was not found",
 }
-#: As shells say it: ``sh: 1: train: not found``, ``bash: line 1: train: command not found``, ``zsh: … not found: train``.
+#: As shells say it: ``sh: 1: train: not found``, ``bash: line 1: train: command not found``, ``zsh: … found: train``.
 _MISSING = re.compile(r"(?:not found: (?P<last>\S+)|: (?P<name>[^:]+): (?:command )?not found)$")
 
 

@@ -197,7 +197,7 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def best(connection: sqlite3.Connection, *, maximize: bool) -> tuple[str, float, str] | None:
-    """(trial id, final value, parameter record) of the best succeeded trial with a finite result; None: there is none."""
+    """(trial id, final value, parameter record) of the best trial that succeeded; None: none has a finite result."""
     order = "DESC" if maximize else "ASC"
     row = connection.execute(
         f"SELECT id, final_value, record FROM trials WHERE status = 'SUCCEEDED' AND {_FINITE.format('final_value')}"

@@ -36,7 +36,7 @@ class Launcher:
     async def create(self, submission: Submission) -> str:
         """Answers the new id. Nothing is left behind when it fails."""
         spec, id_ = submission.spec, submission.id
-        admission.check(spec)
+        await asyncio.to_thread(admission.check, spec)
         with self._supervisor.opening():
             findings = await preflight.look(
                 spec, submission.secrets, self._shared, Folder(Path(spec.working_directory) / id_)
