@@ -105,7 +105,7 @@ def passing_hold(state: State) -> str:
 
 
 def _went_well(state: State) -> bool:
-    """There is a best result, and at most half of the trials that ended failed."""
+    """Whether there is a best result, and at most half of the trials that ended failed."""
     counts = state["counts"]
     return state["best"] is not None and 2 * progress.failed(counts) <= progress.ended(counts)
 

@@ -55,6 +55,7 @@ def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, s
             _refuse(error, file, source)
 
 
+_MIXED_CHOICE = "MIXED_CHOICE"
 _MIXED = (
     "some elements are mappings without _name, which trials get as they are, and others are not; for parameters that"
     " belong to one choice, make every element a mapping with a _name"
@@ -69,13 +70,11 @@ def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source
             continue
         path = _written(place.key)
         if file is None:
-            source.warn(("searchSpace", *path), "MIXED_CHOICE", _MIXED)
+            source.warn(("searchSpace", *path), _MIXED_CHOICE, _MIXED)
         else:
             spelled, line = file.locate(path)
-            warning = ConfigWarning(
-                code="MIXED_CHOICE", message=_MIXED, field=spell(spelled), file=file.path, line=line
-            )
-            source.pass_on(warning)
+            field = spell(spelled)
+            source.pass_on(ConfigWarning(code=_MIXED_CHOICE, message=_MIXED, field=field, file=file.path, line=line))
 
 
 def _refuse(error: BadDimension, file: _File | None, source: Source) -> None:
