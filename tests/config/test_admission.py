@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from nni_manager.app.doctor.finding import CheckOutcome
 from nni_manager.cli.main import nnictl
 from nni_manager.config import admission, experiment_file
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.scheduler.experiments import preflight
 
 pytestmark = pytest.mark.unit
 
@@ -39,6 +41,13 @@ def test_code_that_cannot_travel(file: Path, tmp_path: Path) -> None:
     assert checked.exit_code == 2 and TOO_LARGE in checked.stderr
     found = [one for one in config_file.look(file, tmp_path) if one.verdict is CheckOutcome.FAIL]
     assert len(found) == 1 and TOO_LARGE in found[0].sentence
+
+
+async def test_a_plan_of_code_that_cannot_travel(file: Path, tmp_path: Path) -> None:
+    spec = experiment_file.read_file(file, tmp_path, {}).spec
+    nothing_is_asked: Any = None
+    with pytest.raises(InvalidInput, match=TOO_LARGE):
+        await preflight.plan_jobs(spec, {}, "exp1", nothing_is_asked)
 
 
 def test_what_is_left_out_is_not_counted(file: Path, tmp_path: Path) -> None:
