@@ -14,7 +14,6 @@ from nni_manager.cli import given_secrets, selection, webui
 from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
 from nni_manager.cli.output import facts, warn
 from nni_manager.cli.session import Connect, connected, current, same_daemon
-from nni_manager.config import class_arguments
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -99,6 +98,8 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
     text, directory = _read(file)
     chosen = {"interpreter": python} if python else {}
     if not (place := current()).is_remote:
+        from nni_manager.config import class_arguments
+
         environment = own_environment()
         class_arguments.check_text(text, directory, file, place.data_directory, python, environment)
         return connect(), {"config": text, "directory": directory, "environment": environment, **chosen}
