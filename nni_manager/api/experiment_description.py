@@ -187,12 +187,15 @@ def _condition(found: Overview) -> dict[str, Any]:
 
 def _glance(found: Glance | None) -> dict[str, Any]:
     if found is None:
-        return dict.fromkeys(("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best"))
-    best = found.best
+        return dict.fromkeys(("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best", "commonFailure"))
+    best, failure = found.best, found.common_failure
     return {
         "counts": found.counts, "trialsMade": found.trials_made, "maxTrialNumber": found.max_trial_number,
         "optimizeMode": found.optimize_mode,
         "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
+        "commonFailure": failure and schema.CommonFailure(
+            trials=failure.trials, trial_id=failure.trial_id, sentence=failure.sentence
+        ),
     }  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nni_manager.cli import class_args
 from nni_manager.cli.caller import own_environment
 from nni_manager.config import admission, experiment_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
@@ -44,27 +43,12 @@ def of_file(file: Path, data_directory: Path, python: str = "") -> CheckResult:
     except ConfigInvalid as error:
         return CheckResult(file=str(file), problems=error.problems, warnings=error.warnings)
     try:
-        admission.check(spec)
-        class_args.check(spec, data_directory, str(file), python)
-        _check_classes(spec, python, str(file))
+        admission.check_here(spec, data_directory, own_environment(), file=str(file), python=python)
     except InvalidInput as error:
         return CheckResult(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
     return CheckResult(
         file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *admission.without_direction(spec, str(file))]
     )
-
-
-def _check_classes(spec: ExperimentSpec, python: str, file: str) -> None:
-    """Checks the user's classes, as a daemon on this machine does when the experiment is made. Raises ConfigInvalid."""
-    if not (python or spec.tuner_python or spec.has_user_class):
-        return  # no class to check, and the check takes time to import
-    import asyncio
-
-    from nni_manager.config import user_classes
-
-    environment = own_environment()
-    chosen = user_classes.python(python or spec.tuner_python, environment, file=file)
-    asyncio.run(user_classes.check(spec, chosen, environment, file=file))
 
 
 def _problems(error: InvalidInput, file: str) -> Sequence[Problem]:

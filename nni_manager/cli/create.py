@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import class_args, given_secrets, selection, webui
+from nni_manager.cli import given_secrets, selection, webui
 from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
 from nni_manager.cli.output import facts, warn
 from nni_manager.cli.session import Connect, connected, current, same_daemon
@@ -98,8 +98,11 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
     text, directory = _read(file)
     chosen = {"interpreter": python} if python else {}
     if not (place := current()).is_remote:
-        class_args.check_text(text, directory, file, place.data_directory, python)
-        return connect(), {"config": text, "directory": directory, "environment": own_environment(), **chosen}
+        from nni_manager.config import class_arguments
+
+        environment = own_environment()
+        class_arguments.check_text(text, directory, file, place.data_directory, python, environment)
+        return connect(), {"config": text, "directory": directory, "environment": environment, **chosen}
     from nni_manager.cli import sent_config
 
     config, secrets, code, warnings = sent_config.read(text, directory, file, os.environ)

@@ -155,7 +155,7 @@ def _row(experiment: dict[str, Any]) -> Row:
     endpoint, best = experiment["endpoint"], experiment.get("best")
     return (
         experiment["id"], experiment["name"] or "", shown_status(experiment), _trials(experiment),
-        number(best["value"]) or "infinite" if best else "", experiment["platform"],
+        number(best["value"]) if best else "", experiment["platform"],
         str(endpoint["port"]) if endpoint else "", moment(experiment["createdMs"])[:16], _problem(experiment),
     )  # fmt: skip
 
@@ -182,6 +182,7 @@ def _status(experiment: dict[str, Any]) -> dict[str, str]:
         "problem": _problem(experiment),
         "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),
+        "failures": progress.failures(experiment),
         **{f"on {service['name']}": _service(service) for service in experiment["services"]},
     }
 
@@ -225,4 +226,4 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
 
 
 def _best(best: dict[str, Any]) -> str:
-    return f"{number(best['value']) or 'infinite'} (trial {best['trialId']})"
+    return f"{number(best['value'])} (trial {best['trialId']})"

@@ -1,4 +1,4 @@
-"""`nnictl experiment export`: the results of an experiment as a file, in the form of NNI's own export.
+"""`nnictl experiment export`: the trials of an experiment as a file, with the fields of NNI's own export and more.
 
 Trials are read a page at a time and kept in a temporary file; only intermediate results, where they are asked for, are
 held in memory, once.
@@ -31,6 +31,8 @@ Record = dict[str, Any]
 Intermediates = dict[tuple[str, int], list[str]]
 
 _INTERMEDIATE, _TRIAL, _REWARD = "intermediate", "trialJobId", "reward"
+#: Fields of a trial that stand in its record as they are: times in milliseconds since the epoch.
+FACTS = ("sequenceId", "status", "startedMs", "endedMs")
 #: Metrics asked for at a time: the most that the API answers.
 _PAGE = 10_000
 _KINDS = ["json", "csv"]
@@ -47,12 +49,13 @@ _KINDS = ["json", "csv"]
 )
 @click.option("--intermediate", "-i", "with_intermediates", is_flag=True, help="Intermediate results too.")
 def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path, with_intermediates: bool) -> None:
-    """Write parameters and results of all trials that succeeded.
+    """Write parameters, results, status and times of all trials.
 
-    JSON: a list of {parameter, value, trialJobId}, where value is JSON text; `experiment import` reads it. CSV: a
-    column for each parameter, then `reward`, or a column for each entry of a result that is a dictionary, then
-    `trialJobId`. With --intermediate, a field `intermediate` holds all that a trial reported, as NNI's does: its
-    intermediate results and, last, the final one.
+    JSON: a list of {parameter, value, trialJobId, sequenceId, status, startedMs, endedMs}; `experiment import` reads
+    it. value is the final result: null where there is none, JSON text where it is a text or holds NaN or Infinity;
+    times are milliseconds since the epoch. CSV: a column for each parameter, then `reward`, or a column for each entry
+    of a result that is a dictionary, then the other fields. With --intermediate, a field `intermediate` holds all that
+    a trial reported: its intermediate results and, last, the final one.
     """
     import tempfile  # 6 ms, which `--help` need not pay
 
@@ -61,11 +64,11 @@ def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path
     id_ = selection.choose(client, id)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _written(filename) as file:
         without_result: list[Record] = []
-        count = _spool(_finished(client, id_, without_result), spool)
+        count = _spool(_trials(client, id_, without_result), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
         (_write_json if form == "json" else _write_csv)(file, spool, intermediates)
     # not into the stream that gets the results
-    click.echo(f"Experiment {id_}: {count} results are in {filename}.", err=_stream_of(filename) == 1)
+    click.echo(f"Experiment {id_}: {count} trials are in {filename}.", err=_stream_of(filename) == 1)
     if without_result:
         example = f"trial {without_result[0]['id']}: {without_result[0]['message']}"
         warn([f"trials that succeeded without a final result: {len(without_result)}; {example}"])
@@ -81,27 +84,26 @@ def _form_of(filename: Path) -> str:
     return ending
 
 
-def _finished(client: ManagerClient, id: str, without_result: list[Record]) -> Iterator[Record]:
-    """The trials that succeeded with a final result, each once: one that succeeds meanwhile shifts the pages.
+def _trials(client: ManagerClient, id: str, without_result: list[Record]) -> Iterator[Record]:
+    """The trials of an experiment, each once: one that is made meanwhile may shift the pages.
 
-    `without_result` gets those without a final result.
+    `without_result` gets those that succeeded without a final result.
     """
     seen = set()
-    for trial in client.all_trials(id, status=TrialStatus.SUCCEEDED):
+    for trial in client.all_trials(id):
         if trial["id"] in seen:
             continue
         seen.add(trial["id"])
-        if trial["finalResult"] is None:
+        if trial["finalResult"] is None and trial["status"] == TrialStatus.SUCCEEDED:
             without_result.append(trial)
-        else:
-            yield trial
+        yield trial
 
 
 def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
     """Writes a line of JSON for each trial into `spool`; answers how many there are."""
     count = 0
     for trial in trials:
-        kept = {name: trial[name] for name in ("id", "attempt", "parameters", "finalResult")}
+        kept = {name: trial[name] for name in ("id", "attempt", "parameters", "finalResult", *FACTS)}
         spool.write(json.dumps(kept) + "\n")
         count += 1
     return count
@@ -122,14 +124,27 @@ def _intermediates(client: ManagerClient, id: str) -> Intermediates:
 
 
 def _records(spool: IO[str], intermediates: Intermediates | None) -> Iterator[Record]:
-    """The records of an export, as NNI's has them; with `intermediate` only where it is asked for."""
+    """The records of an export: NNI's fields, and ours; with `intermediate` only where it is asked for."""
     spool.seek(0)
     for line in spool:
         trial = json.loads(line)
-        record = {"parameter": trial["parameters"], "value": trial["finalResult"], _TRIAL: trial["id"]}
+        record = {"parameter": trial["parameters"], "value": _value(trial["finalResult"]), _TRIAL: trial["id"]}
+        record |= {name: trial[name] for name in FACTS}
         if intermediates is not None:
-            record[_INTERMEDIATE] = intermediates.get((trial["id"], trial["attempt"]), [])
+            record[_INTERMEDIATE] = [_value(text) for text in intermediates.get((trial["id"], trial["attempt"]), [])]
         yield record
+
+
+def _value(text: str | None) -> object:
+    """A result as JSON has it; the JSON text that was reported for a text, and where NaN or Infinity is in it."""
+    if text is None:
+        return None
+    value = json.loads(text)
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return text
+    return text if isinstance(value, str) else value
 
 
 def _write_json(file: IO[str], spool: IO[str], intermediates: Intermediates | None) -> None:
@@ -143,13 +158,14 @@ def _write_json(file: IO[str], spool: IO[str], intermediates: Intermediates | No
 def _write_csv(file: IO[str], spool: IO[str], intermediates: Intermediates | None) -> None:
     import csv
 
-    columns = _columns(_records(spool, None)) + ([_INTERMEDIATE] if intermediates is not None else []) + [_TRIAL]
+    columns = _columns(_records(spool, None)) + ([_INTERMEDIATE] if intermediates is not None else [])
+    columns += [_TRIAL, *FACTS]
     writer = csv.DictWriter(file, columns)
     writer.writeheader()
     for record in _records(spool, intermediates):
-        row = _parameters(record) | _results(record) | {_TRIAL: record[_TRIAL]}
+        row = _parameters(record) | _results(record) | {name: record[name] for name in (_TRIAL, *FACTS)}
         if intermediates is not None:
-            row[_INTERMEDIATE] = f"[{','.join(record[_INTERMEDIATE])}]"
+            row[_INTERMEDIATE] = record[_INTERMEDIATE]
         writer.writerow({name: _cell(value) for name, value in row.items()})
 
 
@@ -161,7 +177,7 @@ def _columns(records: Iterable[Record]) -> list[str]:
         parameters |= dict.fromkeys(_parameters(record))
         results |= dict.fromkeys(_results(record))
     names = [*parameters, *(name for name in results or [_REWARD] if name not in parameters)]
-    return [name for name in names if name not in (_INTERMEDIATE, _TRIAL)]
+    return [name for name in names if name not in (_INTERMEDIATE, _TRIAL, *FACTS)]
 
 
 def _parameters(record: Record) -> Record:
@@ -170,7 +186,9 @@ def _parameters(record: Record) -> Record:
 
 
 def _results(record: Record) -> Record:
-    value = json.loads(record["value"])
+    value = record["value"]
+    if value is None:
+        return {}
     return dict(value) if isinstance(value, dict) else {_REWARD: value}
 
 

@@ -9,9 +9,11 @@ from typing import Any
 import click
 
 from nni_manager.cli import selection
+from nni_manager.cli.export import FACTS
 from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.trial import TrialStatus
 
 #: Bytes of JSON sent at a time; the API takes 8 MB.
 _BATCH_BYTES = 4_000_000
@@ -22,15 +24,21 @@ _BATCH_BYTES = 4_000_000
 @selection.id_argument
 @click.option("--filename", "-f", required=True, metavar="FILE", help='JSON: [{"parameter": {…}, "value": …}, …]')
 def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
-    """Tell the tuner results from elsewhere; what `experiment export` wrote as JSON can be imported as it is."""
-    entries = [_entry(entry, number) for number, entry in enumerate(_read(filename))]
+    """Tell the tuner results from elsewhere; what `experiment export` wrote as JSON can be imported as it is: of trials
+    that succeeded with a result."""
+    read = _read(filename)
+    entries = [_entry(entry, number) for number, entry in enumerate(read) if not _is_without_result(entry)]
+    if not entries:
+        raise InvalidInput(f"--filename {filename}: none of its {len(read)} trials succeeded with a result")
     client = connect()
     id_ = selection.choose(client, id)
     for batch in _batches(entries):
         client.import_data(id_, batch)
     warn(_unknown_parameters(entries, client.experiment(id_)["config"].get("searchSpace")))
     count = "1 result" if len(entries) == 1 else f"{len(entries)} results"
-    click.echo(f"Experiment {id_}: the tuner is told {count}.")
+    left = len(read) - len(entries)
+    more = f" Left out, as they did not succeed with a result: {left}." if left else ""
+    click.echo(f"Experiment {id_}: the tuner is told {count}.{more}")
 
 
 def _read(file: str) -> list[Any]:
@@ -47,13 +55,25 @@ def _read(file: str) -> list[Any]:
     return entries
 
 
+def _is_without_result(entry: Any) -> bool:
+    """Whether an entry is of an export, and of a trial that did not succeed or has no result."""
+    if not isinstance(entry, dict) or "status" not in entry:
+        return False
+    return entry["status"] != TrialStatus.SUCCEEDED or entry.get("value") is None
+
+
+def _without_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry without what an export tells of the trial and no tuner asks for."""
+    return {name: value for name, value in entry.items() if name not in FACTS}
+
+
 def _entry(entry: Any, number: int) -> dict[str, Any]:
     """An entry as the API takes it: JSON text, as an export has it, becomes the value itself. Raises InvalidInput."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
     value = entry["value"]
     try:
-        return {**entry, "value": json.loads(value) if isinstance(value, str) else value}
+        return {**_without_facts(entry), "value": json.loads(value) if isinstance(value, str) else value}
     except ValueError:
         raise InvalidInput(f"--filename: entry {number}: value is text and no JSON; give a number") from None
 

@@ -11,6 +11,7 @@ from nni_manager.cli.experiment import json_option
 from nni_manager.cli.output import compact, echo_json, facts, moment, number
 from nni_manager.cli.selection import choose_trial, trial_help
 from nni_manager.cli.session import Connect, connected, same_daemon, to_read
+from nni_manager.cli.wait_for_end import without_best
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus
@@ -52,13 +53,27 @@ def list_trials(
         raise click.UsageError("--head and --tail count those that succeeded; leave out --status and --limit")
     client = connect()
     id_ = selection.choose(client, id)
-    found = _best_or_worst(client, id_, head, tail) if head or tail else _find(client, id_, status, limit)
+    ranked = bool(head or tail)
+    found = _best_or_worst(client, id_, head, tail) if ranked else _find(client, id_, status, limit)
     if as_json:
         echo_json(found)
     elif found:
         click.echo(trial_table.text(found, terminal.width()))
     else:
-        click.echo(f"No trial is {status}." if status else "There is no trial yet.")
+        click.echo(f"No trial is {status}." if status else _none(client, id_) if ranked else _NONE)
+
+
+_NONE = "There is no trial yet."
+
+
+def _none(client: ManagerClient, id: str) -> str:
+    """Why no trial has a place among the best and the worst."""
+    counts = client.experiment(id)["counts"]
+    if not counts:
+        return _NONE
+    succeeded = bool(counts.get(TrialStatus.SUCCEEDED))
+    why = without_best(id) if succeeded else f"no trial has succeeded; `nnictl trial ls {id}` shows all"
+    return f"{why[0].upper()}{why[1:]}."
 
 
 @trial.command()

@@ -87,7 +87,7 @@ def judge(state: State) -> WaitEnd | None:
     """Why waiting is over at this state of the experiment; None: it goes on."""
     status, id_ = state["status"], state["id"]
     if status == ExperimentStatus.DONE:
-        return WaitEnd(is_done=True, is_good=state["best"] is not None, text=_result(state))
+        return WaitEnd(is_done=True, is_good=_went_well(state), text=_result(state))
     if status == ExperimentStatus.ERROR:
         return WaitEnd(is_done=False, is_good=False, text=_trouble(state, "stopped on an error"))
     if status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
@@ -104,6 +104,12 @@ def passing_hold(state: State) -> str:
     return hold["sentence"] if hold and hold["code"] in PASSING_HOLDS else ""
 
 
+def _went_well(state: State) -> bool:
+    """Whether there is a best result, and at most half of the trials that ended failed."""
+    counts = state["counts"]
+    return state["best"] is not None and 2 * progress.failed(counts) <= progress.ended(counts)
+
+
 def _any_success(state: State) -> bool:
     return bool(state["counts"].get(TrialStatus.SUCCEEDED))
 
@@ -111,16 +117,21 @@ def _any_success(state: State) -> bool:
 def _result(state: State) -> str:
     id_, best = state["id"], state["best"]
     why = f"done, as {state['noMoreTrials']}" if state.get("noMoreTrials") else "done"
+    failed = progress.failures(state)
     if best:
         parameters = json.dumps(best["parameters"], ensure_ascii=False, indent=2)
-        value, which = number(best["value"]) or "infinite", direction(state.get("optimizeMode"))
-        return f"Experiment {id_} is {why}. Best{which} result {value}, trial {best['trialId']}:\n{parameters}"
+        value, which = number(best["value"]), direction(state.get("optimizeMode"))
+        text = f"Experiment {id_} is {why}. Best{which} result {value}, trial {best['trialId']}:\n{parameters}"
+        return f"{text}\n{failed}." if failed else text
     if _any_success(state):
-        return (
-            f"Experiment {id_} is {why}, but no trial that succeeded has a final result that is a number;"
-            f" `nnictl trial ls {id_}` says why."
-        )
-    return f"Experiment {id_} is {why}, but no trial succeeded; `nnictl trial ls {id_}` says why."
+        lead = f"Experiment {id_} is {why}, but {without_best(id_)}."
+        return f"{lead} {failed}." if failed else lead
+    return f"Experiment {id_} is {why}, but no trial succeeded; {failed or f'`nnictl trial ls {id_}` says why'}."
+
+
+def without_best(id: str) -> str:
+    """The sentence about an experiment whose trials succeeded without a result that can be the best."""
+    return f"no trial that succeeded has a final result that is a finite number; `nnictl trial ls {id}` says why"
 
 
 def _trouble(state: State, what: str) -> str:

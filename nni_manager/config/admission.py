@@ -1,13 +1,18 @@
 """Admission: whether an experiment can be made here of a valid config.
 
-The platforms say whether they can run it, and whether their trials can mount its shared storage. A config that does not
-say which results are better is warned of: nobody should find out at the end that the search went the other way.
+The platforms say whether they can run it, and whether their trials can mount its shared storage; code that must travel
+is counted. A config that does not say which results are better is warned of: nobody should find out at the end that the
+search went the other way.
 
-`nnictl config check` and `create` ask the same.
+`create`, `plan`, `nnictl config check` and `nni-manager doctor --config` ask the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from nni_manager.config import class_arguments
 from nni_manager.config.algorithms import TUNERS
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
@@ -16,6 +21,50 @@ from nni_manager.store import stored_config
 
 
 def check(spec: ExperimentSpec) -> None:
+    """Checks all that a daemon refuses without asking a platform, but for users' classes.
+
+    Blocks. Raises InvalidInput.
+    """
+    check_platforms(spec)
+    directories = {code_directory(spec, service): None for service in spec.platforms if sends_code(spec, service)}
+    if directories:
+        from nni_manager.platform_kit.archive import require_small  # 40 ms to import, and local trials need none
+
+        for directory in directories:
+            require_small(directory)
+
+
+def check_here(
+    spec: ExperimentSpec, data_directory: Path, environment: Mapping[str, str], *, file: str, python: str = ""
+) -> None:
+    """Checks all that `create` refuses without asking a platform: as a daemon on this machine does, and the command.
+
+    `python`: the Python that was asked for to run a user's tuner, or empty. Blocks. Raises InvalidInput.
+    """
+    check(spec)
+    class_arguments.check(spec, data_directory, file, python, environment)
+    if not (python or spec.tuner_python or spec.has_user_class):
+        return  # no class to check, and the check takes time to import
+    import asyncio
+
+    from nni_manager.config import user_classes
+
+    chosen = user_classes.python(python or spec.tuner_python, environment, file=file)
+    asyncio.run(user_classes.check(spec, chosen, environment, file=file))
+
+
+def sends_code(spec: ExperimentSpec, service: PlatformSpec) -> bool:
+    """Whether the code directory is packed for jobs of this training service."""
+    capabilities = registry.adapter_of(service).capabilities_for(service.settings)
+    return capabilities.ships_code or spec.shared_storage is not None
+
+
+def code_directory(spec: ExperimentSpec, service: PlatformSpec) -> Path:
+    """The code directory of trials on this training service, which may have one of its own."""
+    return Path(str(service.settings.get("trialCodeDirectory", spec.trial_code_directory)))
+
+
+def check_platforms(spec: ExperimentSpec) -> None:
     """Checks that the platforms can run an experiment and mount its shared storage. Raises InvalidInput."""
     for service in spec.platforms:
         registry.adapter_of(service).check(spec, service)

@@ -45,6 +45,8 @@ COMMON: Mapping[str, str] = {
     # ours, in both formats
     "trialGpuMemory": "/trialGpuMemory",
     "maxTrialRetries": "/maxTrialRetries",
+    "maxSameFailures": "/maxSameFailures",
+    "maxFailedTrials": "/maxFailedTrials",
     "gracePeriod": "/gracePeriod",
     "metricGrace": "/metricGrace",
     "tunerPython": "/tunerPython",

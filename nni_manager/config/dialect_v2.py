@@ -15,7 +15,7 @@ from nni_manager.config.algorithm_section import read_algorithm
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
 from nni_manager.config.platform_section import SHARED, judge, needs_command, read_platforms, read_shared_storage
 from nni_manager.config.scalars import seconds, whole_seconds
-from nni_manager.config.search_space import read_search_space, refuse_dimensions
+from nni_manager.config.search_space import judge_dimensions, read_search_space
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
@@ -25,6 +25,7 @@ _ToSpec = Callable[[Any], Any]
 #: Fields for which `ExperimentSpec` itself has a default.
 _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "maxTrialRetries": ("max_trial_retries", int),
+    "maxSameFailures": ("max_same_failures", int),
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
     "versionCheck": ("version_check", bool),
@@ -50,6 +51,9 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         trial_gpu_number=first.get("trialGpuNumber"),
         max_experiment_duration_s=_optional(canonical.get("maxExperimentDuration"), whole_seconds),
         max_trial_number=canonical.get("maxTrialNumber"),
+        max_failed_trials=_optional(
+            canonical.get("maxFailedTrials"), lambda limit: scalars.part_of(limit, canonical.get("maxTrialNumber"))
+        ),
         max_trial_duration_s=_optional(canonical.get("maxTrialDuration"), whole_seconds),
         debug=first["debug"],
         log_level=canonical["logLevel"],
@@ -91,9 +95,10 @@ def _optional(value: Any, convert: _ToSpec) -> Any:
 FIELDS = (
     "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
     "trialConcurrency", "trialGpuNumber", "trialGpuMemory", "maxExperimentDuration", "maxTrialNumber",
-    "maxTrialDuration", "maxTrialRetries", "gracePeriod", "metricGrace", "nniManagerIp", "useAnnotation", "multiPhase",
-    "debug", "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory", "tunerGpuIndices",
-    "tunerPython", "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
+    "maxTrialDuration", "maxTrialRetries", "maxSameFailures", "maxFailedTrials", "gracePeriod", "metricGrace",
+    "nniManagerIp", "useAnnotation", "multiPhase", "debug", "versionCheck", "logLevel", "logCollection",
+    "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython", "tuner", "assessor", "advisor", "trainingService",
+    "sharedStorage", "deprecated",
 )  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
@@ -108,6 +113,8 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "maxTrialNumber": scalars.whole_number(1),
     "maxTrialDuration": scalars.duration,
     "maxTrialRetries": scalars.whole_number(0),
+    "maxSameFailures": scalars.whole_number(0, 1000),
+    "maxFailedTrials": scalars.count_or_share,
     "gracePeriod": scalars.pause,
     "metricGrace": scalars.pause,
     "nniManagerIp": scalars.text,
@@ -155,6 +162,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
         fields |= {"sharedStorage": read_shared_storage(top.raw("sharedStorage"), code, source)}
     top.require("trialConcurrency", "say how many trials may run at a time, for example 1")
     _refuse_out_of_scope(top, fields)
+    _require_whole(top, fields)
     judge(sections, ("trainingService",), fields, source)
     trial_file.check(fields, sections, source)
     if top.has("deprecated"):
@@ -216,7 +224,7 @@ def _algorithm(top: Section, name: str, family: AlgorithmKind, source: Source) -
 def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source) -> None:
     if source.stored or any(problem.field.startswith("searchSpace") for problem in source.problems.values()):
         return
-    refuse_dimensions(fields["searchSpace"] or {}, (fields["tuner"] or {}).get("name"), top, source)
+    judge_dimensions(fields["searchSpace"] or {}, (fields["tuner"] or {}).get("name"), top, source)
 
 
 def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> list[dict[str, object]]:
@@ -245,6 +253,14 @@ def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
     for name, (value, message) in _OUT_OF_SCOPE.items():
         if fields.get(name) == value:
             top.refuse(name, message)
+
+
+def _require_whole(top: Section, fields: Mapping[str, object]) -> None:
+    """A share is one of `maxTrialNumber`. A stored config was accepted once."""
+    if isinstance(fields.get("maxFailedTrials"), str) and fields.get("maxTrialNumber") is None:
+        top.refuse(
+            "maxFailedTrials", "a percentage is one of maxTrialNumber, which is not set; set it, or give a number"
+        )
 
 
 def _ordered(fields: Mapping[str, object]) -> dict[str, object]:

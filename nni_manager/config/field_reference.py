@@ -33,6 +33,14 @@ TOP_LEVEL: Mapping[str, tuple[str, str]] = {
     "maxTrialNumber": ("none", "How many trials are made in all."),
     "maxTrialDuration": ("none", "How long one trial may run; then it is stopped."),
     "maxTrialRetries": ("0", "How often a trial is tried again when its own code failed. Ours."),
+    "maxSameFailures": (
+        "10",
+        "So many trials in a row that fail in the same way put the experiment on hold; 0: any number may. Ours.",
+    ),
+    "maxFailedTrials": (
+        "none",
+        "How many trials may fail, or what share of `maxTrialNumber` (`20%`); one more puts it on hold. Ours.",
+    ),
     "gracePeriod": ("`5s`", "Time between SIGTERM and SIGKILL. Ours."),
     "metricGrace": ("`10s`", "How long results of a trial that has ended are waited for. Ours."),
     "nniManagerIp": ("this machine's address", "How jobs reach this machine."),

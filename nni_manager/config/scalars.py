@@ -119,6 +119,26 @@ def seconds(raw: object) -> float:
     return value
 
 
+_SHARE = re.compile(r"([0-9]{1,3})%")
+
+
+def count_or_share(raw: object) -> int | str:
+    """A whole number from 0 on, or a percentage below 100 such as ``20%``, kept as it is."""
+    if not isinstance(raw, str):
+        return whole_number(0)(raw)
+    found = _SHARE.fullmatch(raw)
+    if found is None or int(found[1]) >= 100:
+        raise ValueError(f"must be a whole number, or a percentage below 100 such as 20%, not '{raw}'")
+    return raw
+
+
+def part_of(limit: int | str, total: int | None) -> int | None:
+    """The number that `count_or_share` stands for, where the whole is `total`; rounded down. None: of no whole."""
+    if isinstance(limit, int) or total is None:
+        return limit if isinstance(limit, int) else None
+    return total * int(limit.removesuffix("%")) // 100
+
+
 def numeral(raw: object) -> int:
     """A whole number from 0 on, or text of one."""
     if isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", raw):

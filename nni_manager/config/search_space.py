@@ -17,7 +17,10 @@ from nni_manager.config.scalars import mapping, text
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source, read_text, spell
 from nni_manager.domain import search_space
+from nni_manager.domain.dimension import Choice
 from nni_manager.domain.errors import BadDimension, ConfigInvalid, Problem
+from nni_manager.domain.experiment import ConfigWarning
+from nni_manager.domain.search_space import SearchSpace
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
 
@@ -34,20 +37,44 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     return top.take("searchSpace", _usable)
 
 
-def check_search_space(space: object, tuner: object) -> None:
-    """Checks that the tuner of that name can search a space. Raises BadDimension for the first that it cannot."""
-    if space is not None and tuner in TUNERS.arguments:
-        search_space.parse(space)
+def check_search_space(space: object, tuner: object) -> SearchSpace | None:
+    """The space as the tuner of that name searches it; None: what is in it is not known.
+
+    Raises BadDimension for the first dimension that the tuner cannot search.
+    """
+    return search_space.parse(space) if space is not None and tuner in TUNERS.arguments else None
 
 
-def refuse_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
-    """Notes every dimension that the tuner of that name cannot search, at the place where it is written."""
+def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
+    """Notes every dimension that the tuner of that name cannot search, or may not be meant, where it stands."""
     file = None if top.has("searchSpace") else _File(source.path(str(top.raw("searchSpaceFile"))))
     for name, dimension in space.items():
         try:
-            check_search_space({name: dimension}, tuner)
+            _warn_of_mixed(check_search_space({name: dimension}, tuner), file, source)
         except BadDimension as error:
             _refuse(error, file, source)
+
+
+_MIXED_CHOICE = "MIXED_CHOICE"
+_MIXED = (
+    "some elements are mappings without _name, which trials get as they are, and others are not; for parameters that"
+    " belong to one choice, make every element a mapping with a _name"
+)
+
+
+def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source) -> None:
+    """Warns of choices of mappings and others: trials that compute with a mapping have no number to report."""
+    for place in space.places if space is not None else ():
+        options = place.dimension.options if isinstance(place.dimension, Choice) else ()
+        if len({isinstance(option, Mapping) for option in options}) < 2:
+            continue
+        path = _written(place.key)
+        if file is None:
+            source.warn(("searchSpace", *path), _MIXED_CHOICE, _MIXED)
+        else:
+            spelled, line = file.locate(path)
+            field = spell(spelled)
+            source.pass_on(ConfigWarning(code=_MIXED_CHOICE, message=_MIXED, field=field, file=file.path, line=line))
 
 
 def _refuse(error: BadDimension, file: _File | None, source: Source) -> None:

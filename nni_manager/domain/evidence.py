@@ -15,6 +15,7 @@ from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import explain
 from trial_runner import protocol
 
@@ -128,14 +129,10 @@ def unstarted(platform: JobReport) -> JobReport:
     words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
     if platform.state is not JobState.FAILED or words is None:
         return platform
-    said = _last_line(platform.stderr_tail).removeprefix("trial_runner: ")
+    said = last_line(platform.stderr_tail).removeprefix("trial_runner: ")
     message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code})"
     message += f": {said}" if said else "; see the job's log"
     return replace(platform, cause=Reason.RUNNER_FAILED, message=message)
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd | None:

@@ -86,8 +86,12 @@ class HoldCode(StrEnum):
     PLATFORM_UNAVAILABLE = "PLATFORM_UNAVAILABLE"
     #: The database cannot be written; ends by itself when it can.
     STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
-    #: The first five trials failed in the same way.
+    #: The first five trials failed in the same way, or `maxSameFailures` in a row did.
     SAME_FAILURE = "SAME_FAILURE"
+    #: More trials failed than `maxFailedTrials` lets fail.
+    TOO_MANY_FAILURES = "TOO_MANY_FAILURES"
+    #: A training service refused a job for a cause that will not change.
+    SUBMIT_REJECTED = "SUBMIT_REJECTED"
     #: It cannot be opened, or not any more, and a person must look.
     NOT_OPEN = "NOT_OPEN"
     #: A fault of ours, or of an adapter; the log has the stack.
@@ -158,6 +162,10 @@ class ExperimentSpec:
     platforms: tuple[PlatformSpec, ...]
     #: Retries of what the user's code did; what a platform did is retried on its own account.
     max_trial_retries: int = 0
+    #: So many ends in a row with one failure key put the experiment on hold; 0: none do.
+    max_same_failures: int = 10
+    #: So many trials may fail; one more puts the experiment on hold. None: any number.
+    max_failed_trials: int | None = None
     grace_period_s: float = 5.0
     metric_grace_s: float = 10.0
     version_check: bool = True

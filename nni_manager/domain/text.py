@@ -32,6 +32,16 @@ def printable(text: str) -> str:
     return "".join(character for character in text if character.isprintable() or character in "\n\t")
 
 
+#: Characters of a line that a sentence has room for.
+_LINE = 200
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty, printable and cut to 200 characters: of a traceback, the exception."""
+    found = next((line.strip() for line in reversed(printable(text).splitlines()) if line.strip()), "")
+    return found if len(found) <= _LINE else f"{found[: _LINE - 1]}…"
+
+
 def spelled(text: str) -> str:
     """The text with escapes in place of halves of characters."""
     return text.encode(errors="backslashreplace").decode()

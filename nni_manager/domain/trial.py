@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal as signals
 from dataclasses import dataclass
 from enum import StrEnum
@@ -158,14 +159,29 @@ _WORDS = {
     Reason.EXPERIMENT_STOPPED: "it was ended as the experiment was stopped",
 }
 #: What shells mean by two exit codes.
+_NOT_RUN, _NOT_FOUND = "exit code 126", "exit code 127"
 _SHELL_WORDS = {
-    "exit code 126": "exit code 126: a command could not be run",
-    "exit code 127": "exit code 127: a command was not found",
+    _NOT_RUN: f"{_NOT_RUN}: a command could not be run",
+    _NOT_FOUND: f"{_NOT_FOUND}: a command was not found",
 }
+#: As shells say it: ``sh: 1: train: not found``, ``bash: line 1: train: command not found``, ``zsh: … found: train``.
+_MISSING = re.compile(r"(?:not found: (?P<last>\S+)|: (?P<name>[^:]+): (?:command )?not found)$")
 
 
-def reason_in_words(reason: str | None, message: str) -> str:
-    """A reason in words: ``its command failed, exit code 127: a command was not found (USER_CODE)``. May be empty."""
-    seen = _SHELL_WORDS.get(message, message)
+def reason_in_words(reason: str | None, message: str, last_words: str = "") -> str:
+    """A reason in words: ``its command failed, exit code 1: ValueError: no rate (USER_CODE)``. May be empty.
+
+    `last_words`: the last line of the trial's stderr, or empty.
+    """
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
-    return f"{', '.join(filter(None, (words, seen)))} ({reason})" if reason else seen
+    how = ", ".join(filter(None, (words, _seen(message, last_words))))
+    return f"{how} ({reason})" if reason else message
+
+
+def _seen(message: str, last_words: str) -> str:
+    """How it ended, and its last words: those of a shell about a command that is not there name it."""
+    missing = _MISSING.search(last_words) if message == _NOT_FOUND else None
+    if missing is not None:
+        return f"{_NOT_FOUND}: the command {missing['last'] or missing['name'].strip()} was not found"
+    seen = _SHELL_WORDS.get(message, message)
+    return ": ".join(filter(None, (seen, last_words)))

@@ -38,7 +38,7 @@ async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceCh
     known, stored = await experiment.database.read(lambda c: (services.load(c), secrets.load(c)))
     gone = {service.service: service.settings for service in removed(known)}
     reading = await asyncio.to_thread(service_change.read, spec, wish, gone, stored)
-    admission.check(reading.spec)
+    admission.check_platforms(reading.spec)
     changed = service_change.changed_services(spec, reading.spec)
     folder, values = experiment.folder, {**stored, **reading.secrets}
     found = await preflight.look(replace(reading.spec, platforms=changed), values, shared, folder)

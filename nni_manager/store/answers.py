@@ -18,8 +18,10 @@ class Page:
     offset: int
 
 
-#: A number as JSON with all its digits; null where JSON has no word for it (NaN is null in the store already).
-_NUMBER = "CASE WHEN abs({0}) < 1.8e308 THEN json(printf('%!.17g', {0})) END"
+#: Neither infinite nor missing (NaN is null in the store already): what results are compared by.
+_FINITE = "coalesce(abs({0}) < 1.8e308, 0)"
+#: A number as JSON with all its digits; null where JSON has no word for it.
+_NUMBER = f"CASE WHEN {_FINITE} THEN json(printf('%!.17g', {{0}})) END"
 
 #: Lines that its current attempt reported and that are no results.
 _DROPPED = (
@@ -36,10 +38,11 @@ THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanage
 #: Before that, why nobody knows whether a trial still runs that is not UNKNOWN yet.
 _MESSAGE = f"""
 CASE WHEN t.status = 'RUNNING' AND c.unreachable_ms IS NOT NULL THEN 'the platform cannot be asked: ' || c.unreachable
-WHEN t.status <> 'SUCCEEDED' OR t.final_value IS NOT NULL THEN t.message ELSE
+WHEN t.status <> 'SUCCEEDED' OR {_FINITE.format("t.final_value")} THEN t.message ELSE
     CASE t.message WHEN '' THEN '' ELSE t.message || '; ' END || CASE
     WHEN t.final_data IS NULL AND t.intermediates = 0 THEN 'it reported no final result, and no intermediate one'
     WHEN t.final_data IS NULL THEN 'it reported no final result, only ' || t.intermediates || ' intermediate'
+    WHEN t.final_value IS NOT NULL THEN 'its final result is infinite, which is never the best'
     WHEN ltrim(t.final_data) LIKE '{{%' THEN 'its final result has no number under `default`'
     ELSE 'its final result is no number' END
 END || {_DROPPED_LINES}
@@ -57,6 +60,7 @@ json_object(
     'parameters', {_PARAMETERS},
     'createdMs', t.created_ms, 'startedMs', t.started_ms, 'endedMs', t.ended_ms,
     'attempt', t.attempt, 'stopRequest', nullif(t.asked, ''), 'reason', nullif(t.reason, ''), 'message', {_MESSAGE},
+    'lastWords', t.last_words, 'failureKey', nullif(t.failure_key, ''),
     'wait', CASE WHEN t.wait_code = '' THEN NULL ELSE json_object(
         'code', t.wait_code, 'sentence', t.wait_sentence, 'details', json(t.wait_details)) END,
     'intermediates', t.intermediates, 'lastValue', {_NUMBER.format("t.last_value")},
@@ -95,8 +99,8 @@ json_object(
 TRIAL_ORDERS = {
     "sequence": "t.sequence_id",
     "-sequence": "t.sequence_id DESC",
-    "final": "t.final_value IS NULL, t.final_value",
-    "-final": "t.final_value IS NULL, t.final_value DESC",
+    "final": f"NOT {_FINITE.format('t.final_value')}, t.final_value",
+    "-final": f"NOT {_FINITE.format('t.final_value')}, t.final_value DESC",
 }
 
 
@@ -199,13 +203,24 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def best(connection: sqlite3.Connection, *, maximize: bool) -> tuple[str, float, str] | None:
-    """(trial id, final value, parameter record) of the best succeeded trial; None when there is none."""
+    """(trial id, final value, parameter record) of the best trial that succeeded; None: none has a finite result."""
     order = "DESC" if maximize else "ASC"
     row = connection.execute(
-        "SELECT id, final_value, record FROM trials WHERE status = 'SUCCEEDED' AND final_value IS NOT NULL"
+        f"SELECT id, final_value, record FROM trials WHERE status = 'SUCCEEDED' AND {_FINITE.format('final_value')}"
         f" ORDER BY final_value {order}, sequence_id LIMIT 1"
     ).fetchone()
     return row and (row[0], row[1], row[2])
+
+
+def commonest_failure(connection: sqlite3.Connection) -> tuple[int, str, str, str, str] | None:
+    """(number, id, reason, message, last words): how many trials have the commonest failure key, and the newest."""
+    query = (
+        "SELECT f.number, t.id, t.reason, t.message, t.last_words FROM trials t JOIN"
+        " (SELECT count(*) AS number, max(end_order) AS newest FROM trials WHERE failure_key <> ''"
+        " GROUP BY failure_key ORDER BY number DESC, newest DESC LIMIT 1) f ON t.end_order = f.newest"
+    )
+    row: tuple[int, str, str, str, str] | None = connection.execute(query).fetchone()
+    return row
 
 
 def _one(connection: sqlite3.Connection, query: str, **values: object) -> str:

@@ -33,6 +33,8 @@ class ExperimentRow(NamedTuple):
     next_sequence_id: int
     next_parameter_id: int
     ended_trials: int
+    #: `ended_trials` when it was resumed last: failures up to then are not counted.
+    resumed_end: int
     revision: int
 
     @property
@@ -150,6 +152,11 @@ def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | No
         count_time(connection, now_ms)
     values = (hold.code, spelled(hold.sentence), spelled(hold.details)) if hold else ("", "", "")
     connection.execute("UPDATE experiment SET hold_code = ?, hold_sentence = ?, hold_details = ?", values)
+
+
+def forget_failures(connection: sqlite3.Connection) -> None:
+    """Resume: what failed so far does not count towards the next hold."""
+    connection.execute("UPDATE experiment SET resumed_end = ended_trials")
 
 
 def set_config(connection: sqlite3.Connection, config: str) -> None:

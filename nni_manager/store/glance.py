@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.trial import reason_in_words
 from nni_manager.store import answers, stored_config
 
 
@@ -18,10 +18,21 @@ class Best:
     """The best succeeded trial so far."""
 
     trial_id: str
-    #: None: infinite.
-    value: float | None
+    value: float
     #: As the trial got them; null where JSON has no word for a number.
     parameters: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonFailure:
+    """What most of the trials that failed have in common."""
+
+    #: How many failed so.
+    trials: int
+    #: The newest of them.
+    trial_id: str
+    #: How that one ended, with the last line of its stderr.
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +44,8 @@ class Glance:
     max_trial_number: int | None
     optimize_mode: OptimizeMode
     best: Best | None
+    #: None: no trial failed.
+    common_failure: CommonFailure | None = None
 
     def text(self) -> str:
         """The results as JSON, for `parse`."""
@@ -44,9 +57,12 @@ def parse(text: str) -> Glance | None:
     if not text:
         return None
     values = json.loads(text)
-    best = values.pop("best")
+    best, failure = values.pop("best"), values.pop("common_failure", None)
     mode = OptimizeMode(values.pop("optimize_mode"))
-    return Glance(**values, optimize_mode=mode, best=best and Best(**best))
+    return Glance(
+        **values, optimize_mode=mode, best=best and Best(**best),
+        common_failure=failure and CommonFailure(**failure),
+    )  # fmt: skip
 
 
 def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Glance:
@@ -56,7 +72,7 @@ def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Glance:
     return Glance(
         counts=answers.counts(connection), trials_made=made, max_trial_number=config.get("maxTrialNumber"),
         optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
-        best=_best(connection, maximizes=maximizes),
+        best=_best(connection, maximizes=maximizes), common_failure=_common_failure(connection),
     )  # fmt: skip
 
 
@@ -72,4 +88,12 @@ def _best(connection: sqlite3.Connection, *, maximizes: bool) -> Best | None:
         return None
     trial_id, value, record = found
     parameters = json.loads(record, parse_constant=lambda _: None)["parameters"]
-    return Best(trial_id=trial_id, value=value if math.isfinite(value) else None, parameters=parameters)
+    return Best(trial_id=trial_id, value=value, parameters=parameters)
+
+
+def _common_failure(connection: sqlite3.Connection) -> CommonFailure | None:
+    found = answers.commonest_failure(connection)
+    if found is None:
+        return None
+    trials, trial_id, reason, message, last_words = found
+    return CommonFailure(trials=trials, trial_id=trial_id, sentence=reason_in_words(reason, message, last_words))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from nni_manager.domain.ids import new_trial_ids
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.domain.text import spelled
 from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.store.jobs import ATTEMPT_COLUMNS, AttemptRow
 
@@ -149,16 +150,21 @@ def finish(
     reason: Reason,
     message: str,
     ended_ms: int,
+    last_words: str = "",
+    failure_key: str = "",
 ) -> None:
-    """The trial has ended, for good unless the experiment is resumed."""
+    """The trial has ended, for good unless the experiment is resumed.
+
+    `last_words`: the last line of its stderr, where it says why; `failure_key`: see `domain.failure`.
+    """
     (order,) = connection.execute(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
     ).fetchone()
     connection.execute(
         "UPDATE trials SET status = ?, reason = ?, message = ?, ended_ms = ?, wait_code = '', wait_sentence = '',"
-        " wait_details = '{}',"
+        " wait_details = '{}', last_words = ?, failure_key = ?,"
         " end_order = ? WHERE id = ?",
-        (status, reason, message, ended_ms, order, id),
+        (status, reason, message, ended_ms, spelled(last_words), spelled(failure_key), order, id),
     )
 
 
@@ -214,3 +220,18 @@ def first_ended(connection: sqlite3.Connection, count: int) -> list[tuple[str, s
     return connection.execute(
         "SELECT id, status, reason, message FROM trials WHERE end_order <= ? ORDER BY end_order", (count,)
     ).fetchall()
+
+
+def last_keys(connection: sqlite3.Connection, after: int, count: int) -> tuple[str, ...]:
+    """The failure keys of the last `count` trials that ended after the `after`-th, in their order; empty: it did not
+    fail."""
+    rows = connection.execute(
+        "SELECT failure_key FROM trials WHERE end_order > ? ORDER BY end_order DESC LIMIT ?", (after, max(0, count))
+    )
+    return tuple(key for (key,) in rows)[::-1]
+
+
+def failed_since(connection: sqlite3.Connection, after: int) -> int:
+    """How many of the trials that ended after the `after`-th failed."""
+    query = "SELECT count(*) FROM trials WHERE failure_key <> '' AND end_order > ?"
+    return int(connection.execute(query, (after,)).fetchone()[0])

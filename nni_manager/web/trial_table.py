@@ -130,7 +130,7 @@ def _explanation(trial: dict[str, Any]) -> str:
     if trial["wait"]:
         return str(trial["wait"]["sentence"])
     asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
-    return reason_in_words(trial["reason"], trial["message"]) or asked
+    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"]) or asked
 
 
 def _duration(trial: dict[str, Any], now_ms: int) -> str:

@@ -58,8 +58,7 @@ def acting(folder: Path) -> Iterator[Stage]:
 
 def act_nobody(stage: Stage) -> list[Picture]:
     played = stage.experiment("nobody", [*ROWS], {"trials": rules(is_asked=False)})
-    played.wait("DONE")
-    return [when_all_is_told(played)]
+    return [_over(played)]
 
 
 def act_user(stage: Stage) -> list[Picture]:
@@ -109,8 +108,19 @@ def _asked(stage: Stage, column: str, **fields: Any) -> ActedExperiment:
 
 def _end(played: ActedExperiment, rows: Collection[str]) -> Picture:
     _let_end(played, rows)
+    return _over(played)
+
+
+def _over(played: ActedExperiment) -> Picture:
+    """When all have ended, and the hold is cleared for a job that was refused for good."""
     played.wait("DONE")
-    return when_all_is_told(played)
+    picture = when_all_is_told(played)
+    if (hold := picture.state["hold"]) is not None:
+        assert hold["code"] == "SUBMIT_REJECTED" and "there is no such queue" in hold["sentence"]
+        played.resume()
+        played.wait("DONE")
+        picture = when_all_is_told(played)
+    return picture
 
 
 def _let_end(played: ActedExperiment, rows: Collection[str]) -> None:

@@ -109,7 +109,7 @@ def request(row: str, column: str) -> str | None:
 def rules(*, is_asked: bool) -> list[Json]:
     """When somebody is going to ask, the first attempt takes its time and the ones after it go well."""
     run = {"results": [0.1, 0.2], "duration": DURATION_S} if is_asked else {"duration": 0.2}
-    refusal = {"delay": REFUSED_AFTER_S if is_asked else 0}
+    refusal = {"delay": REFUSED_AFTER_S}  # when the others are over: a refusal puts the experiment on hold
     return [
         {"match": {"sequence": number, "attempt": attempt}, **(refusal if "refuseSubmit" in row.rule else run),
          **row.rule}

@@ -62,7 +62,8 @@ def _check_cell(picture: Picture, row: str, column: str) -> None:
     assert (trial["stopRequest"], trial["wait"]) == (asked, None)
     _check_attempts(ROWS[row], trial, is_asked=column != "nobody")
     state, why = picture.rows[row]
-    assert (state, _without_results(why)) == (status, reason_in_words(reason, message))
+    assert (state, _without_results(why)) == (status, reason_in_words(reason, message, trial["lastWords"]))
+    assert trial["lastWords"] == (ROWS[row].rule.get("stderr", "").strip() if status == "FAILED" else "")
     if column != "experiment stop":  # what is requeued has not ended for the tuner: see below
         assert picture.told(row, "ended") == [{"ended": trial["parameterId"], "success": status == GOOD}]
         final = [json.loads(trial["finalResult"])] if status == GOOD else []

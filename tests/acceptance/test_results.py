@@ -124,8 +124,8 @@ def test_nan_and_infinity_are_stored_and_shown(bench: Bench) -> None:
 def test_an_infinite_final_result(bench: Bench) -> None:
     trial = bench.run_code("nni.report_final_result(float('-inf'))")
     assert (trial["finalValue"], trial["finalResult"]) == (None, "-Infinity")
-    best = bench.daemon.status(bench.id)["best"]
-    assert (best["trialId"], best["value"], best["parameters"]) == (trial["id"], None, {"x": 1})
+    assert trial["message"] == "its final result is infinite, which is never the best"
+    assert bench.daemon.status(bench.id)["best"] is None
 
 
 def test_a_broken_line_is_named_and_costs_itself_alone(bench: Bench) -> None:
@@ -337,6 +337,32 @@ def test_the_first_trials_failing_alike_are_a_hold(bench: Bench) -> None:
     bench.call("PATCH", "", {"maxTrialNumber": 7})
     bench.call("POST", "/resume")
     assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"FAILED": 7}
+
+
+def test_so_many_in_a_row_failing_alike_are_a_hold_also_after_a_success(bench: Bench) -> None:
+    (bench.code / "wrong.py").write_text(
+        "import nni, os\nnni.get_next_parameter()\nnumber = int(os.environ['NNI_TRIAL_SEQ_ID'])\n"
+        "if number:\n    raise ValueError(f'no rate {number} in {os.getcwd()}')\nnni.report_final_result(1)\n"
+    )
+    bench.start(f"{PYTHON} wrong.py", maxTrialNumber=40, maxSameFailures=6, trialConcurrency=1)
+    state = bench.daemon.wait_for(bench.id, lambda state: state["hold"])
+    assert (state["hold"]["code"], state["counts"]) == ("SAME_FAILURE", {"SUCCEEDED": 1, "FAILED": 6})
+    assert "6 trials in a row failed in the same way" in state["hold"]["sentence"]
+    assert "the last line of its stderr is: ValueError: no rate 6 in" in state["hold"]["sentence"]
+    common = state["commonFailure"]
+    assert common["trials"] == 6 and "exit code 1: ValueError: no rate 6 in" in common["sentence"]
+    bench.call("POST", "/resume")
+    state = bench.daemon.wait_for(bench.id, lambda state: state["hold"] and state["counts"]["FAILED"] > 6)
+    assert state["counts"] == {"SUCCEEDED": 1, "FAILED": 12}
+
+
+def test_a_code_directory_that_is_gone_holds_at_the_first_refusal(bench: Bench) -> None:
+    bench.start("sleep 0.2", maxTrialNumber=40, trialConcurrency=1)
+    bench.daemon.wait_for(bench.id, lambda state: state["counts"].get("SUCCEEDED"))
+    bench.code.rename(bench.code.with_name("elsewhere"))
+    state = bench.daemon.wait_for(bench.id, lambda state: state["hold"])
+    assert (state["hold"]["code"], state["counts"]["FAILED"]) == ("SUBMIT_REJECTED", 1)
+    assert str(bench.code) in state["hold"]["sentence"]
 
 
 def test_nothing_of_a_trial_outlives_its_end(bench: Bench) -> None:

@@ -170,6 +170,7 @@ async def raw_get(
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(registry, "adapter_of", lambda _platform: MemoryPlatform)
     monkeypatch.setattr(admission, "check", lambda _spec: None)
+    monkeypatch.setattr(admission, "check_platforms", lambda _spec: None)
     monkeypatch.setattr(build, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
     data, code = folder / "data", folder / "code"

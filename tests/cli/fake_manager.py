@@ -20,7 +20,8 @@ def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
         "endpoint": None, "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000,
         "logPath": f"/data/{id}",
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": None, "maxTrialDuration": None,
-        "counts": {}, "trialsMade": 0, "best": None, "noMoreTrials": "", "revision": 1, "warnings": [],
+        "counts": {}, "trialsMade": 0, "best": None, "commonFailure": None,
+        "noMoreTrials": "", "revision": 1, "warnings": [],
         "services": [], "references": [],
         "config": {"trialCommand": "python3 trial.py"},
         **fields,
@@ -39,7 +40,8 @@ def trial(id: str, number: int, status: str = "SUCCEEDED", value: float | None =
         "id": id, "sequenceId": number, "status": status, "parameters": {"x": number}, "startedMs": 1_000,
         "endedMs": 66_000, "reason": None, "message": "", "wait": None, "finalValue": value,
         "finalResult": None if value is None else str(value), "logPath": f"/data/trials/{id}", "attempt": 1,
-        "lastValue": None, "intermediates": 0, "attempts": [], "service": "local", "place": "", "link": "", **fields,
+        "lastWords": "", "failureKey": None, "lastValue": None, "intermediates": 0,
+        "attempts": [], "service": "local", "place": "", "link": "", **fields,
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -380,7 +381,28 @@ def test_lists_by_status_and_of_the_newest(nnictl: Run, manager: FakeManager) ->
 def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
     assert nnictl("trial", "ls").stdout == "There is no trial yet.\n"
+    assert nnictl("trial", "ls", "--head", "1").stdout == "There is no trial yet.\n"
     assert nnictl("trial", "ls", "--head", "1", "--tail", "1").exit_code == 2
+
+
+@pytest.mark.parametrize(("trials", "counts", "said"), [
+    ([trial("aaaaa", 0, finalResult="Infinity"), trial("bbbbb", 1)], {"SUCCEEDED": 2},
+     "No trial that succeeded has a final result that is a finite number; `nnictl trial ls abc` says why.\n"),
+    ([trial("aaaaa", 0, "FAILED")], {"FAILED": 1}, "No trial has succeeded; `nnictl trial ls abc` shows all.\n"),
+])  # fmt: skip
+def test_the_best_of_trials_without_a_result_that_can_be_compared(
+    nnictl: Run, manager: FakeManager, trials: list[dict[str, Any]], counts: dict[str, int], said: str
+) -> None:
+    manager.add(state("abc", counts=counts))
+    manager.trials_of["abc"] = trials
+    assert nnictl("trial", "ls", "--head", "8").stdout == said
+
+
+def test_the_last_words_say_why_a_trial_failed(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    failed = {"reason": "USER_CODE", "message": "exit code 1", "lastWords": "ValueError: no rate"}
+    manager.trials_of["abc"] = [trial("aaaaa", 0, "FAILED", **failed)]
+    assert "its command failed, exit code 1: ValueError: no rate (USER_CODE)" in nnictl("trial", "ls").stdout
 
 
 @pytest.mark.parametrize("words", [["-T", "ddddd"], ["abc", "--trial_id", "dd"], ["--trial-id", "3"]])

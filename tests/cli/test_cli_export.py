@@ -18,6 +18,8 @@ pytestmark = pytest.mark.unit
 
 Run = Callable[..., Result]
 
+FACTS = ["sequenceId", "status", "startedMs", "endedMs"]
+
 
 @pytest.fixture
 def seeded(manager: FakeManager) -> FakeManager:
@@ -42,19 +44,49 @@ def export(nnictl: Run, path: Path, *words: str) -> Result:
     return nnictl("experiment", "export", "--filename", str(path), *words)
 
 
-def test_json_is_nnis_export(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+def test_json_is_nnis_export_and_has_every_trial(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     result = export(nnictl, tmp_path / "out.json", "abc", "-t", "json")
-    assert result.stdout == f"Experiment abc: 2 results are in {tmp_path / 'out.json'}.\n"
+    assert result.stdout == f"Experiment abc: 4 trials are in {tmp_path / 'out.json'}.\n"
+    times = {"startedMs": 1_000, "endedMs": 66_000}
     assert json.loads((tmp_path / "out.json").read_text()) == [
-        {"parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": "0.5", "trialJobId": "aaaaa"},
-        {"parameter": {"x": 2, "lr": 0.1}, "value": '{"default": 0.25, "loss": 2}', "trialJobId": "ddddd"},
+        {"parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": 0.5, "trialJobId": "aaaaa", "sequenceId": 0,
+         "status": "SUCCEEDED", **times},
+        {"parameter": {"x": 1}, "value": 9, "trialJobId": "bbbbb", "sequenceId": 1, "status": "FAILED", **times},
+        {"parameter": {"x": 2}, "value": None, "trialJobId": "ccccc", "sequenceId": 2, "status": "SUCCEEDED", **times},
+        {"parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}, "trialJobId": "ddddd",
+         "sequenceId": 3, "status": "SUCCEEDED", **times},
+    ]  # fmt: skip
+
+
+def test_what_json_has_no_word_for_stays_text(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    texts = ["-Infinity", '{"default": NaN}', '"text"', "1e3"]
+    manager.trials_of["abc"] = [trial(f"tria{n}", n, finalResult=text) for n, text in enumerate(texts)]
+    assert export(nnictl, tmp_path / "out.json").exit_code == 0
+    found = json.loads((tmp_path / "out.json").read_text(), parse_constant=pytest.fail)
+    assert [record["value"] for record in found] == ["-Infinity", '{"default": NaN}', '"text"', 1000.0]
+
+
+def test_an_export_is_imported_without_what_has_no_result(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    assert export(nnictl, path, "abc").exit_code == 0
+    result = nnictl("experiment", "import", "abc", "-f", str(path))
+    assert result.stdout == (
+        "Experiment abc: the tuner is told 2 results. Left out, as they did not succeed with a result: 2.\n"
+    )
+    (told,) = [call[2] for call in seeded.calls if call[0] == "import"]
+    assert told == [
+        {"parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": 0.5, "trialJobId": "aaaaa"},
+        {"parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}, "trialJobId": "ddddd"},
     ]
+    path.write_text(json.dumps([{"parameter": {"x": 1}, "value": None, "status": "FAILED"}]))
+    assert "none of its 1 trials succeeded" in nnictl("experiment", "import", "abc", "-f", str(path)).stderr
 
 
 def test_json_with_intermediates_of_the_attempt_that_counts(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     assert export(nnictl, tmp_path / "out.json", "-t", "json", "-i").exit_code == 0
     records = json.loads((tmp_path / "out.json").read_text())
-    assert [record["intermediate"] for record in records] == [["0.1", "0.2", "0.5"], ['{"default": 3}']]
+    assert [record["intermediate"] for record in records] == [[0.1, 0.2, 0.5], [], [], [{"default": 3}]]
 
 
 def test_csv(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
@@ -62,32 +94,36 @@ def test_csv(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     with (tmp_path / "out.csv").open(newline="") as file:
         reader = csv.DictReader(file)
         rows = list(reader)
-    assert reader.fieldnames == ["x", "layer", "lr", "reward", "default", "loss", "intermediate", "trialJobId"]
+    assert reader.fieldnames == ["x", "layer", "lr", "reward", "default", "loss", "intermediate", "trialJobId", *FACTS]
     assert rows[0] == {
         "x": "1", "layer": '{"_name": "conv"}', "lr": "", "reward": "0.5", "default": "", "loss": "",
-        "intermediate": "[0.1,0.2,0.5]", "trialJobId": "aaaaa",
+        "intermediate": "[0.1, 0.2, 0.5]", "trialJobId": "aaaaa", "sequenceId": "0", "status": "SUCCEEDED",
+        "startedMs": "1000", "endedMs": "66000",
     }  # fmt: skip
-    assert (rows[1]["default"], rows[1]["loss"], rows[1]["intermediate"]) == ("0.25", "2", '[{"default": 3}]')
+    assert [row["status"] for row in rows] == ["SUCCEEDED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
+    assert (rows[3]["default"], rows[3]["loss"], rows[3]["intermediate"]) == ("0.25", "2", '[{"default": 3}]')
 
 
 def test_without_results(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc"))
-    for kind, text in (("json", "[]\n"), ("csv", "reward,trialJobId\r\n")):
-        assert "0 results" in export(nnictl, tmp_path / "out", "-t", kind).stdout
+    for kind, text in (("json", "[]\n"), ("csv", f"reward,trialJobId,{','.join(FACTS)}\r\n")):
+        assert "0 trials" in export(nnictl, tmp_path / "out", "-t", kind).stdout
         assert (tmp_path / "out").read_bytes().decode() == text
 
 
 def test_a_trial_that_the_pages_show_twice_is_exported_once(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = [trial("aaaaa", 0, value=1.0), trial("aaaaa", 0, value=1.0)]
-    assert "1 results" in export(nnictl, tmp_path / "out", "-t", "json").stdout
+    assert "1 trials" in export(nnictl, tmp_path / "out", "-t", "json").stdout
 
 
 def test_a_parameter_of_the_name_of_a_column(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = [trial("aaaaa", 0, value=2.0, parameters={"trialJobId": 7, "reward": 1})]
     assert export(nnictl, tmp_path / "out", "-t", "csv").exit_code == 0
-    assert (tmp_path / "out").read_text().split() == ["reward,trialJobId", "2.0,aaaaa"]
+    assert (tmp_path / "out").read_text().split() == [
+        f"reward,trialJobId,{','.join(FACTS)}", "2.0,aaaaa,0,SUCCEEDED,1000,66000",
+    ]  # fmt: skip
 
 
 def test_a_name_that_does_not_say_its_form(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
@@ -117,14 +153,14 @@ def test_a_link_stays_one_and_what_it_leads_to_keeps_its_mode(nnictl: Run, seede
     target.chmod(0o600)
     link.symlink_to("real/out.json")
     assert export(nnictl, link, "-t", "json").exit_code == 0
-    assert link.is_symlink() and len(json.loads(target.read_text())) == 2
+    assert link.is_symlink() and len(json.loads(target.read_text())) == 4
     assert stat.S_IMODE(target.stat().st_mode) == 0o600 and len(list(target.parent.iterdir())) == 1
 
 
 def test_a_link_to_nothing_yet(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("new.json")
     assert export(nnictl, tmp_path / "out", "-t", "json").exit_code == 0
-    assert (tmp_path / "out").is_symlink() and len(json.loads((tmp_path / "new.json").read_text())) == 2
+    assert (tmp_path / "out").is_symlink() and len(json.loads((tmp_path / "new.json").read_text())) == 4
 
 
 @pytest.mark.parametrize("name", ["pipe", "link"])
@@ -134,7 +170,7 @@ def test_a_pipe_is_written_into(nnictl: Run, seeded: FakeManager, tmp_path: Path
     end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
         assert export(nnictl, tmp_path / name, "-t", "json").exit_code == 0
-        assert len(json.loads(os.read(end, 65536))) == 2
+        assert len(json.loads(os.read(end, 65536))) == 4
     finally:
         os.close(end)
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
@@ -162,8 +198,8 @@ def test_a_standard_stream_is_written_into(
     with standard(descriptor, out):
         result = export(nnictl, Path(name), "-t", "json")
     kept, _, results = out.read_text().partition("\n")
-    assert result.exit_code == 0 and kept == "kept" and len(json.loads(results)) == 2
-    told = f"Experiment abc: 2 results are in {name}.\n"
+    assert result.exit_code == 0 and kept == "kept" and len(json.loads(results)) == 4
+    told = f"Experiment abc: 4 trials are in {name}.\n"
     assert (result.stderr if descriptor == 1 else result.stdout).startswith(told)
     if descriptor == 1:
         assert "warning: trials that succeeded without a final result: 1; trial ccccc: " in result.stderr
@@ -182,7 +218,9 @@ def test_half_a_character_becomes_an_escape(nnictl: Run, manager: FakeManager, t
     assert export(nnictl, tmp_path / "out.json", "-t", "json").exit_code == 0
     assert json.loads((tmp_path / "out.json").read_text())[0]["parameter"] == {"x\ud800": "\ud800"}
     assert export(nnictl, tmp_path / "out.csv", "-t", "csv").exit_code == 0
-    assert (tmp_path / "out.csv").read_text().split() == [r"x\ud800,reward,trialJobId", r"\ud800,1.0,aaaaa"]
+    assert (tmp_path / "out.csv").read_text().split() == [
+        rf"x\ud800,reward,trialJobId,{','.join(FACTS)}", r"\ud800,1.0,aaaaa,0,SUCCEEDED,1000,66000",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [["-t", "xml"], []])
@@ -201,18 +239,18 @@ def send(nnictl: Run, tmp_path: Path, text: str) -> Result:
 def test_what_was_exported_can_be_imported(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     export(nnictl, tmp_path / "out.json", "-t", "json", "-i")
     result = send(nnictl, tmp_path, (tmp_path / "out.json").read_text())
-    assert result.stdout == "Experiment abc: the tuner is told 2 results.\n"
+    assert result.stdout.startswith("Experiment abc: the tuner is told 2 results.")
     assert seeded.calls == [
         (
             "import", "abc",
             [
                 {
                     "parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": 0.5, "trialJobId": "aaaaa",
-                    "intermediate": ["0.1", "0.2", "0.5"],
+                    "intermediate": [0.1, 0.2, 0.5],
                 },
                 {
                     "parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}, "trialJobId": "ddddd",
-                    "intermediate": ['{"default": 3}'],
+                    "intermediate": [{"default": 3}],
                 },
             ],
         )

@@ -22,7 +22,6 @@ HALF = state(counts={"SUCCEEDED": 3, "FAILED": 1, "SYS_CANCELED": 1, "RUNNING": 
          "5/10 done, 0 running, 0 failed; 0:02:00, about 0:02:00 left"),
         ({"counts": {"SUCCEEDED": 5}, "best": BEST}, 0,
          "5/10 done, 0 running, 0 failed; best 0.931246 (trial ab1cd); 0:01:00, about 0:01:00 left"),
-        ({"best": {**BEST, "value": None}}, 0, "0/10 done, 0 running, 0 failed; best infinite (trial ab1cd); 0:01:00"),
         ({"maxTrialNumber": None, "counts": {"SUCCEEDED": 5}}, 0, "5 trials done, 0 running, 0 failed; 0:01:00"),
         ({"maxTrialNumber": None, "maxExperimentDuration": "2m"}, 15,
          "0 trials done, 0 running, 0 failed; 0:01:15, about 0:00:45 left"),

@@ -36,8 +36,12 @@ def test_done_shows_the_best() -> None:
 @pytest.mark.parametrize(
     ("counts", "is_good", "words"),
     [
-        ({"SUCCEEDED": 2}, False, "no trial that succeeded has a final result that is a number; `nnictl trial ls"),
-        ({"FAILED": 2}, False, "no trial succeeded; `nnictl trial ls k3v9x0qa`"),
+        (
+            {"SUCCEEDED": 2},
+            False,
+            "no trial that succeeded has a final result that is a finite number; `nnictl trial ls",
+        ),
+        ({"FAILED": 2}, False, "no trial succeeded; 2 of 2 trials failed."),
         ({}, False, "no trial succeeded"),
     ],
 )
@@ -45,6 +49,36 @@ def test_done_without_a_best(counts: dict, is_good: bool, words: str) -> None:
     verdict = judge(state(status="DONE", counts=counts))
     assert verdict is not None and verdict.is_done and verdict.is_good == is_good
     assert words in verdict.text
+
+
+COMMON = {"trials": 55, "trialId": "zz9zz", "sentence": "its command failed, exit code 1: KeyError: 'x' (USER_CODE)"}
+
+
+def test_what_failed_is_counted_and_more_than_half_is_no_good_end() -> None:
+    failed = {"FAILED": 56, "SYS_CANCELED": 1, "SUCCEEDED": 3}
+    verdict = judge(state(status="DONE", counts=failed, best=BEST, commonFailure=COMMON))
+    assert verdict is not None and verdict.is_done and not verdict.is_good
+    assert verdict.text.splitlines()[-1] == (
+        "57 of 60 trials failed, 55 of them in the same way: its command failed, exit code 1: KeyError: 'x'"
+        " (USER_CODE); `nnictl trial show k3v9x0qa -T zz9zz` shows one of them."
+    )
+
+
+@pytest.mark.parametrize(("counts", "is_good"), [
+    ({"FAILED": 1, "SUCCEEDED": 1}, True), ({"FAILED": 1, "SYS_CANCELED": 1, "SUCCEEDED": 1}, False),
+    ({"FAILED": 2, "SUCCEEDED": 1, "EARLY_STOPPED": 1}, True), ({"FAILED": 2, "SUCCEEDED": 1, "RUNNING": 5}, False),
+])  # fmt: skip
+def test_half_of_those_that_ended_may_fail(counts: dict, is_good: bool) -> None:
+    verdict = judge(state(status="DONE", counts=counts, best=BEST, commonFailure={**COMMON, "trials": 1}))
+    assert verdict is not None and verdict.is_good == is_good
+
+
+def test_one_failure_is_told_as_one() -> None:
+    verdict = judge(state(status="DONE", counts={"FAILED": 1}, commonFailure={**COMMON, "trials": 1}))
+    assert verdict is not None and verdict.text == (
+        "Experiment k3v9x0qa is done, but no trial succeeded; 1 of 1 trials failed: its command failed, exit code 1:"
+        " KeyError: 'x' (USER_CODE); `nnictl trial show k3v9x0qa -T zz9zz` shows it."
+    )
 
 
 @pytest.mark.parametrize("code", [code for code in HoldCode if code not in PASSING_HOLDS])

@@ -41,6 +41,10 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("maxTrialDuration", "2d", "max_trial_duration_s", 172800),
     ("maxTrialRetries", 0, "max_trial_retries", 0),
     ("maxTrialRetries", 3, "max_trial_retries", 3),
+    ("maxSameFailures", None, "max_same_failures", 10),
+    ("maxSameFailures", 0, "max_same_failures", 0),
+    ("maxFailedTrials", None, "max_failed_trials", None),
+    ("maxFailedTrials", 0, "max_failed_trials", 0),
     ("gracePeriod", 0, "grace_period_s", 0.0),
     ("gracePeriod", "0s", "grace_period_s", 0.0),
     ("gracePeriod", 0.25, "grace_period_s", 0.25),
@@ -106,6 +110,10 @@ BAD: list[tuple[str, Any, str]] = [
     ("maxTrialDuration", "soon", "must be a duration such as"),
     ("maxTrialRetries", -1, "must be at least 0"),
     ("maxTrialRetries", "2", "must be a whole number"),
+    ("maxSameFailures", 1001, "must be from 0 to 1000, not 1001"),
+    ("maxFailedTrials", -1, "must be at least 0"),
+    ("maxFailedTrials", "100%", "must be a whole number, or a percentage below 100 such as 20%, not '100%'"),
+    ("maxFailedTrials", "20", "must be a whole number, or a percentage"),
     ("gracePeriod", -1, "must be a duration such as"),
     ("gracePeriod", "5 parsecs", "must be a duration such as"),
     ("metricGrace", [], "must be a number, not a list"),
@@ -138,6 +146,12 @@ BAD: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("field", "value", "attribute", "expected"), GOOD)
 def test_a_good_value(load_with: Load, field: str, value: object, attribute: str, expected: object) -> None:
     assert getattr(load_with(**{field: value}), attribute) == expected
+
+
+def test_a_share_of_no_number_of_trials(refusals: Refusals, load_with: Load) -> None:
+    (problem,) = refusals(maxFailedTrials="20%")
+    assert problem.field == "maxFailedTrials" and "a percentage is one of maxTrialNumber" in problem.message
+    assert load_with(maxFailedTrials="20%", maxTrialNumber=9).max_failed_trials == 1
 
 
 @pytest.mark.parametrize(("field", "value", "words"), BAD)

@@ -92,6 +92,7 @@ def test_a_users_tuner_and_yaml_1_2_words_in_the_search_space() -> None:
 def test_our_own_fields_and_an_advisor() -> None:
     spec = load_file(EXAMPLES / "valid/own-fields.yml")
     assert (spec.max_trial_retries, spec.grace_period_s, spec.metric_grace_s) == (2, 0.5, 60.0)
+    assert (spec.max_same_failures, spec.max_failed_trials) == (4, 6)
     assert (spec.version_check, spec.log_level) == (False, "trace")
     assert spec.working_directory == str(EXAMPLES / "valid/made-later")
     assert spec.tuner.name == "GridSearch"

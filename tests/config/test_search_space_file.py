@@ -96,6 +96,22 @@ def test_in_its_own_file_too(refusals: Refusals, tmp_path: Path, form: Callable[
     assert {problem.file for problem in problems} == {str((tmp_path / "space").resolve())}
 
 
+@pytest.mark.parametrize(("value", "warned"), [
+    ("[{a: 1}, 2]", True), ("[{_name: a, r: {_type: uniform, _value: [0, 1]}}, 2]", True), ("[{a: 1}, {b: 2}]", False),
+    ("[{_name: a}, {_name: b}]", False), ("[1, x, null]", False),
+])  # fmt: skip
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_choice_of_mappings_and_others_is_warned_of(
+    load_with: Load, tmp_path: Path, value: str, warned: bool, in_file: bool
+) -> None:
+    text = f"y: {{_type: randint, _value: [0, 2]}}\nx: {{_type: choice, _value: {value}}}\n"
+    (tmp_path / "space").write_text(text)
+    given = {"searchSpace": None, "searchSpaceFile": "space"} if in_file else {"searchSpace": yaml.safe_load(text)}
+    found = [one for one in load_with(**given).warnings if one.code == "MIXED_CHOICE"]
+    assert [one.field for one in found] == (["x" if in_file else "searchSpace.x"] if warned else [])
+    assert all("with a _name" in one.message and (one.line == 2 or not in_file) for one in found)
+
+
 def test_a_missing_file_is_a_problem_of_the_config(refusals: Refusals) -> None:
     [problem] = refusals(searchSpace=None, search_space_file="space")
     assert (problem.file, problem.field) == ("bee.yml", "search_space_file")

@@ -196,6 +196,8 @@ _FIELDS = [
     "debug",
     "trialGpuNumber",
     "versionCheck",
+    "maxFailedTrials",
+    "maxSameFailures",
     "maxTrialRetries",
     "metricGrace",
     "nniManagerIp",

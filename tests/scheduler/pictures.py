@@ -44,7 +44,7 @@ def experiment(status: str = "RUNNING", **changes: Any) -> ExperimentRow:
     fields: dict[str, Any] = {
         "id": "exp1", "error": "", "hold": None, "config": "{}", "created_ms": 0, "ended_ms": None,
         "exec_ms": 0, "counted_ms": NOW, "next_sequence_id": 0, "next_parameter_id": 0, "ended_trials": 0,
-        "revision": 1,
+        "resumed_end": 0, "revision": 1,
     }  # fmt: skip
     return ExperimentRow(status=ExperimentStatus(status), **{**fields, **changes})
 
@@ -98,6 +98,7 @@ class Plan:
     def __init__(
         self, *trials: OpenTrial, row: ExperimentRow | None = None, config: ExperimentSpec | None = None,
         retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str, str], ...] = (),
+        last_keys: tuple[str, ...] = (), failed: int = 0,
         drained: tuple[str, ...] = (), missing: dict[str, dict[str, tuple[int, int]]] | None = None,
         stored: dict[str, dict[str, int]] | None = None, left: dict[str, str] | None = None, **here: Any,
     ) -> None:  # fmt: skip
@@ -120,7 +121,7 @@ class Plan:
             drained=frozenset(job_name("exp1", id, 1) for id in drained),
             missing={job_name("exp1", id, 1): outboxes for id, outboxes in (missing or {}).items()},
             fresh_ids=tuple(f"new{n:02}" for n in range(len(state.proposals))), first_ended=first_ended,
-            left=left or {}, here=state,
+            last_keys=last_keys, failed=failed, left=left or {}, here=state,
         )  # fmt: skip
         self.decisions: Decisions = plan(self.snapshot)
 

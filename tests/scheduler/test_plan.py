@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD
-from nni_manager.domain.experiment import ExperimentStatus, HoldCode, PlatformSpec
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode, PlatformSpec
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
@@ -18,12 +18,14 @@ from nni_manager.scheduler.planning.decisions import (
     Finish,
     Forget,
     GiveUpAttempt,
+    HoldService,
     LoseSight,
     PutOnHold,
     SetStatus,
     SetWait,
     StartAttempt,
     StartTrial,
+    Submit,
 )
 from nni_manager.scheduler.planning.plan import MAX_ASKED
 from nni_manager.scheduler.planning.snapshot import ServiceState
@@ -435,15 +437,92 @@ def test_the_first_five_failing_alike_hold_the_experiment(
 def test_a_reason_that_names_the_trial_is_the_same_for_all() -> None:
     names = [f"t{n:04}" for n in range(5)]
     words = "cannot make /data/exp1/trials/{0}: nni_exp_exp1_trial_{0} is no name"
-    known = tuple((name, "FAILED", "SUBMIT_REJECTED", words.format(name)) for name in names[:4])
-    report = {"cause": "SUBMIT_REJECTED", "message": words.format(names[4])}
+    known = tuple((name, "FAILED", "USER_CODE", words.format(name)) for name in names[:4])
+    report = {"message": words.format(names[4])}
     found = Plan(ended(names[4], "FAILED", **report), row=experiment(ended_trials=4), first_ended=known)
     assert [record.hold.code for record in found.records(PutOnHold)] == [HoldCode.SAME_FAILURE]
 
 
-def test_later_failures_hold_nothing() -> None:
-    row = experiment(ended_trials=5, next_sequence_id=6)
-    assert Plan(ended("aaaaa", "FAILED", exit_code=1), row=row).records(PutOnHold) == []
+SAME = "USER_CODE, exit code 1: ValueError: # is no rate"
+
+
+def failing(count: int, words: str = "ValueError: 0.{} is no rate") -> list[OpenTrial]:
+    tail = "Traceback\n" + words + "\n"
+    return [ended(f"t{n:04}", "FAILED", exit_code=1, stderr_tail=tail.format(n)) for n in range(count)]
+
+
+@pytest.mark.parametrize(("last", "now", "most", "held"), [
+    ([SAME] * 9, 1, 10, True),
+    ([""] + [SAME] * 8, 2, 10, True),
+    ([SAME] * 8, 1, 10, False),
+    ([SAME] * 8 + [""], 1, 10, False),
+    ([SAME] * 8 + ["LOST: away"], 1, 10, False),
+    ([], 3, 3, True),
+    ([SAME] * 30, 3, 0, False),
+    ([SAME] * 9, 0, 10, False),
+])  # fmt: skip
+def test_so_many_failing_alike_in_a_row_hold_the_experiment_at_any_time(
+    last: list[str], now: int, most: int, held: bool
+) -> None:
+    row = experiment(ended_trials=50, next_sequence_id=50 + now)
+    config = spec(max_same_failures=most)
+    found = Plan(*failing(now), row=row, config=config, last_keys=tuple(last), proposals=proposals(1))
+    assert [record.hold.code for record in found.records(PutOnHold)] == ([HoldCode.SAME_FAILURE] if held else [])
+    assert bool(found.submitted) is not held
+
+
+def test_the_hold_says_the_last_words_of_one_of_them() -> None:
+    row = experiment(ended_trials=50, next_sequence_id=51)
+    (record,) = Plan(*failing(1), row=row, last_keys=(SAME,) * 9).records(PutOnHold)
+    assert record.hold.sentence == (
+        "10 trials in a row failed in the same way (maxSameFailures): its command failed, exit code 1 (USER_CODE); the"
+        " last line of its stderr is: ValueError: 0.0 is no rate; `nnictl log trial exp1 -T t0000` shows all that trial"
+        " t0000 wrote; put its code right, then `nnictl resume exp1`; another trialCommand takes another experiment"
+    )
+
+
+def test_a_platform_that_loses_all_jobs_holds_too_and_no_code_is_blamed() -> None:
+    lost = ended("aaaaa", "LOST", message="node 7 is gone")
+    (record,) = Plan(
+        lost, row=experiment(ended_trials=50), retries={"aaaaa": (2, 0)}, last_keys=("LOST: node # is gone",) * 9
+    ).records(PutOnHold)
+    assert "its job was lost, node 7 is gone (LOST); `nnictl log trial" in record.hold.sentence
+    assert "code right" not in record.hold.sentence
+
+
+@pytest.mark.parametrize(("failed", "now", "held"), [(20, 1, True), (19, 2, True), (18, 2, False), (30, 0, False)])
+def test_one_failure_more_than_may_be_holds_the_experiment(failed: int, now: int, held: bool) -> None:
+    row = experiment(ended_trials=50, next_sequence_id=50 + now)
+    found = Plan(*failing(now), row=row, config=spec(max_failed_trials=20), failed=failed)
+    if not held:
+        assert found.records(PutOnHold) == []
+        return
+    (record,) = found.records(PutOnHold)
+    assert record.hold.code is HoldCode.TOO_MANY_FAILURES
+    assert record.hold.sentence == (
+        f"21 trials failed, and maxFailedTrials lets 20 fail; the last was trial t{now - 1:04}: its command failed,"
+        f" exit code 1: ValueError: 0.{now - 1} is no rate (USER_CODE); put right what fails, then"
+        " `nnictl resume exp1`, which counts from 0 again"
+    )
+
+
+def test_a_job_refused_for_good_holds_its_service_at_once() -> None:
+    refused = ended("aaaaa", "FAILED", handle=None, cause="SUBMIT_REJECTED", message="/code is gone")
+    found = Plan(refused, row=experiment(ended_trials=50), proposals=proposals(1))
+    sentence = "fake refused the job of trial aaaaa for good: /code is gone; put that right, then `nnictl resume exp1`"
+    hold = Hold(code=HoldCode.SUBMIT_REJECTED, sentence=sentence)
+    assert found.records(HoldService) == [HoldService(service="fake", hold=hold)]
+    assert found.records(PutOnHold) == [PutOnHold(hold=hold)]
+    assert found.submitted == []
+
+
+def test_the_other_services_go_on() -> None:
+    platforms = tuple(PlatformSpec(name="fake", service=name, settings={}) for name in ("one", "two"))
+    refused = ended("aaaaa", "FAILED", handle=None, cause="SUBMIT_REJECTED", message="/code is gone", service="one")
+    found = Plan(refused, config=spec(platforms=platforms), proposals=proposals(1))
+    assert [record.service for record in found.records(HoldService)] == ["one"]
+    assert found.records(PutOnHold) == []
+    assert [call.service for call in found.decisions.calls if isinstance(call, Submit)] == ["two"]
 
 
 @pytest.mark.parametrize("status", ["USER_CANCELED", "SYS_CANCELED"])

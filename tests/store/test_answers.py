@@ -13,7 +13,9 @@ from nni_manager.domain.errors import NotFound
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.parameters import Parameters
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import answers, jobs, metrics, trials
 from nni_manager.store.answers import TRIAL_ORDERS, Page
 from nni_manager.store.metrics import OutboxPart
@@ -72,7 +74,8 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     assert found == {
         "id": "aaaaa", "sequenceId": 0, "status": "FAILED", "parameterId": 3, "parameterSource": "algorithm",
         "parameters": values, "createdMs": 1, "startedMs": 2, "endedMs": 4, "attempt": 1, "stopRequest": None,
-        "reason": "USER_CODE", "message": "exit code 3", "wait": None, "intermediates": 1, "lastValue": 0.25,
+        "reason": "USER_CODE", "message": "exit code 3", "lastWords": "", "failureKey": None,
+        "wait": None, "intermediates": 1, "lastValue": 0.25,
         "finalValue": 0.1, "finalResult": "0.1", "service": "local", "place": "hostA, gpu 0", "link": "https://there/1",
     }  # fmt: skip
     assert attempt == {
@@ -90,6 +93,7 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     ([intermediate(1)], 1, "it reported no final result, only 1 intermediate"),
     ([("final", '{"acc": 1}', {"acc": 1})], 1, "its final result has no number under `default`"),
     ([("final", "NaN", math.nan)], 1, "its final result is no number"),
+    ([("final", "-Infinity", -math.inf)], 1, "its final result is infinite, which is never the best"),
     ([], 3, "it reported no final result, and no intermediate one; lines that were dropped as no results: 3,"
             " nnimanager.log says why"),
     ([final(1)], 3, ""),
@@ -110,6 +114,33 @@ def test_a_success_without_a_usable_result_says_why(
     end(connection, "aaaaa", message="its end was not seen")
     shown = strict(answers.trial(connection, "aaaaa"))["message"]
     assert shown == "; ".join(filter(None, ("its end was not seen", said)))
+
+
+def test_an_infinite_result_is_never_the_best_and_takes_no_place(connection: sqlite3.Connection) -> None:
+    for name, value in (("aaaaa", math.inf), ("bbbbb", 0.5), ("ccccc", -math.inf), ("ddddd", 0.25), ("eeeee", None)):
+        add(connection, name)
+        job = start(connection, name)
+        if value is not None:
+            report(connection, job, final(value))
+        end(connection, name)
+    for maximize, first, order in ((True, "bbbbb", "-final"), (False, "ddddd", "final")):
+        best = answers.best(connection, maximize=maximize)
+        assert best is not None and best[0] == first
+        ranked = strict(answers.trials(connection, status="SUCCEEDED", order=order, page=ALL))["trials"]
+        assert [trial["finalValue"] is None for trial in ranked] == [False, False, True, True, True]
+
+
+def test_the_commonest_failure_has_an_example(connection: sqlite3.Connection) -> None:
+    assert answers.commonest_failure(connection) is None
+    for number, key in enumerate(("A", "B", "B", "A", "B", "")):
+        add(connection, f"tria{number}")
+        trials.finish(
+            connection, f"tria{number}", status=TrialStatus.FAILED, reason=Reason.USER_CODE, message="exit code 1",
+            ended_ms=1, failure_key=key, last_words=f"KeyError: {number}",
+        )  # fmt: skip
+    assert answers.commonest_failure(connection) == (3, "tria4", "USER_CODE", "exit code 1", "KeyError: 4")
+    trial = strict(answers.trial(connection, "tria4"))
+    assert (trial["lastWords"], trial["failureKey"]) == ("KeyError: 4", "B")
 
 
 def test_a_trial_that_waits_says_why(connection: sqlite3.Connection) -> None:
@@ -199,12 +230,12 @@ def test_parameters_may_be_anything(connection: sqlite3.Connection, values: obje
 
 
 @pytest.mark.parametrize(("order", "ids"), [
-    ("sequence", "abcde"), ("-sequence", "edcba"), ("final", "dacbe"), ("-final", "cadbe"),
+    ("sequence", "abcde"), ("-sequence", "edcba"), ("final", "dabce"), ("-final", "adbce"),
 ])  # fmt: skip
 def test_orders(five: sqlite3.Connection, order: str, ids: str) -> None:
     found = [trial["id"][0] for trial in listed(five, order=order)["trials"]]
-    assert "".join(found[:3]) == ids[:3]
-    assert set(found[3:]) == set(ids[3:]), "those without a number stand at the end"
+    assert "".join(found[:2]) == ids[:2]
+    assert set(found[2:]) == set(ids[2:]), "those without a finite number stand at the end"
 
 
 def test_every_order_is_tested() -> None:
@@ -255,7 +286,7 @@ def test_the_best_is_a_number_of_a_trial_that_succeeded(five: sqlite3.Connection
     add(five, "fffff", 5)
     report(five, start(five, "fffff"), final(-math.inf))
     end(five, "fffff", "FAILED", "USER_CODE")
-    for maximize, id_ in ((True, "ccccc"), (False, "ddddd")):
+    for maximize, id_ in ((True, "aaaaa"), (False, "ddddd")):
         best = answers.best(five, maximize=maximize)
         assert best is not None and best[0] == id_
 

@@ -9,6 +9,7 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.parameters import Parameters
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.store import experiments, history, jobs, trials
@@ -67,6 +68,22 @@ def test_ends_are_counted_in_their_order(connection: sqlite3.Connection) -> None
     assert experiments.load(connection).ended_trials == 2
     assert [trial.id for trial in trials.load_open(connection)] == ["bbbbb"]
     assert one(connection, "SELECT ended_ms, wait_code FROM trials WHERE id = 'aaaaa'") == (9, "")
+
+
+def test_failures_count_from_the_last_resume_on(connection: sqlite3.Connection) -> None:
+    for number in range(5):
+        add(connection, f"tria{number}")
+    for number, failure in enumerate(("A", "", "B", "B")):
+        trials.finish(
+            connection, f"tria{number}", status=TrialStatus.FAILED if failure else TrialStatus.SUCCEEDED,
+            reason=Reason.NONE, message="", ended_ms=1, failure_key=failure,
+        )  # fmt: skip
+    after = experiments.load(connection).resumed_end
+    assert trials.last_keys(connection, after, 3) == ("", "B", "B")
+    assert trials.failed_since(connection, after) == 3
+    experiments.forget_failures(connection)
+    after = experiments.load(connection).resumed_end
+    assert (trials.last_keys(connection, after, 3), trials.failed_since(connection, after)) == ((), 0)
 
 
 def test_unknown_and_back_leaves_no_old_words(connection: sqlite3.Connection) -> None:

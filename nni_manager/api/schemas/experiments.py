@@ -42,8 +42,16 @@ class Best(Wire):
     """The best succeeded trial so far, by the tuner's `optimize_mode`."""
 
     trial_id: str = Field(description="Its id.")
-    value: float | None = Field(description="Its final result's number; null when that is infinite.")
+    value: float = Field(description="Its final result's number; infinite ones are never the best.")
     parameters: JsonValue = Field(description="Its parameters, as it got them.")
+
+
+class CommonFailure(Wire):
+    """What most of the trials that failed have in common: they have the same `failureKey`."""
+
+    trials: int = Field(description="How many failed so.")
+    trial_id: str = Field(description="The newest of them.")
+    sentence: str = Field(description="How that one ended, with the last line of its stderr.")
 
 
 class NewEndpoint(Sent):
@@ -108,7 +116,11 @@ class ExperimentSummary(Wire):
         description=f"Which results are better, as its tuner understands its config.{_NOT_KNOWN}"
     )
     best: Best | None = Field(
-        description="The best trial; null before the first one succeeded with a number, and where `counts` is null."
+        description="The best trial; null before the first one succeeded with a finite number, and where `counts` is "
+        "null."
+    )
+    common_failure: CommonFailure | None = Field(
+        description="What most of the trials that failed have in common; null where none failed, or `counts` is null."
     )
 
 
@@ -134,7 +146,10 @@ class ExperimentState(ExperimentSummary):
     optimize_mode: OptimizeMode = Field(
         description="Which results are better, greater or smaller ones, as its tuner understands its config."
     )
-    best: Best | None = Field(description="The best trial; null before the first one succeeded with a number.")
+    best: Best | None = Field(description="The best trial; null before the first one succeeded with a finite number.")
+    common_failure: CommonFailure | None = Field(
+        description="What most of the trials that failed have in common; null: none failed."
+    )
     services: list[TrainingService] = Field(
         description="Where its trials run, in the order of the config; removed ones come last."
     )

@@ -38,6 +38,11 @@ class Trial(Wire):
     stop_request: StopRequest | None = Field(description="Who asked it to end; null: nobody.")
     reason: Reason | None = Field(description="Why it ended as it did; null for plain success and open trials.")
     message: str = Field(description="How it ended, one sentence; empty when there is nothing to say.")
+    last_words: str = Field(description="Last line of its stderr, where it failed; empty: none, or `message` tells it.")
+    failure_key: str | None = Field(
+        description="Trials that failed in the same way have the same one: cause, exit code and last words, with"
+        " numbers, paths and addresses made alike; null: it has not failed."
+    )
     wait: Wait | None = Field(description="Why it is WAITING; null when it is not.")
     intermediates: int = Field(description="How many intermediate results its current attempt reported.")
     last_value: float | None = Field(description="Number of the latest intermediate result; null: none, or no number.")

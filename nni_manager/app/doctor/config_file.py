@@ -12,7 +12,7 @@ from nni_manager.app import identity
 from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, failure, ok, warning
 from nni_manager.config import admission, credentials, experiment_file
-from nni_manager.config.settings import TEMPORARY
+from nni_manager.config.settings import TEMPORARY, own_environment
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.platform_kit.connections import Connections
@@ -43,7 +43,11 @@ def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
     if wrong:
         yield failure("working directory", f"experimentWorkingDirectory: {wrong}", "name another folder in the file")
     try:
-        admission.check(spec)
+        admission.check_here(spec, data_dir, own_environment(), file=str(path))
+    except ConfigInvalid as error:
+        for problem in error.problems:
+            yield failure("config", str(problem), "correct the file")
+        return
     except InvalidInput as error:
         yield failure("platform", f"{_names(spec)}: {error}", "install its extra, or change the file")
         return

@@ -1,12 +1,12 @@
 """The code archive: a code directory, packed once per experiment for every platform that is not this machine.
 
-`pack`, and `unpack` for one that came from elsewhere, are all that others need. Below them: `tree` opens files without
-following links, `ignore` reads `.nniignore` as git reads `.gitignore`, `walk` lists what travels into a `listing`,
-which judges links, `limits` counts it, `packing` writes it. May import `domain`.
+`pack`, `unpack` for one that came from elsewhere, and `require_small` before either, are all that others need. Below
+them: `tree` opens files without following links, `ignore` reads `.nniignore` as git reads `.gitignore`, `walk` lists
+what travels into a `listing`, which judges links, `limits` counts it, `packing` writes it. May import `domain`.
 """
 
 from nni_manager.platform_kit.archive.limits import MOST_BYTES, MOST_FILES
-from nni_manager.platform_kit.archive.packing import Archive, pack
+from nni_manager.platform_kit.archive.packing import Archive, pack, require_small
 from nni_manager.platform_kit.archive.unpack import unpack
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "pack", "unpack"]
+__all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "pack", "require_small", "unpack"]

@@ -11,7 +11,7 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -56,6 +56,16 @@ def pack(code_directory: Path, target_folder: Path) -> Archive:
             except Changed as change:
                 path = change.path
         raise tree.refusal(path, "keeps changing while it is packed; try again when nothing writes to it")
+
+
+def require_small(code_directory: Path) -> None:
+    """Checks, without reading the files, that a code directory can travel. Blocks. Raises InvalidInput, as `pack`."""
+    nothing = os.stat(os.devnull)  # no folder
+    with Tree(code_directory) as tree:
+        for _ in range(ATTEMPTS):
+            with suppress(Changed):  # it is packed later, and that says so if it still changes
+                limits.check(walk(tree, leave_out=nothing), tree.directory)
+                return
 
 
 def _attempt(tree: Tree, target_folder: Path) -> Archive:

@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from nni_manager.config import code_paths, experiment_file
+from nni_manager.config import admission, code_paths, experiment_file
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.store.folder import Folder
 
@@ -40,9 +40,8 @@ class CodeArchive:
 
 def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> CodeArchive:
     """`folder`: the experiment's ``code``. A service with a code directory of its own has a folder of its own there."""
-    common = spec.trial_code_directory
-    own = str(service.settings.get("trialCodeDirectory", common))
-    return CodeArchive(Path(own), folder if own == common else folder / service.service)
+    own = admission.code_directory(spec, service)
+    return CodeArchive(own, folder if own == Path(spec.trial_code_directory) else folder / service.service)
 
 
 def find_or_pack(code_directory: Path, folder: Path) -> Path:

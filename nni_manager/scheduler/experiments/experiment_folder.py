@@ -11,12 +11,11 @@ from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from nni_manager.config import experiment_file
+from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.platform_kit import registry
 from nni_manager.scheduler.experiments.code import archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
@@ -35,8 +34,7 @@ def make(folder: Folder, submission: Submission, endpoint: Endpoint | None, *, d
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder)
         for platform in spec.platforms:
-            capabilities = registry.adapter_of(platform).capabilities_for(platform.settings)
-            if capabilities.ships_code or spec.shared_storage is not None:
+            if admission.sends_code(spec, platform):
                 archive_of(spec, platform, folder.code).pack()
         migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:
@@ -151,6 +149,7 @@ def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Re
             trials.reopen_stopped(connection)
             experiments.count_to_last_event(connection, now_ms)  # before it is forgotten that it was on hold
             experiments.set_hold(connection, None)
+            experiments.forget_failures(connection)
             services.clear_holds(connection)
             experiments.set_endpoint(connection, endpoint)
             if how.debug:

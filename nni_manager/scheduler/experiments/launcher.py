@@ -36,7 +36,7 @@ class Launcher:
     async def create(self, submission: Submission) -> str:
         """Answers the new id. Nothing is left behind when it fails."""
         spec, id_ = submission.spec, submission.id
-        admission.check(spec)
+        await asyncio.to_thread(admission.check, spec)
         with self._supervisor.opening():
             findings = await preflight.look(
                 spec, submission.secrets, self._shared, Folder(Path(spec.working_directory) / id_)
@@ -203,6 +203,7 @@ def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
 
 def _clear(connection: sqlite3.Connection, now_ms: int) -> None:
     experiments.set_hold(connection, None, now_ms)
+    experiments.forget_failures(connection)
     services.clear_holds(connection)
     if experiments.load(connection).status in (ExperimentStatus.ERROR, ExperimentStatus.DONE):
         experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)

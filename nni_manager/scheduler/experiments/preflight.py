@@ -148,11 +148,13 @@ class ServicePlan:
 async def plan_jobs(
     spec: ExperimentSpec, secrets: Mapping[str, str], id: str, shared: SharedParts
 ) -> Sequence[ServicePlan]:
-    """Each service by itself, in the order of the config. `id`: of no experiment. Raises InvalidInput."""
-    admission.check(spec)
-    folder = Path(spec.working_directory) / id
-    storage = credentials.filled_storage(spec, secrets)
+    """Each service by itself, in the order of the config. `id`: of no experiment.
 
+    Raises InvalidInput for what `create` would refuse.
+    """
+    await asyncio.to_thread(admission.check, spec)
+    folder = Path(spec.working_directory) / id
+    await look(spec, secrets, shared, Folder(folder))
     storage = credentials.filled_storage(spec, secrets)
 
     async def ask(service: PlatformSpec) -> ServicePlan:

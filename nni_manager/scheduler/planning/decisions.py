@@ -81,6 +81,12 @@ class Finish:
     may_run: bool = False
     #: Last lines of its standard error.
     stderr_tail: str = ""
+    #: The last of them, where it failed and `message` does not tell it.
+    last_words: str = ""
+    #: As `domain.failure.failure_key` says.
+    failure_key: str = ""
+    #: Training service of its attempt; empty: it had none.
+    service: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +141,14 @@ class PutOnHold:
     hold: Hold
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldService:
+    """A training service is not used until a person has put something right."""
+
+    service: str
+    hold: Hold
+
+
 Record = (
     AddTrial
     | StartAttempt
@@ -149,6 +163,7 @@ Record = (
     | SetWait
     | SetStatus
     | PutOnHold
+    | HoldService
 )
 
 

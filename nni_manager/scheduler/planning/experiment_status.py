@@ -5,48 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.text import printable
-from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.scheduler.planning.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.planning.snapshot import Snapshot
 from nni_manager.store.experiments import ExperimentRow
-
-#: So many first trials that fail in the same way put the experiment on hold.
-SAME_FAILURES = 5
-#: Characters of a trial's last line that a sentence has room for.
-_LAST_WORDS = 200
-
-
-def same_failure(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
-    """The hold for an experiment whose first trials all failed in one way: it would go on for ever.
-
-    `finished`, here and below: the ends that the plan has just decided on.
-    """
-    if not finished or snapshot.experiment.ended_trials >= SAME_FAILURES:
-        return None
-    ended = [*snapshot.first_ended, *((f.trial_id, f.status, f.reason, f.message) for f in finished)]
-    first = ended[:SAME_FAILURES]
-    # a platform's sentence may name the job, and so the trial, or its folder
-    ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
-    if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
-        return None
-    example = finished[SAME_FAILURES - 1 - len(snapshot.first_ended)]  # the one whose last words are at hand
-    how = reason_in_words(example.reason, example.message)
-    sentence = (
-        f"the first {SAME_FAILURES} trials all failed in the same way: {how};"
-        f" {_last_words(example)}`nnictl log trial {snapshot.experiment.id} -T {example.trial_id}` shows all that trial"
-        f" {example.trial_id} wrote; put its code right, then `nnictl resume {snapshot.experiment.id}`; another"
-        " trialCommand takes another experiment"
-    )
-    return Hold(code=HoldCode.SAME_FAILURE, sentence=sentence, details=printable(example.stderr_tail))
-
-
-def _last_words(finish: Finish) -> str:
-    """The last line that it wrote to stderr; the hold's details have the others."""
-    lines = [line.strip() for line in printable(finish.stderr_tail).splitlines() if line.strip()]
-    return f"the last line of its stderr is: {lines[-1][-_LAST_WORDS:]}; " if lines else "it wrote no stderr; "
 
 
 def takes_attempts(snapshot: Snapshot) -> bool:
@@ -69,7 +32,10 @@ def room(spec: ExperimentSpec, experiment: ExperimentRow, exec_ms: int) -> int:
 
 
 def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> None:
-    """Adds to `decisions`, which hold the rest of the plan, the status that follows and when to look again."""
+    """Adds to `decisions`, which hold the rest of the plan, the status that follows and when to look again.
+
+    `finished`: the ends that the plan has just decided on.
+    """
     made = sum(isinstance(record, AddTrial) for record in decisions.records)
     still_open = made > 0 or len(snapshot.open_trials) > len(finished)
     mismatch = next((f.message for f in finished if f.reason is Reason.VERSION_MISMATCH), "")

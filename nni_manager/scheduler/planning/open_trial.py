@@ -14,8 +14,10 @@ from nni_manager.domain.evidence import (
     unstarted,
     weigh,
 )
+from nni_manager.domain.failure import failure_key
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import (
     PLATFORM_FAILURES,
     PLATFORM_RETRIES,
@@ -259,10 +261,18 @@ def _finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
         message="; ".join(filter(None, said)),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
-        may_run=may_run, stderr_tail=report.stderr_tail,
+        may_run=may_run, stderr_tail=report.stderr_tail, last_words=_last_words(verdict, report),
+        failure_key=failure_key(verdict.status, verdict.reason, report, trial.id),
+        service=trial.job.service if trial.job is not None else "",
     )  # fmt: skip
     decisions.records.append(record)
     forget_missed(snapshot, trial, decisions)
+
+
+def _last_words(verdict: Outcome, report: JobReport) -> str:
+    """The last line of stderr of a trial that failed by itself; empty where the message tells it, too."""
+    line = last_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
+    return "" if line in report.message else line
 
 
 def _out_of_reach(

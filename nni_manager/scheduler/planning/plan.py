@@ -25,13 +25,15 @@ from nni_manager.scheduler.planning.decisions import (
     Decisions,
     Finish,
     GiveUpAttempt,
+    HoldService,
     PutOnHold,
     ReviveAttempt,
     SetWait,
     StartAttempt,
     Submit,
 )
-from nni_manager.scheduler.planning.experiment_status import same_failure, set_status, takes_attempts, trials_left
+from nni_manager.scheduler.planning.experiment_status import set_status, takes_attempts, trials_left
+from nni_manager.scheduler.planning.failures import hold_for_failures, refusals
 from nni_manager.scheduler.planning.open_trial import decide_trial
 from nni_manager.scheduler.planning.service_choice import Choice
 from nni_manager.scheduler.planning.snapshot import Service, Snapshot
@@ -78,9 +80,13 @@ def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial]
 
 
 def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
-    """The snapshot that the rest of the plan goes by: on hold, if the first trials have just all failed in one way, or
-    no training service is left that is on none."""
-    hold = same_failure(snapshot, finished) or _all_held(snapshot)
+    """The snapshot that the rest of the plan goes by: on hold, if too much has just failed, or no training service is
+    left that is on none; services that have just refused a job are."""
+    refused = refusals(snapshot, finished)
+    decisions.records.extend(HoldService(service=name, hold=hold) for name, hold in refused.items())
+    services = tuple(replace(service, hold=refused.get(service.name, service.hold)) for service in snapshot.services)
+    snapshot = replace(snapshot, services=services)
+    hold = hold_for_failures(snapshot, finished) or _all_held(snapshot)
     if hold is None:
         return snapshot
     decisions.records.append(PutOnHold(hold=hold))

@@ -139,8 +139,13 @@ class Snapshot:
     missed: Mapping[str, tuple[Missed, ...]] = field(default_factory=dict)
     #: Unused trial ids, for the proposals in hand that there may be a slot for.
     fresh_ids: tuple[str, ...]
-    #: (id, status, reason, message) of the first trials that ended, at most `experiment_status.SAME_FAILURES`.
+    #: (id, status, reason, message) of the first trials that ended, at most `failures.SAME_FAILURES`.
     first_ended: tuple[tuple[str, str, str, str], ...]
+    #: Failure keys of the last trials that ended since the experiment was resumed, in their order; fewer than
+    #: `maxSameFailures`.
+    last_keys: tuple[str, ...] = ()
+    #: Trials that failed since then; counted where `maxFailedTrials` is set.
+    failed: int = 0
     here: ProcessState
 
     def service(self, name: str) -> Service:
@@ -183,6 +188,8 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: ProcessStat
         missed=_missed(connection, open_trials),
         fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
+        last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1),
+        failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
         here=here,
     )
 

@@ -16,7 +16,7 @@ from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.planning import decisions as d
-from nni_manager.scheduler.planning.experiment_status import SAME_FAILURES
+from nni_manager.scheduler.planning.failures import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, load
 from nni_manager.store import experiments, history, jobs, metrics, services, trials
@@ -176,7 +176,7 @@ def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> No
     jobs.close(connection, record.trial_id, record.attempt, may_run=record.may_run)
     trials.finish(
         connection, record.trial_id, status=record.status, reason=record.reason, message=record.message,
-        ended_ms=record.ended_ms,
+        ended_ms=record.ended_ms, last_words=record.last_words, failure_key=record.failure_key,
     )  # fmt: skip
 
 
@@ -208,6 +208,10 @@ def _put_on_hold(connection: sqlite3.Connection, record: d.PutOnHold, now_ms: in
     experiments.set_hold(connection, record.hold, now_ms)
 
 
+def _hold_service(connection: sqlite3.Connection, record: d.HoldService, now_ms: int) -> None:
+    services.set_hold(connection, record.service, record.hold)
+
+
 #: Records that change the experiment's own row.
 _OF_THE_EXPERIMENT = {d.AddTrial, d.Finish, d.SetStatus, d.PutOnHold}
 _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
@@ -224,4 +228,5 @@ _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     d.SetWait: _set_wait,
     d.SetStatus: _set_status,
     d.PutOnHold: _put_on_hold,
+    d.HoldService: _hold_service,
 }

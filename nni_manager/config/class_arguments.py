@@ -5,10 +5,10 @@ The command has them judged, not the daemon, as in NNI.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nni_manager.cli.caller import own_environment
 from nni_manager.domain.errors import ConfigInvalid, Problem
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _FILE = "algorithms.json"
 
 
-def check_text(text: str, directory: str, file: str, data_directory: Path, python: str) -> None:
+def check_text(
+    text: str, directory: str, file: str, data_directory: Path, python: str, environment: Mapping[str, str]
+) -> None:
     """Checks the arguments in an experiment file's text, which is read only where something is registered.
 
     Raises ConfigInvalid.
@@ -28,23 +30,29 @@ def check_text(text: str, directory: str, file: str, data_directory: Path, pytho
     from nni_manager.config import experiment_file
 
     spec = experiment_file.load(text, directory=Path(directory), file=file, data_directory=data_directory)
-    check(spec, data_directory, file, python)
+    check(spec, data_directory, file, python, environment)
 
 
-def check(spec: ExperimentSpec, data_directory: Path, file: str, python: str) -> None:
+def check(spec: ExperimentSpec, data_directory: Path, file: str, python: str, environment: Mapping[str, str]) -> None:
     """Checks the arguments of an experiment's tuner and assessor. Raises ConfigInvalid with what the validators say.
 
-    `python`: the Python that was asked for to run them, or empty.
+    `python`: the Python that was asked for to run them, or empty; `environment`: the caller's.
     """
     given = {"tuner": spec.tuner, "assessor": spec.assessor}
     python = python or spec.tuner_python
-    found = {kind: _objection(kind, one, data_directory, python) for kind, one in given.items() if one is not None}
+    found = {
+        kind: _objection(kind, one, data_directory, python, environment)
+        for kind, one in given.items()
+        if one is not None
+    }
     problems = [Problem(message=text, field=f"{kind}.classArgs", file=file) for kind, text in found.items() if text]
     if problems:
         raise ConfigInvalid(problems)
 
 
-def _objection(kind: str, algorithm: AlgorithmSpec, data_directory: Path, python: str) -> str:
+def _objection(
+    kind: str, algorithm: AlgorithmSpec, data_directory: Path, python: str, environment: Mapping[str, str]
+) -> str:
     if not algorithm.class_name:
         return ""
     import asyncio
@@ -55,7 +63,6 @@ def _objection(kind: str, algorithm: AlgorithmSpec, data_directory: Path, python
     for one in read_all(data_directory):
         names = (one.kind, one.class_name, one.code_directory)
         if one.validator and names == (kind, algorithm.class_name, algorithm.code_directory):
-            environment = own_environment()
             chosen = user_classes.python(python, environment)
             asking = user_classes.objection(
                 one.validator, one.code_directory, algorithm.class_args, chosen, environment

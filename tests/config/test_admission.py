@@ -1,0 +1,66 @@
+"""What `create` refuses without asking a platform is refused by every command that judges a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from nni_manager.app.doctor import config_file
+from nni_manager.app.doctor.finding import CheckOutcome
+from nni_manager.cli.main import nnictl
+from nni_manager.config import admission, experiment_file
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.scheduler.experiments import preflight
+
+pytestmark = pytest.mark.unit
+
+TOO_LARGE = "most of it in 'data', but at most 300.0 MB may travel to a trial"
+REST = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: 'true'\ntrialConcurrency: 1\n"
+TUNER = "tuner: {name: TPE, classArgs: {optimize_mode: maximize}}\n"
+REMOTE = "trainingService: {platform: remote, machineList: [{host: there, user: me, password: '1'}]}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """An experiment file beside 600 MB of code, which take no blocks."""
+    (tmp_path / "data").mkdir()
+    with (tmp_path / "data" / "large").open("wb") as large:
+        large.truncate(600 * 1024**2)
+    path = tmp_path / "experiment.yml"
+    path.write_text(REST + TUNER + REMOTE)
+    return path
+
+
+def test_code_that_cannot_travel(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=TOO_LARGE):
+        admission.check(experiment_file.read_file(file, tmp_path, {}).spec)
+    checked = CliRunner().invoke(nnictl, ["config", "check", str(file)])
+    assert checked.exit_code == 2 and TOO_LARGE in checked.stderr
+    found = [one for one in config_file.look(file, tmp_path) if one.verdict is CheckOutcome.FAIL]
+    assert len(found) == 1 and TOO_LARGE in found[0].sentence
+
+
+async def test_a_plan_of_code_that_cannot_travel(file: Path, tmp_path: Path) -> None:
+    spec = experiment_file.read_file(file, tmp_path, {}).spec
+    nothing_is_asked: Any = None
+    with pytest.raises(InvalidInput, match=TOO_LARGE):
+        await preflight.plan_jobs(spec, {}, "exp1", nothing_is_asked)
+
+
+def test_what_is_left_out_is_not_counted(file: Path, tmp_path: Path) -> None:
+    (tmp_path / ".nniignore").write_text("data\n")
+    admission.check(experiment_file.read_file(file, tmp_path, {}).spec)
+
+
+def test_code_that_stays_here_may_have_any_size(file: Path, tmp_path: Path) -> None:
+    file.write_text(REST + TUNER + "trainingService: {platform: local}\n")
+    admission.check(experiment_file.read_file(file, tmp_path, {}).spec)
+
+
+def test_the_doctor_imports_a_class_of_ones_own(file: Path, tmp_path: Path) -> None:
+    file.write_text(REST + "tuner: {className: nowhere.Mine}\ntrainingService: {platform: local}\n")
+    (found,) = [one for one in config_file.look(file, tmp_path) if one.verdict is CheckOutcome.FAIL]
+    assert "nowhere" in found.sentence
