@@ -116,11 +116,11 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
                 source.note_foreign_names(above, names)
     found = _tree([*tables, *_not_listed(services, is_list=_is_list(values))]).read(values, source)
     config: dict[str, Any] = {}
-    _put(config, config, COMMON, {}, found, source)
+    _put(config, config, COMMON, found)
     _read_whole(config, found, source)
     for service in services:
         service.section["platform"] = service.description.name
-        _put(config, service.section, service.table.fields, service.table.values, found, source)
+        _put(config, service.section, service.table.fields, found)
         service.table.complete(service.section, config)
     first_format.check_first_format(values, config, found, tables, source)
     sections = [service.section for service in services]
@@ -181,16 +181,12 @@ def _tree(tables: Iterable[FirstFormat]) -> Tree:
     return Tree([*COMMON, *first_format.LOST, *_WHOLE, PLATFORM, _SEVERAL, *theirs])
 
 
-def _put(
-    config: dict[str, Any], section: dict[str, Any], fields: Mapping[str, str], values: Mapping[str, Any],
-    found: list[Found], source: Source,
-) -> None:  # fmt: skip
+def _put(config: dict[str, Any], section: dict[str, Any], fields: Mapping[str, str], found: list[Found]) -> None:
     """Puts the values that were found where a table says; of two fields with one target the table's first counts."""
     for pattern, target in fields.items():
         for one in (one for one in found if one.pattern == pattern):
-            value = values[pattern](one.value) if pattern in values else one.value
             where = config if target.startswith("/") else section
-            put(where, place(target.removeprefix("/"), one.positions), value)
+            put(where, place(target.removeprefix("/"), one.positions), one.value)
 
 
 def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> None:

@@ -13,9 +13,6 @@ from typing import Any
 #: (path in the file, sentence).
 Remark = tuple[str, str]
 
-#: Raises ValueError with the end of a sentence that begins with the field's name.
-Convert = Callable[[Any], object]
-
 #: A trial's own fields where one command, one folder and one number of GPUs are all there is.
 TRIAL: Mapping[str, str] = {
     "trial.command": "/trialCommand",
@@ -34,8 +31,6 @@ class FirstFormat:
     fields: Mapping[str, str]
     #: Paths in the file that must be set, unless a list or mapping above them is not there.
     required: tuple[str, ...] = ()
-    #: Path in the file → what the second format's value is, where it differs.
-    values: Mapping[str, Convert] = field(default_factory=dict)
     #: Paths in the file that nothing comes of → why.
     dropped: Mapping[str, str] = field(default_factory=dict)
     #: Completes the section, after all fields are in it, and the top of the config.

@@ -123,7 +123,6 @@ CONVERTED_OTHERWISE = {
     "trainingService.ps.codeDirectory": "it is trial.codeDir's again, and nothing comes of it",
     "trainingService.master.codeDirectory": "it is trial.codeDir's again, and nothing comes of it",
     "trainingService.machineList[1].passphrase": "NNI's own loader refuses it; ours is sshPassphrase",
-    "trainingService.host": "addresses of the first format are of HTTP; NNI makes them HTTPS",
 }
 #: Ours alone: what NNI's converter loses.
 LOST_BY_NNI = {
