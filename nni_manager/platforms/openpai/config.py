@@ -137,5 +137,6 @@ FIRST_FORMAT = FirstFormat(
         "trial.portList": _YARN,
     },
     faults=_faults,
-    ours=("password",),
+    only_here=("password",),
+    complete_for_nni=lambda section, _config: section.setdefault("virtualCluster", None),
 )
