@@ -69,9 +69,8 @@ _WORDS = {"str": "text", "int": "whole number", "float": "number", "bool": "true
 _FORMATS = {
     "duration": "duration", "seconds": "duration", "memory": "memory: `8GB`, `512mb`, or MB", "quantity": "quantity",
     "gpu-indices": "GPU indices", "url": "address", "directory": "folder", "manager-directory": "folder",
-    "mount-point": "path",
-    "file": "file", "path": "path", "absolute": "absolute path", "elsewhere": "path", "whole-number": "whole number",
-    "text": "text",
+    "file": "file", "path": "path", "mount-point": "path", "absolute": "absolute path", "elsewhere": "path",
+    "whole-number": "whole number", "text": "text",
 }  # fmt: skip
 
 
@@ -124,8 +123,8 @@ def _shared_storage() -> Iterator[str]:
 def _first_format() -> Iterator[str]:
     yield "## NNI's first format\n"
     yield (
-        f"Files with `{dialect_v1.PLATFORM}`. `nnictl config convert FILE` prints the second format as NNI 3.0 loads it,"
-        " names what it leaves out, and with `--all` leaves in what nni_manager alone goes by.\n"
+        f"Files with `{dialect_v1.PLATFORM}`. `nnictl config convert FILE` prints the second format as NNI 3.0 loads"
+        " it, names what it leaves out, and with `--all` leaves in what nni_manager alone goes by.\n"
     )
     yield _mapping(dialect_v1.COMMON)
     for one in registry.descriptions():

@@ -98,7 +98,9 @@ def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:
 def test_all_that_is_gone_by_is_printed_when_asked_for() -> None:
     result = nnictl("config", "convert", "--all", EXAMPLES / "v1-remote.yml")
     assert yaml.safe_load(result.stdout)["versionCheck"] is False
-    assert result.stderr.splitlines()[0].endswith("versionCheck: is printed as versionCheck, which NNI 3.0 does not know")
+    assert result.stderr.splitlines()[0].endswith(
+        "versionCheck: is printed as versionCheck, which NNI 3.0 does not know"
+    )
 
 
 def test_a_file_is_converted_without_what_it_names(tmp_path: Path) -> None:
