@@ -60,8 +60,7 @@ def test_the_next_daemon_says_which_address_is_gone(manager: CommandLine) -> Non
     words = f"nothing listens at http://127.0.0.1:{port} any more: the daemon that did was killed; {again}"
     assert killed.returncode == 0 and f"warning: {words}\n" in killed.stderr
     assert words in manager.log()
-    manager.serve("--port", str(port))
-    manager.end()
+    assert manager.serve("--port", str(port)).terminate() == 0
     assert not (manager.data / "service.json").exists(), "it was closed on purpose"
 
 

@@ -113,3 +113,16 @@ def test_a_file_is_converted_without_what_it_names(tmp_path: Path) -> None:
     converted = yaml.safe_load(result.stdout)
     assert converted["tuner"] == {"className": "bee.Bee", "codeDirectory": "mine"}
     assert "multiPhase" not in converted and "multiPhase: is left out: it changes nothing" in result.stderr
+
+
+def test_a_class_that_cannot_be_imported_is_refused_with_the_line(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "helper.py").write_text("\n\nvalue = {}['missing']\n")
+    (tmp_path / "mine" / "bee.py").write_text("import helper\n")
+    algorithm = {"className": "bee.Bee", "codeDirectory": "mine"}
+    config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "tuner": algorithm}
+    (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))
+    (tmp_path / "trial.py").touch()
+    result = nnictl("config", "check", tmp_path / "bee.yml")
+    assert result.exit_code == 2
+    assert f"KeyError: 'missing' ({tmp_path}/mine/helper.py, line 3)" in result.stderr

@@ -270,3 +270,21 @@ def test_a_relative_mount_point_means_nothing_to_a_manager_elsewhere(tmp_path: P
     config = {**MINIMAL, "sharedStorage": {**SHARED, "localMountPoint": "mnt"}}
     with pytest.raises(ConfigInvalid, match="must be an absolute path on the manager's machine, such as /mnt/data"):
         load(yaml.safe_dump(config), directory=tmp_path, elsewhere=True)
+
+
+@pytest.mark.parametrize(("fields", "field", "where"), [
+    ({"trainingService": {"platform": "local", "maxTrialNumber": 3}}, "trainingService.maxTrialNumber",
+     "at the top of the file"),
+    ({"gpuIndices": [0]}, "gpuIndices", "in trainingService"),
+    ({"optimize_mode": "maximize"}, "optimize_mode", "in tuner.classArgs"),
+    ({"tuner": {"name": "Random", "optimize_mode": "maximize"}}, "tuner.optimize_mode", "in tuner.classArgs"),
+    ({"trainingService": {"platform": "remote", "host": "h", "machineList": [{"host": "h", "user": "u"}]}},
+     "trainingService.host", "in each entry of trainingService.machineList"),
+])  # fmt: skip
+def test_a_field_at_the_wrong_level_is_refused_with_its_place(
+    tmp_path: Path, fields: dict[str, Any], field: str, where: str
+) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        load(yaml.safe_dump({**MINIMAL, **fields}), directory=tmp_path)
+    problems = {problem.field: problem.message for problem in refused.value.problems}
+    assert problems[field] == f"is not known here; it belongs {where}"

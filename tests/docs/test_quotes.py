@@ -1,0 +1,33 @@
+"""Messages that the troubleshooting page quotes are the ones that the code says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+
+
+def quotes() -> Iterator[str]:
+    """What the first column quotes: texts in double quotes, and in backticks those with a gap."""
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("| "):
+            seen = line.split(" | ")[0]
+            yield from re.findall('"([^"]+)"', seen)
+            yield from (text for text in re.findall("`([^`]+)`", seen) if "…" in text)
+
+
+def test_every_quote_is_said_by_the_code() -> None:
+    sources = [path for part in ("nni_manager", "trial_runner") for path in (ROOT / part).rglob("*.py")]
+    said = re.sub(r'"\s*f?"', "", "\n".join(path.read_text() for path in sources))
+    found = list(quotes())
+    assert len(found) >= 3
+    for quote in found:
+        for piece in filter(None, (piece.strip(" :") for piece in quote.split("…"))):
+            assert piece in said, f"{quote}: the code does not say {piece!r}"
