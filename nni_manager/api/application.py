@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, scraping, trials
+from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, scraping, submission, trials
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import OPEN_PATHS, Guard
 from nni_manager.api.nni.addressed import EXPERIMENT
@@ -88,6 +88,7 @@ def _describe(api: FastAPI) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             _state_refusals(operation["responses"], is_probe=path in OPEN_PATHS)
+    document["components"]["schemas"] |= submission.SCHEMAS
     document["components"]["securitySchemes"] = {_BEARER: _SCHEME}
     for path, operations in document["paths"].items():
         for operation in operations.values():

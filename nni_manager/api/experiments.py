@@ -53,7 +53,7 @@ async def create(request: Request, response: Response, context: Context) -> Crea
     return Created(id=id_, warnings=[ExperimentWarning(code=one.code, message=one.message) for one in warnings])
 
 
-class Order(StrEnum):
+class ExperimentOrder(StrEnum):
     OLDEST_FIRST = "created"
     NEWEST_FIRST = "-created"
 
@@ -65,7 +65,9 @@ async def list_all(
     hold: Annotated[bool | None, Query(description="Only those on hold, or only others.")] = None,
     name: Annotated[str | None, Query(description="Only those whose name or id has this in it, in any case.")] = None,
     platform: Annotated[str | None, Query(description="Only those with trials there.", examples=["local"])] = None,
-    order: Annotated[Order, Query(description="By age; a minus: newest first.")] = Order.OLDEST_FIRST,
+    order: Annotated[
+        ExperimentOrder, Query(description="By age; a minus: newest first.")
+    ] = ExperimentOrder.OLDEST_FIRST,
     limit: Annotated[int | None, Query(ge=1, le=10_000, description="How many at most; not given: all.")] = None,
     offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
 ) -> ExperimentList:
@@ -75,7 +77,7 @@ async def list_all(
     matching = [
         one for one in found if (not status or one.status in status) and hold in (None, one.hold is not None)
     ]  # fmt: skip
-    if order is Order.NEWEST_FIRST:
+    if order is ExperimentOrder.NEWEST_FIRST:
         matching.reverse()
     page = matching[offset : None if limit is None else offset + limit]
     return ExperimentList(total=len(matching), experiments=page)
@@ -188,8 +190,9 @@ def _services(body: ExperimentChange) -> ServiceChange | None:
     if "training_service" in body.model_fields_set:
         directory = {"directory": body.directory} if body.directory else {}
         return ServiceChange(sections=body.training_service, secrets=body.secrets, now=body.now, **directory)
-    if given := body.model_fields_set & _OF_SERVICES:
-        raise InvalidInput(f"{min(given)}: belongs to trainingService, which is not given")
+    given = [name for name in sorted(_OF_SERVICES) if getattr(body, name)]  # made clients send defaults
+    if given:
+        raise InvalidInput(f"{given[0]}: belongs to trainingService, which is not given")
     return None
 
 

@@ -40,14 +40,21 @@ def _new_experiment_schema() -> dict[str, Any]:
     return schema
 
 
-_FILE = {"type": "object", "description": "The experiment file itself, as a file of NNI's config format."}
+#: Schemas by the names that clients are made with.
+SCHEMAS: dict[str, Any] = {
+    "NewExperiment": _new_experiment_schema(),
+    "ExperimentFile": {
+        "type": "object",
+        "description": "The experiment file itself, as a file of NNI's config format.",
+    },
+}
 #: For the API's description: the body is read by hand, because it may be YAML.
 REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "description": "The experiment file itself; relative paths in it start at the data directory. Or, as JSON, the"
     " text of one in `config` with what a command line knows about its caller.",
     "content": {
-        JSON_TYPE: {"schema": {"anyOf": [_new_experiment_schema(), _FILE]}},
+        JSON_TYPE: {"schema": {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in SCHEMAS]}},
         **{kind: {"schema": {"type": "string", "description": "The experiment file itself."}} for kind in YAML_TYPES},
     },
 }

@@ -18,7 +18,7 @@ from nni_manager.store.answers import Page
 router = APIRouter(prefix="/api/v1/experiments/{id}/trials", tags=["trials"])
 
 
-class Order(StrEnum):
+class TrialOrder(StrEnum):
     """The orders that `answers.TRIAL_ORDERS` knows."""
 
     SEQUENCE = "sequence"
@@ -36,8 +36,9 @@ async def list_all(
     context: Context,
     status: Annotated[TrialStatus | None, Query(description="Only those with this status.")] = None,
     order: Annotated[
-        Order, Query(description="By sequence id, or by final result; a minus turns it round. No result comes last.")
-    ] = Order.SEQUENCE,
+        TrialOrder,
+        Query(description="By sequence id, or by final result; a minus turns it round. No result comes last."),
+    ] = TrialOrder.SEQUENCE,
     limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 100,
     offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
 ) -> Response:

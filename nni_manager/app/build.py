@@ -111,9 +111,12 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
     while True:
         try:
             return Ownership(data_directory / "daemon.lock", f"the data directory {data_directory}")
-        except AlreadyOwned:
+        except AlreadyOwned as error:
             if asyncio.get_running_loop().time() >= deadline:
-                raise
+                raise AlreadyOwned(
+                    f"{error}; `nni-manager status` shows it, `nni-manager stop` ends it and its trials go on, and"
+                    " `--data-dir` takes another directory"
+                ) from None
             await asyncio.sleep(0.05)
 
 

@@ -32,6 +32,7 @@ from nni_manager.app.listeners import Listener, Listeners
 from nni_manager.app.nni_list import NniList
 from nni_manager.app.ports import Reserved, reserve
 from nni_manager.app.trial_listener import TrialListenerSocket
+from nni_manager.client import service_note
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.experiments.service import Service
@@ -98,14 +99,27 @@ async def _serve(
             await endpoints.tried()
             async with _registry(settings, supervisor, service, placeholders, endpoints, listeners):
                 _tune_interpreter()
-                _say_ready(settings, ready_fd)
+                _say_ready(settings, ready_fd, auto=auto)
                 await stopping.wait()
             log.info("the daemon ends; jobs go on", extra={"action": "end"})
     return 0
 
 
-def _say_ready(settings: Settings, ready_fd: int | None) -> None:
+def _note_service(settings: Settings, listeners: Listeners) -> None:
+    """Notes the service for whoever starts a daemon after this one was killed."""
+    address = next(listener.address for listener in listeners.open if listener.kind == "service")
+    words = ["--data-dir", str(settings.data_dir), "--host", settings.host, "--port", address.rpartition(":")[2]]
+    words += ["--token-file", "FILE"] if settings.token else []
+    try:
+        service_note.note(settings.data_dir, address, ["nni-manager", "serve", *words])
+    except OSError as error:
+        log.warning("the address of the service cannot be noted: %s", error)
+
+
+def _say_ready(settings: Settings, ready_fd: int | None, *, auto: bool) -> None:
     log.info("ready: process %d, data directory %s", os.getpid(), settings.data_dir, extra={"action": "ready"})
+    if auto and (lost := service_note.lost_service(settings.data_dir)):
+        log.warning("%s", lost, extra={"action": "listener"})
     if ready_fd is not None:
         os.write(ready_fd, b"ready\n")
         os.close(ready_fd)
@@ -128,10 +142,13 @@ async def _listeners(
         async with daemon_address.kept():
             if reserved is not None:
                 await listeners.open_service(reserved)
+                _note_service(settings, listeners)
             for listener in listeners.open:
                 log.info("%s on %s", listener.kind, listener.address, extra={"action": "listener"})
             endpoints.bind(listeners, EndpointParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
             yield listeners
+            if reserved is not None:
+                service_note.forget(settings.data_dir)
     finally:
         stopping.set()
         await endpoints.end()

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from nni_manager.cli.abbreviations import written_out
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, NniManagerError
 
 FAILED = 1
@@ -25,7 +26,9 @@ class CommandGroup(click.Group):
     """A group of commands that ends with an exit code: 0 done, 1 failed, 2 usage or bad input, 130 interrupted."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if ctx.parent is not None else _behind_command(args))
+        if ctx.parent is None:
+            args = written_out(_behind_command(args), self, ctx)
+        return super().parse_args(ctx, args)
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False

@@ -48,14 +48,17 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def convert(file: Path) -> None:
-    """Print a file of NNI's first format (`trainingServicePlatform`) in NNI's second. Values, secrets included, are as
-    written; fields that the second format, or NNI's reader of it, does not know are named on standard error."""
+@click.option("--all", "everything", is_flag=True, help="Also print what only nni_manager goes by; NNI 3.0 refuses it.")
+def convert(file: Path, everything: bool) -> None:
+    """Print a file of NNI's first format (`trainingServicePlatform`) in NNI's second, for nni_manager and NNI 3.0.
+
+    Values, secrets included, are as written; what is left out is named on standard error. No file that it names is
+    needed."""
     import yaml
 
     from nni_manager.config import experiment_file
 
-    values, losses = experiment_file.convert_file(file)
+    values, losses = experiment_file.convert_file(file, everything=everything)
     click.echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120), nl=False)
     warn(map(str, losses))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nni_manager.client.address import POINTER_FILE, Address, find
+from nni_manager.client.service_note import lost_service
 from nni_manager.config.data_directory import make_data_directory, open_lock
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
@@ -91,6 +92,8 @@ def _started(data_dir: Path) -> Address:
         if (lost := _found_again(data_dir)) is None:
             raise
         return lost
+    if sentence := lost_service(data_dir):
+        print(f"warning: {sentence}", file=sys.stderr)
     if (address := find(data_dir)) is None:
         raise NniManagerError(f"the daemon started and ended at once; see {data_dir / LOG_FILE}")
     return address

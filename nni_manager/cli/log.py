@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -121,12 +122,29 @@ def last_lines(read: Read, lines: int) -> tuple[bytes, int]:
         size *= 4
 
 
+#: Bytes that a terminal may obey, but line breaks and tabs; in UTF-8, those above 127 stand after C2.
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\A[\x80-\x9f]|\xc2\Z")
+
+
+def is_terminal() -> bool:
+    """Whether standard output is one, and no pipe or file."""
+    return sys.stdout.isatty()
+
+
 def write_bytes(parts: Iterator[bytes]) -> None:
-    """Writes bytes to standard output as they are: a trial may write anything."""
+    """Writes bytes to standard output as they are, as a trial may write anything; a terminal gets no control codes,
+    which might do more there than to be seen."""
     sys.stdout.flush()
+    is_safe = not is_terminal()
     for part in parts:
-        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.write(part if is_safe else _CONTROLS.sub(_shown, part))
         sys.stdout.buffer.flush()
+
+
+def _shown(found: re.Match[bytes]) -> bytes:
+    """A control code as `cat -v` shows it, such as ^[ for an escape."""
+    code = found[0][-1]
+    return b"^%c" % (code ^ 0x40) if code < 0x80 else b"?"
 
 
 def _write_start(read: Read, tail: int | None, heading: bytes | None) -> int:

@@ -20,7 +20,7 @@ from nni_manager.cli.import_results import import_results
 from nni_manager.cli.log import log
 from nni_manager.cli.plan import plan
 from nni_manager.cli.platform import platform
-from nni_manager.cli.serve import runner, serve
+from nni_manager.cli.serve import runner, serve, stand_in_path
 from nni_manager.cli.stop import stop
 from nni_manager.cli.top import top
 from nni_manager.cli.trial import trial
@@ -60,5 +60,5 @@ for _command in (export, import_results, *unsupported.experiment_commands):
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)
 #: Commands of `nni-manager` alone; its `stop` without an experiment ends the daemon.
-for _command in (serve, own_daemon.status, own_daemon.stop, runner, doctor):
+for _command in (serve, own_daemon.status, own_daemon.stop, runner, stand_in_path, doctor):
     nni_manager.add_command(_command)

@@ -1,19 +1,27 @@
-"""`nnictl platform`: cleans up what experiments leave on their training services."""
+"""`nnictl platform`: trusts host keys of machines, cleans up what experiments leave on their training services."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from nni_manager.cli.caller import data_directory_option, resolve_data_directory
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
+
+if TYPE_CHECKING:
+    from nni_manager.app.host_keys import HostKey
 
 
 @click.group()
 def platform() -> None:
-    """Clean up after experiments."""
+    """Trust machines, clean up after experiments."""
 
 
 @platform.command()
@@ -32,6 +40,44 @@ def clean(connect: Connect, *, names: tuple[str, ...], config: str | None) -> No
         click.echo("There is nothing to clean: no closed experiment has left a job.")
     if any(one["trouble"] for one in cleaned):
         raise click.ClickException("some could not be ended now; they stay noted")
+
+
+@platform.command()
+@click.option(
+    "--config", "-c", type=click.Path(path_type=Path), metavar="FILE", required=True, help="An experiment file."
+)
+@click.option(
+    "--yes-these", metavar="SHA256:…", multiple=True, help="For scripts: trust these fingerprints and no other."
+)
+@data_directory_option
+def trust(*, config: Path, yes_these: tuple[str, ...], data_dir: str | None) -> None:
+    """Show the host keys of the machines of an experiment file that are not known here, and write those that you agree
+    to into ~/.ssh/known_hosts.
+
+    To be run as the daemon's user on its machine. Compare with `ssh-keygen -lf` on the machine: who stands between
+    shows another key. A key that has changed is never written.
+    """
+    from nni_manager.app.host_keys import trust as judged
+
+    data_directory = resolve_data_directory(data_dir)
+    sentences = list(_told(judged(config, data_directory, os.environ, partial(_agrees, these=yes_these))))
+    refused = sum(": not trusted: " in sentence for sentence in sentences)
+    if refused:
+        raise click.ClickException(f"{refused} of {len(sentences)} machines are not trusted")
+
+
+def _agrees(host: str, key: HostKey, *, these: tuple[str, ...]) -> bool:
+    """Whether a key is to be trusted: of those given, or after a yes at the terminal."""
+    if these:
+        return key.fingerprint in these
+    click.echo(f"{host}: {key.place} shows {key.text.split()[0]} {key.fingerprint}")
+    return click.confirm("Is this its key?", default=False)
+
+
+def _told(sentences: Iterator[str]) -> Iterator[str]:
+    for sentence in sentences:
+        click.echo(sentence)
+        yield sentence
 
 
 def _platforms(file: str) -> list[str]:

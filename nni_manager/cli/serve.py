@@ -1,5 +1,5 @@
-"""`nni-manager serve` and `nni-manager runner`: the daemon, and the program that runs trials inside a cluster's
-containers."""
+"""`nni-manager serve`, `runner` and `stand-in-path`: the daemon, the program that runs trials inside a cluster's
+containers, and the SDK's stand-in."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def build(output: Path) -> None:
     except OSError as error:
         raise InvalidInput(f"--output {output} cannot be written ({error.strerror}); choose another file") from None
     click.echo(f"{output}: {len(data)} bytes")
+
+
+@click.command("stand-in-path")
+def stand_in_path() -> None:
+    """Print the folder of the stand-in for NNI's SDK: with it on PYTHONPATH, a trial's program runs by itself."""
+    from nni_manager.platform_kit.payload import STAND_IN
+
+    click.echo(STAND_IN)
 
 
 log = logging.getLogger(__name__)

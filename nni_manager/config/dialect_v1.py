@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.config import dialect_v2, first_format
+from nni_manager.config import dialect_v2, first_format, for_nni
 from nni_manager.config.document import Path, fold
 from nni_manager.config.first_format_paths import KINDS, Found, Translation, Tree, own_names, place, put
 from nni_manager.config.scalars import kind
@@ -56,18 +56,6 @@ _SHARED_STORAGE = "sharedStorage"
 _WHOLE = (*KINDS, _SHARED_STORAGE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
-    """A file of the first format, converted to the second."""
-
-    #: As a file of that format has it: values as they were written.
-    values: dict[str, Any]
-    #: Translates messages about `values` to messages about the file.
-    translation: Translation
-    #: (field of the file, what becomes of it), of what the second format, or NNI's reader of it, has no place for.
-    losses: tuple[tuple[str, str], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class _Service:
     """A platform that a file names, with its table and its section."""
@@ -77,6 +65,29 @@ class _Service:
     #: Where the platform's section stands in the second format.
     path: Path
     section: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """A file of the first format, converted to the second."""
+
+    #: As a file of that format has it: values as they were written.
+    values: dict[str, Any]
+    #: Translates messages about `values` to messages about the file.
+    translation: Translation
+    found: list[Found]
+    services: list[_Service]
+
+    def printed(self, *, everything: bool) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        """The file to print, and (field of the first format, what becomes of it) of what is not there as it was.
+
+        NNI 3.0's loader takes it, unless `everything` that nni_manager goes by is in it, or NNI 3.0 could not run it.
+        """
+        tables = [service.table for service in self.services]
+        sections = [(service.table, service.path) for service in self.services]
+        everything = everything or for_nni.is_ours_alone(self.values, sections)
+        values = for_nni.without_idle(self.values) if everything else for_nni.for_nni(self.values, sections)
+        return values, list(for_nni.losses(self.found, COMMON, tables, kept=everything))
 
 
 def is_first_format(values: Mapping[str, object]) -> bool:
@@ -118,17 +129,16 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
                 source.note_foreign_names(above, names)
     found = _tree([*tables, *_not_listed(services, is_list=_is_list(values))]).read(values, source)
     config: dict[str, Any] = {}
-    _put(config, config, COMMON, {}, found, source)
+    _put(config, config, COMMON, found)
     _read_whole(config, found, source)
     for service in services:
         service.section["platform"] = service.description.name
-        _put(config, service.section, service.table.fields, service.table.values, found, source)
+        _put(config, service.section, service.table.fields, found)
         service.table.complete(service.section, config)
     first_format.check_first_format(values, config, found, tables, source)
     sections = [service.section for service in services]
     config[_SERVICE] = sections if len(sections) > 1 else sections[0]
-    losses = first_format.losses(found, tables)
-    return Conversion(values=config, translation=_translation(services), losses=tuple(losses))
+    return Conversion(values=config, translation=_translation(services), found=found, services=services)
 
 
 def _services(values: Mapping[str, object], source: Source) -> list[_Service]:
@@ -183,16 +193,12 @@ def _tree(tables: Iterable[FirstFormat]) -> Tree:
     return Tree([*COMMON, *first_format.LOST, *_WHOLE, PLATFORM, _SEVERAL, *theirs])
 
 
-def _put(
-    config: dict[str, Any], section: dict[str, Any], fields: Mapping[str, str], values: Mapping[str, Any],
-    found: list[Found], source: Source,
-) -> None:  # fmt: skip
+def _put(config: dict[str, Any], section: dict[str, Any], fields: Mapping[str, str], found: list[Found]) -> None:
     """Puts the values that were found where a table says; of two fields with one target the table's first counts."""
     for pattern, target in fields.items():
         for one in (one for one in found if one.pattern == pattern):
-            value = values[pattern](one.value) if pattern in values else one.value
             where = config if target.startswith("/") else section
-            put(where, place(target.removeprefix("/"), one.positions), value)
+            put(where, place(target.removeprefix("/"), one.positions), one.value)
 
 
 def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> None:

@@ -74,20 +74,20 @@ def load_file(path: Path, data_directory: Path | None = None) -> ExperimentSpec:
     return read_file(path, data_directory).spec
 
 
-def convert_file(path: Path) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+def convert_file(path: Path, *, everything: bool = False) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """A file of NNI's first format as one of its second, values as they were written; and what is lost or differs.
 
-    Raises ConfigInvalid.
+    `everything`: also what NNI 3.0 refuses. Files that the config names need not be there. Raises ConfigInvalid.
     """
     text, directory = _text_of(path)
-    source = _source(text, str(path), directory=os.path.realpath(directory))
+    source = _source(text, str(path), directory=os.path.realpath(directory), elsewhere=True)
     values = _mapping(source)
     if not dialect_v1.is_first_format(values):
         source.refuse((), f"is in NNI's second format already: it has no {dialect_v1.PLATFORM}")
     source.check()
-    conversion = dialect_v1.convert(values, source)
+    printed, losses = dialect_v1.convert(values, source).printed(everything=everything)
     source.check()
-    return conversion.values, tuple(Problem(message=why, field=name, file=str(path)) for name, why in conversion.losses)
+    return printed, tuple(Problem(message=why, field=name, file=str(path)) for name, why in losses)
 
 
 def _text_of(path: Path) -> tuple[str, Path]:

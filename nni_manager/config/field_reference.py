@@ -77,8 +77,8 @@ _WORDS = {"str": "text", "int": "whole number", "float": "number", "bool": "true
 _FORMATS = {
     "duration": "duration", "seconds": "duration", "memory": "memory: `8GB`, `512mb`, or MB", "quantity": "quantity",
     "gpu-indices": "GPU indices", "url": "address", "directory": "folder", "manager-directory": "folder",
-    "file": "file", "path": "path", "absolute": "absolute path", "elsewhere": "path", "whole-number": "whole number",
-    "text": "text",
+    "file": "file", "path": "path", "mount-point": "path", "absolute": "absolute path", "elsewhere": "path",
+    "whole-number": "whole number", "text": "text",
 }  # fmt: skip
 
 
@@ -131,8 +131,8 @@ def _shared_storage() -> Iterator[str]:
 def _first_format() -> Iterator[str]:
     yield "## NNI's first format\n"
     yield (
-        f"Files with `{dialect_v1.PLATFORM}`. `nnictl config convert FILE` prints the second format and names what that"
-        " has no place for.\n"
+        f"Files with `{dialect_v1.PLATFORM}`. `nnictl config convert FILE` prints the second format as NNI 3.0 loads"
+        " it, names what it leaves out, and with `--all` leaves in what nni_manager alone goes by.\n"
     )
     yield _mapping(dialect_v1.COMMON)
     for one in registry.descriptions():

@@ -10,7 +10,7 @@ from nni_manager.config.document import Path
 from nni_manager.config.first_format_paths import ENTRY, Found, split
 from nni_manager.config.scalars import flag, kind, text
 from nni_manager.config.section import Section
-from nni_manager.config.source import Source, spell, steps
+from nni_manager.config.source import Source, steps
 from nni_manager.platform_kit.first_format import FirstFormat
 
 _CLASS = ("codeDir", "classFileName", "className")
@@ -86,12 +86,6 @@ LOST: Mapping[str, str] = {
     "authorName": "the second format has no author",
     "description": "the second format has no description",
 }
-#: Fields whose place in the second format NNI's reader of it does not know → what NNI 3.0 does not know.
-_OURS: Mapping[str, str] = {
-    "multiThread": "NNI 3.0 does not know `deprecated`",
-    "versionCheck": "`versionCheck` is nni_manager's own there; NNI 3.0 does not know it",
-    "logCollection": "`logCollection` is nni_manager's own there; NNI 3.0 does not know it",
-}
 #: Tuners that need no search space.
 _WITHOUT_SPACE = ("networkmorphism",)
 
@@ -112,21 +106,6 @@ def check_first_format(
         for one in found:
             if one.pattern in table.dropped:
                 source.warn(one.path, "NO_EFFECT", f"changes nothing: {table.dropped[one.pattern]}")
-
-
-def losses(found: list[Found], tables: list[FirstFormat]) -> Iterator[tuple[str, str]]:
-    """The fields that the second format or NNI's reader of it does not know: (field of the file, what becomes of
-    it)."""
-    dropped = {**LOST, **{name: why for table in tables for name, why in table.dropped.items()}}
-    ours = {target for table in tables for target in table.ours}
-    targets = {name: target for table in tables for name, target in table.fields.items()}
-    for one in found:
-        if one.pattern in dropped:
-            yield spell(one.path), f"is left out: {dropped[one.pattern]}"
-        elif one.pattern in _OURS:
-            yield spell(one.path), _OURS[one.pattern]
-        elif targets.get(one.pattern) in ours:
-            yield spell(one.path), f"becomes {targets[one.pattern]}, which NNI 3.0 does not know"
 
 
 def _check_algorithms(config: dict[str, Any], source: Source) -> None:

@@ -192,4 +192,6 @@ def read_shared_storage(raw: object, code_directory: object, source: Source) -> 
 
 def _check_outside(mount_point: str, code_directory: str, source: Source) -> None:
     if f"{source.path(mount_point)}/".startswith(f"{code_directory.rstrip('/')}/"):
-        source.refuse((SHARED_STORAGE, "localMountPoint"), f"must not lie in trialCodeDirectory ({code_directory})")
+        sentence = f"is {mount_point}, and must not lie in trialCodeDirectory ({code_directory})"
+        relative = f"; relative paths start at {source.directory}"
+        source.refuse((SHARED_STORAGE, "localMountPoint"), f"{sentence}{relative}")

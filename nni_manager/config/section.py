@@ -92,6 +92,10 @@ class Section:
         if (here := self._foreign_names.get(fold(key))) is not None:
             self._expect_no_more(here)
             return self._source.refuse((*self.path, key), f"is how NNI's other config format calls it; write {here}")
+        from nni_manager.config.belonging import place_of  # only for an error; it reads platforms' models
+
+        if where := place_of(key, self.path, self._source):
+            return self._source.refuse((*self.path, key), f"is not known here; it belongs {where}")
         guess = nearest(key, self._names.values())
         if guess:
             self._expect_no_more(guess)

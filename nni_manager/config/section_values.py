@@ -11,7 +11,7 @@ from nni_manager.config.source import Source
 Reader = Callable[[object], object]
 
 #: Formats that a stored value is not read by: they would change nothing in it.
-_JUDGED = frozenset({"quantity", "url", "absolute", "elsewhere", "text"})
+_JUDGED = frozenset({"quantity", "url", "absolute", "mount-point", "elsewhere", "text"})
 
 
 def reader_of(format: str, source: Source) -> Reader:
@@ -46,6 +46,7 @@ def _readers(source: Source) -> Mapping[str, Reader]:
         "text": lambda raw: str(raw) if type(raw) is int else scalars.text(raw),
         "url": _url,
         "absolute": _absolute,
+        "mount-point": lambda raw: _mount_point(scalars.text(raw), source),
         "elsewhere": scalars.text,
         "path": lambda raw: source.path(scalars.text(raw)),
         "directory": lambda raw: source.existing_directory(scalars.text(raw)),
@@ -69,6 +70,14 @@ def _absolute(raw: object) -> str:
     if not path.startswith("/"):
         raise ValueError("must be an absolute path in the container, such as /mnt/data")
     return path
+
+
+def _mount_point(raw: str, source: Source) -> str:
+    """The path of a folder on the daemon's machine, where storage is or will be mounted; it is not touched, as it may
+    hang."""
+    if source.elsewhere and not os.path.isabs(raw):
+        raise ValueError("must be an absolute path on the manager's machine, such as /mnt/data")
+    return os.path.normpath(os.path.join(source.directory, os.path.expanduser(raw)))
 
 
 def _of_manager(raw: str, source: Source) -> str:

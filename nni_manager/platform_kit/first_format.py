@@ -13,9 +13,6 @@ from typing import Any
 #: (path in the file, sentence).
 Remark = tuple[str, str]
 
-#: Raises ValueError with the end of a sentence that begins with the field's name.
-Convert = Callable[[Any], object]
-
 #: A trial's own fields where one command, one folder and one number of GPUs are all there is.
 TRIAL: Mapping[str, str] = {
     "trial.command": "/trialCommand",
@@ -34,16 +31,18 @@ class FirstFormat:
     fields: Mapping[str, str]
     #: Paths in the file that must be set, unless a list or mapping above them is not there.
     required: tuple[str, ...] = ()
-    #: Path in the file → what the second format's value is, where it differs.
-    values: Mapping[str, Convert] = field(default_factory=dict)
     #: Paths in the file that nothing comes of → why.
     dropped: Mapping[str, str] = field(default_factory=dict)
     #: Completes the section, after all fields are in it, and the top of the config.
     complete: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
     #: What is wrong with a file, beside what is wrong with the section: (path in the file, sentence).
     faults: Callable[[Mapping[str, Any]], Iterable[Remark]] = lambda _file: ()
-    #: Paths in the config → what NNI 3.0 does not know there; a converted file is ours alone then.
+    #: Paths in the section that NNI 3.0 does not know; it runs without them.
     ours: tuple[str, ...] = ()
+    #: Fields of the section with which NNI 3.0 cannot run the file at all.
+    only_here: tuple[str, ...] = ()
+    #: Completes a copy of the section, given the top of the config, with what NNI 3.0 demands and nothing here needs.
+    complete_for_nni: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
 
 
 #: `trial.nasMode` belongs to several platforms.

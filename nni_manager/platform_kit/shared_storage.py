@@ -17,14 +17,15 @@ class SharedStorage(Part):
 
     local_mount_point: str = marked(
         "Where it is on the manager's machine, for it and for trials of `local`; outside the code directory.",
-        format="absolute",
+        format="mount-point",
     )
     remote_mount_point: str = Field(
         min_length=1,
         description="Where it is on machines of `remote`, absolute or below the home folder; and in jobs of `aml`.",
     )
     local_mounted: Mounted = Field(
-        description="Who mounts it on the manager's machine: `usermount` (you have), `nnimount` (the manager does)."
+        description="Who mounts it on the manager's machine: `usermount` (you have), `nnimount` (the manager does); "
+        "`nomount` is refused, as by NNI."
     )
 
     @field_validator("local_mounted")
@@ -32,8 +33,8 @@ class SharedStorage(Part):
     def _is_mounted(cls, who: str) -> str:
         if who == "nomount":
             raise ValueError(
-                "cannot be nomount: the manager writes to the storage, too; mount it yourself (usermount), or let the "
-                "manager do it (nnimount)"
+                "cannot be nomount, which NNI refuses, too, when the experiment starts: the manager writes to the "
+                "storage; mount it yourself (usermount), or let the manager do it (nnimount)"
             )
         return who
 

@@ -209,9 +209,10 @@ def _read_nni_folder(folder: Folder) -> Entry:
     if not nni_folder.is_made_by_nni(folder.database):
         raise StoreCorrupt(f"the database {folder.database} holds no experiment of this program or of NNI")
     head = nni_folder.read_head(folder.database)
+    results = nni_folder.read_results(folder.database) if head.ended_ms is not None else ""
     return Entry(
         id=head.id, folder=folder, name=head.name, platform=head.platform, status=ExperimentStatus.STOPPED,
-        created_ms=head.created_ms, ended_ms=head.ended_ms, is_open=False,
+        created_ms=head.created_ms, ended_ms=head.ended_ms, is_open=False, results=results,
     )  # fmt: skip
 
 

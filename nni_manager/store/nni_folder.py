@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
-from nni_manager.store import nni_history
+from nni_manager.store import nni_glance, nni_history
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
@@ -65,6 +65,14 @@ def read_head(database: Path) -> NniHead:
     if head.ended_ms is None and _user(database) is None:
         return replace(head, ended_ms=_read(database, nni_history.last_moment))
     return head
+
+
+def read_results(database: Path) -> str:
+    """What lists show of the results, as `glance` writes it; empty where they cannot be read. Raises StoreError."""
+    try:
+        return nni_glance.glance_of(_read(database, nni_history.read)).text()
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:

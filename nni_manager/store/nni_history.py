@@ -27,6 +27,8 @@ _REASONS = {
     TrialStatus.SYS_CANCELED: Reason.LOST,
     TrialStatus.EARLY_STOPPED: Reason.ASSESSOR,
 }
+#: Statuses that only a trial that has run gets.
+_RUN = (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.EARLY_STOPPED)
 #: Events that are no status of ours → the status they stand for.
 _MEANINGS = {"USER_TO_CANCEL": TrialStatus.USER_CANCELED, "ADD_RESUMED": TrialStatus.WAITING}
 _UNFINISHED = "under way when NNI's manager ended; resume starts it again"
@@ -92,6 +94,7 @@ class _TrialHistory:
     status: TrialStatus = TrialStatus.WAITING
     record: str = ""
     message: str = ""
+    log_path: str = ""
     started_ms: int | None = None
     ended_ms: int | None = None
 
@@ -107,12 +110,13 @@ def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
     """The trials in the order of their first events. `last_ms`: the end of those that had not ended."""
     histories: dict[str, _TrialHistory] = {}
     events = connection.execute(
-        "SELECT timestamp, trialJobId, event, data, sequenceId, message FROM TrialJobEvent"
+        "SELECT timestamp, trialJobId, event, data, sequenceId, message, logPath FROM TrialJobEvent"
         " WHERE coalesce(trialJobId, '') <> '' ORDER BY rowid"
     )
-    for moment_ms, id_, event, data, sequence_id, message in events:
+    for moment_ms, id_, event, data, sequence_id, message, log_path in events:
         history = histories.setdefault(id_, _TrialHistory(created_ms=moment_ms))
         history.record = history.record or data or ""
+        history.log_path = log_path or history.log_path
         history.sequence_id = history.sequence_id if sequence_id is None else sequence_id
         if (status := _status(event)) is not None:
             history.go_on(moment_ms, status, message)
@@ -132,9 +136,15 @@ def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
         status = TrialStatus.USER_CANCELED
     return NniTrial(
         id=id_, sequence_id=history.sequence_id, status=status, reason=reason, message=message,
-        parameters=_parameters(history.record), created_ms=history.created_ms, started_ms=history.started_ms,
+        parameters=_parameters(history.record), created_ms=history.created_ms, started_ms=_started_ms(history),
         ended_ms=history.ended_ms or last_ms,
     )  # fmt: skip
+
+
+def _started_ms(history: _TrialHistory) -> int | None:
+    """The start of a trial; 2.10 stores none where it is over sooner than it looks."""
+    has_run = history.status in _RUN and history.log_path
+    return history.created_ms if history.started_ms is None and has_run else history.started_ms
 
 
 def _parameters(record: str) -> Parameters:

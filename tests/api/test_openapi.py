@@ -90,6 +90,25 @@ def test_every_operation_and_parameter_is_described(document: dict[str, Any]) ->
             assert parameter["description"], (name, parameter)
 
 
+def test_schemas_have_names_that_a_person_would_write(document: dict[str, Any]) -> None:
+    for name, schema in document["components"]["schemas"].items():
+        assert name.isalnum() and name[0].isupper(), name
+        assert not ({"NewExperiment", "ExperimentFile"} & {schema.get("title")} - {name})
+    assert {"ExperimentOrder", "TrialOrder", "NewExperiment", "ExperimentFile"} <= document["components"][
+        "schemas"
+    ].keys()
+
+
+def test_every_list_says_what_is_in_it(document: dict[str, Any]) -> None:
+    def look(node: Any) -> None:
+        if isinstance(node, dict):
+            assert node.get("type") != "array" or "items" in node, node
+        for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            look(inner)
+
+    look(document)
+
+
 def test_every_field_is_described(document: dict[str, Any]) -> None:
     missing = [
         f"{name}.{field}"

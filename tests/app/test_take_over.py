@@ -42,7 +42,7 @@ def test_a_daemon_that_is_to_stay_takes_over(manager: CommandLine) -> None:
     assert running_trials(manager, id_) == trials, "it never noticed"
     # one that is to stay is not taken over
     code, line = manager.bad("serve", "--no-listen", program="nni-manager")
-    assert code == 1 and f"in use by process {after['pid']}" in line
+    assert code == 1 and f"in use by process {after['pid']}; `nni-manager status` shows it, `nni-manager stop`" in line
     told = manager.run("stop", program="nni-manager").stdout
     assert told.splitlines() == [
         f"The daemon, process {after['pid']}, has ended.",

@@ -48,6 +48,18 @@ def test_log_trial(nnictl: Run, filled: FakeManager, words: list[str], expected:
     assert result.stdout_bytes == expected
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_gets_no_escape_codes(
+    nnictl: Run, filled: FakeManager, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    text = "\x1b]0;title\x07 \x1b[31mred\x1b[0m\ttab\r\n\u009b2J ünï\n".encode()
+    filled.logs["aaaaa", "stdout"] = text
+    monkeypatch.setattr("nni_manager.cli.log.is_terminal", lambda: is_terminal)
+    shown = nnictl("log", "trial", "abc", "-T", "aaaaa", "--stdout").stdout_bytes
+    seen = "^[]0;title^G ^[[31mred^[[0m\ttab\r\n?2J ünï\n".encode()
+    assert shown == (seen if is_terminal else text)
+
+
 def test_an_unknown_trial_is_named(nnictl: Run, filled: FakeManager) -> None:
     result = nnictl("log", "trial", "-T", "zzzzz")
     assert (result.exit_code, result.stderr) == (

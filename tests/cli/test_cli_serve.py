@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -173,3 +174,13 @@ def test_names_that_stand_twice_are_the_same() -> None:
 def test_the_data_directory_is_the_daemons(given: str | None, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert caller.resolve_data_directory(given) == settings.load({"data_dir": given}, os.environ).data_dir
+
+
+def test_a_program_runs_by_itself_with_the_stand_in(tmp_path: Path) -> None:
+    path = CliRunner().invoke(group, ["stand-in-path"]).stdout.strip()
+    program = "import nni; nni.get_next_parameter(); nni.report_final_result(7)"
+    environment = {**{name: value for name, value in os.environ.items() if "NNI" not in name}, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout == "Final result: 7\n", done.stderr

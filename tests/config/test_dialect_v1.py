@@ -49,7 +49,7 @@ def problems(folder: Path, **fields: Any) -> dict[str, Problem]:
 
 @pytest.mark.parametrize("name", CONVERTED)
 def test_a_file_becomes_the_second_format(name: str) -> None:
-    assert convert_file(EXAMPLES / name)[0] == CONVERTED[name]
+    assert convert_file(EXAMPLES / name, everything=True)[0] == CONVERTED[name]
 
 
 @pytest.mark.parametrize("name", SECTIONS)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nni_manager.config.experiment_file import from_canonical, load
-from nni_manager.domain.errors import Problem
+from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.experiment import ExperimentSpec
 from tests.config.conftest import MINIMAL
 
@@ -253,3 +254,51 @@ def test_secrets_of_a_config_are_in_no_repr(load_with: Load) -> None:
     assert "FOO=hunter2" not in repr(load_with(trialCommand="x").platforms)
     spec = load_with(trainingService={"platform": "local", "trialCommand": "FOO=hunter2 x"})
     assert "hunter2" not in repr(spec.platforms)
+
+
+SHARED = {
+    "storageType": "NFS", "remoteMountPoint": "mnt", "localMounted": "usermount", "nfsServer": "files",
+    "exportedDirectory": "/data",
+}  # fmt: skip
+
+
+def test_a_relative_mount_point_starts_at_the_folder_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    config = {**MINIMAL, "trialCodeDirectory": "code", "sharedStorage": {**SHARED, "localMountPoint": "../team/data"}}
+    storage = load(yaml.safe_dump(config), directory=tmp_path).shared_storage
+    assert storage is not None and storage["localMountPoint"] == str(tmp_path.parent / "team" / "data")
+
+
+def test_a_mount_point_in_the_code_is_refused_with_the_place_where_it_is(tmp_path: Path) -> None:
+    config = {**MINIMAL, "sharedStorage": {**SHARED, "localMountPoint": "mnt"}}
+    with pytest.raises(ConfigInvalid) as refused:
+        load(yaml.safe_dump(config), directory=tmp_path)
+    (problem,) = refused.value.problems
+    words = (
+        f"is {tmp_path}/mnt, and must not lie in trialCodeDirectory ({tmp_path}); relative paths start at {tmp_path}"
+    )
+    assert (problem.field, problem.message) == ("sharedStorage.localMountPoint", words)
+
+
+def test_a_relative_mount_point_means_nothing_to_a_manager_elsewhere(tmp_path: Path) -> None:
+    config = {**MINIMAL, "sharedStorage": {**SHARED, "localMountPoint": "mnt"}}
+    with pytest.raises(ConfigInvalid, match="must be an absolute path on the manager's machine, such as /mnt/data"):
+        load(yaml.safe_dump(config), directory=tmp_path, elsewhere=True)
+
+
+@pytest.mark.parametrize(("fields", "field", "where"), [
+    ({"trainingService": {"platform": "local", "maxTrialNumber": 3}}, "trainingService.maxTrialNumber",
+     "at the top of the file"),
+    ({"gpuIndices": [0]}, "gpuIndices", "in trainingService"),
+    ({"optimize_mode": "maximize"}, "optimize_mode", "in tuner.classArgs"),
+    ({"tuner": {"name": "Random", "optimize_mode": "maximize"}}, "tuner.optimize_mode", "in tuner.classArgs"),
+    ({"trainingService": {"platform": "remote", "host": "h", "machineList": [{"host": "h", "user": "u"}]}},
+     "trainingService.host", "in each entry of trainingService.machineList"),
+])  # fmt: skip
+def test_a_field_at_the_wrong_level_is_refused_with_its_place(
+    tmp_path: Path, fields: dict[str, Any], field: str, where: str
+) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        load(yaml.safe_dump({**MINIMAL, **fields}), directory=tmp_path)
+    problems = {problem.field: problem.message for problem in refused.value.problems}
+    assert problems[field] == f"is not known here; it belongs {where}"

@@ -105,4 +105,4 @@ def test_sections_of_one_experiment_have_names() -> None:
     spec = load_file(EXAMPLES / "v1-hybrid.yml")
     assert [platform.service for platform in spec.platforms] == ["local", "remote", "openpai"]
     assert [platform.settings["trialCommand"] for platform in spec.platforms] == ["python3 trial.py"] * 3
-    assert spec.platforms[2].settings["host"] == "http://pai.example.test", "the first format's addresses are of HTTP"
+    assert spec.platforms[2].settings["host"] == "https://pai.example.test", "a token never travels in the clear"

@@ -15,7 +15,7 @@ import pytest
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import answers, index, nni_answers, nni_folder, trials
+from nni_manager.store import answers, glance, index, nni_answers, nni_folder, trials
 from nni_manager.store.connection import connect, connect_readonly
 from nni_manager.store.folder import Folder
 
@@ -348,6 +348,29 @@ def test_what_nni_made_since_the_index_was_is_found(old: Old, tmp_path: Path) ->
     assert [entry.id for entry in index.find_nni_folders(tmp_path, known=())] == ["oldexp"]
     old.take_over().close()
     assert index.find_nni_folders(tmp_path, known=()) == []  # a folder of ours begins to work by `resume` only
+
+
+def test_lists_show_its_results_before_it_is_taken_over(old: Old, tmp_path: Path) -> None:
+    old.trial("aaaaa", 0, 0, 0.5, at=10, parameters_had=0)
+    old.trial("bbbbb", 1, 1, 0.75, at=20, parameters_had=1)
+    old.event(30, "ccccc", "WAITING", record(2, x=1.0), 2)
+    old.event(31, "ccccc", "FAILED", None, 2)
+    old.save(2, ended_ms=99)
+    (entry,) = index.find_nni_folders(tmp_path, known=())
+    old.take_over().close()
+    found = glance.parse(entry.results)
+    assert found == glance.parse(index.read_folder(old.folder).results) and found is not None
+    assert (found.counts, found.trials_made) == ({"SUCCEEDED": 2, "FAILED": 1}, 3)
+    assert found.best is not None and (found.best.value, found.best.parameters) == (1.0, {"x": 0.75})
+
+
+@pytest.mark.parametrize(("last", "has_run"), [("SUCCEEDED", True), ("FAILED", True), ("USER_CANCELED", False)])
+def test_a_trial_that_nni_never_saw_run_has_its_folder(old: Old, last: str, has_run: bool) -> None:
+    old.event(10, "aaaaa", "WAITING", record(0, x=1.0), 0)
+    old.event(14, "aaaaa", last, None, 0)
+    with closing(old.take_over()) as connection:
+        (trial,) = json.loads(b"[" + nni_answers.trials(connection, "/trials") + b"]")
+    assert ("logPath" in trial, trial["startTime"]) == (has_run, 10)
 
 
 def test_a_folder_without_an_experiment(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ validate        validator, code_directory, class_args                      {refu
 ==============  =========================================================  =======================================
 
 Both import what they are asked about, and leave it imported. The class with the label ``tuner`` must be one. A sentence
-is ours, or the last line of a traceback.
+is ours, or the last line of a traceback with the line of the user's file that it names.
 """
 
 from __future__ import annotations
@@ -130,5 +130,13 @@ def _complaint(function: Callable[[Message], object], argument: Message) -> str:
         return f"{type(error).__name__}: {error}"
     except (Exception, SystemExit) as error:
         lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
-        return lines[-1].strip()
+        return lines[-1].strip() + _origin(error, str(argument.get("code_directory") or ""))
     return ""
+
+
+def _origin(error: BaseException, code_directory: str) -> str:
+    """The last line of the traceback that is in the user's folder; empty where none is."""
+    folder = os.path.join(os.path.realpath(code_directory), "") if code_directory else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [one for one in frames if folder and os.path.realpath(one.filename).startswith(folder)]
+    return " ({}, line {})".format(users[-1].filename, users[-1].lineno) if users else ""

@@ -284,7 +284,9 @@ class ExperimentChange(Sent):
     experiment_name: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})] = Field(
         default=None, description="The new name; null: none."
     )
-    training_service: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "array"}]})] = Field(
+    training_service: Annotated[
+        Any, WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]})
+    ] = Field(
         default=None,
         description="The training services it is to have from now on: one section, or a list of them, as in the "
         "experiment file. A section means the service of its `name`, or of its position where it has none; one that "

@@ -62,7 +62,7 @@ class NfsStorage(Part):
     path: str = Field(min_length=1, description="Folder that the server exports.")
     local_mount_point: str | None = marked(
         "Where it is mounted on the manager's machine, if it is: results are then read there.",
-        default=None, format="absolute",
+        default=None, format="mount-point",
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ class AzureStorage(Part):
     azure_account_key: str | None = secret("Key of the storage account, in place of the key vault's.", default=None)
     local_mount_point: str | None = marked(
         "Where it is mounted on the manager's machine, if it is: results are then read there.",
-        default=None, format="absolute",
+        default=None, format="mount-point",
     )  # fmt: skip
     upload_retry_count: int | None = Field(
         default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."

@@ -78,4 +78,5 @@ FIRST_FORMAT = FirstFormat(
         "trial.checkpoint.storageSize": "checkpoint.storageSize",
     },
     required=("trial.codeDir", "trial.command", "trial.gpuNum", "trial.image"),
+    only_here=("platform",),
 )

@@ -56,4 +56,5 @@ FIRST_FORMAT = FirstFormat(
         "dltsConfig.password": "password",
     },
     required=("trial.command", "trial.codeDir", "trial.gpuNum", "trial.image", "dltsConfig"),
+    only_here=("platform",),
 )

@@ -128,5 +128,7 @@ FIRST_FORMAT = FirstFormat(
     dropped=NAS_MODE,
     complete=_complete,
     faults=storage_faults(_SECTION),
-    ours=("storage.uploadRetryCount", "configPath", "taskRoles[].privateRegistryAuthPath"),
+    ours=("storage.uploadRetryCount", "taskRoles[].privateRegistryAuthPath"),
+    only_here=("configPath",),
+    complete_for_nni=lambda section, _config: section.setdefault("serviceAccountName", None),
 )

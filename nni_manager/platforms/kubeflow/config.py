@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -64,6 +64,12 @@ class KubeflowConfig(KubernetesSection):
 
 _SECTION = "kubeflowConfig"
 
+
+def _complete_for_nni(section: dict[str, Any], config: dict[str, Any]) -> None:
+    for role in (section[name] for name in ROLES if isinstance(section.get(name), dict)):
+        role["codeDirectory"] = config["trialCodeDirectory"]
+
+
 #: The section in NNI's first format.
 FIRST_FORMAT = FirstFormat(
     fields={
@@ -85,4 +91,5 @@ FIRST_FORMAT = FirstFormat(
     complete=complete_storage,
     faults=storage_faults(_SECTION),
     ours=("storage.uploadRetryCount", *(f"{role}.privateRegistryAuthPath" for role in ROLES)),
+    complete_for_nni=_complete_for_nni,
 )

@@ -96,11 +96,6 @@ _YARN = "belongs to PAI on YARN, which is no more"
 _NO_GPU_SHARING = "PAI gives whole GPUs to trials"
 
 
-def _host(raw: Any) -> object:
-    """The cluster's address: those of the first format are of HTTP."""
-    return f"http://{raw}" if isinstance(raw, str) and "://" not in raw and "{" not in raw else raw
-
-
 def _faults(file: Mapping[str, Any]) -> Iterator[Remark]:
     trial = file.get("trial")
     if isinstance(trial, dict) and isinstance(shm := trial.get("shmMB"), int):
@@ -131,7 +126,6 @@ FIRST_FORMAT = FirstFormat(
         "paiConfig.memoryMB": "trialMemorySize",
     },
     required=("trial.codeDir", "trial.nniManagerNFSMountPath", "trial.containerNFSMountPath", "paiConfig"),
-    values={"paiConfig.host": _host},
     dropped={
         **NAS_MODE,
         "paiConfig.maxTrialNumPerGpu": _NO_GPU_SHARING,
@@ -143,5 +137,6 @@ FIRST_FORMAT = FirstFormat(
         "trial.portList": _YARN,
     },
     faults=_faults,
-    ours=("password",),
+    only_here=("password",),
+    complete_for_nni=lambda section, _config: section.setdefault("virtualCluster", None),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
+from nni_manager.platforms.remote.known_hosts import HostKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,8 @@ class Fault:
     is_wrong: bool = False
     #: It is login or host key that was refused: asking again and again would get us locked out.
     is_refusal: bool = False
+    #: The key that was shown and is not known.
+    unknown_key: HostKey | None = None
 
     def __str__(self) -> str:
         return f"{self.sentence}; {self.fix}" if self.fix else self.sentence

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shlex
 import socket
 from typing import Any
 
 import asyncssh
 
+from nni_manager.platforms.remote import known_hosts
 from nni_manager.platforms.remote.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential
 from nni_manager.platforms.remote.faults import Fault, MachineFault
+from nni_manager.platforms.remote.known_hosts import HostKey
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ async def _jump(
                 fix=fault.fix,
                 is_wrong=fault.is_wrong,
                 is_refusal=fault.is_refusal,
+                unknown_key=fault.unknown_key,
             )
         ) from error
 
@@ -142,6 +144,7 @@ class _HostKeys:
         return key.export_public_key().decode().split()[:2] == self._wanted.split()[:2]
 
     def fault(self) -> Fault:
+        unknown = None
         shown = self.offered.get_fingerprint() if self.offered is not None else "of a kind that is not known here"
         if self._unwritten:
             sentence = f"its key {shown} cannot be remembered in ~/.ssh/known_hosts ({self._unwritten})"
@@ -157,22 +160,21 @@ class _HostKeys:
             )
         else:
             sentence = f"its key {shown} is not known"
+            unknown = HostKey.of(self.offered, self._host, self._port) if self.offered is not None else None
             fix = (
-                f"if `ssh-keygen -lf` shows the same on the machine, log in once with `{self._command}`, or write"
-                f" `hostKey: {shown}` beside its `host`; `hostKey: {ACCEPT_NEW}` takes the first key that is seen, as"
+                "if `ssh-keygen -lf` shows the same on the machine, run `nnictl platform trust --config FILE` with the"
+                f" experiment file, log in once with `{self._command}`, or write `hostKey: {shown}` beside its `host`;"
+                f" `hostKey: {ACCEPT_NEW}` takes the first key that is seen, as"
                 " `ssh -o StrictHostKeyChecking=accept-new` does"
             )
-        return Fault(subject="host key", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)
+        return Fault(
+            subject="host key", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True, unknown_key=unknown
+        )
 
     def _remember(self, key: asyncssh.SSHKey) -> bool:
         """Writes a key into `known_hosts`, as `ssh` does, so that nobody asks again; answers whether that worked."""
-        text = key.export_public_key().decode().split()[:2]
-        folder = os.path.expanduser("~/.ssh")
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            file = os.open(f"{folder}/known_hosts", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(file, "wb") as known:
-                known.write(" ".join([self._place, *text]).encode() + b"\n")
+            known_hosts.remember(HostKey.of(key, self._host, self._port))
         except OSError as error:
             self._unwritten = error.strerror or str(error)
             return False
@@ -181,15 +183,10 @@ class _HostKeys:
 
     @property
     def _place(self) -> str:
-        """The host and port as `known_hosts` has them."""
-        return self._host if self._port == DEFAULT_PORT else f"[{self._host}]:{self._port}"
+        return known_hosts.place_of(self._host, self._port)
 
     def _is_known(self) -> bool:
-        try:
-            hosts = asyncssh.read_known_hosts(os.path.expanduser("~/.ssh/known_hosts"))
-            return any(hosts.match(self._host, "", self._port)[:2])
-        except (OSError, ValueError):
-            return False
+        return known_hosts.is_known(self._host, self._port)
 
 
 class _Client(asyncssh.SSHClient):

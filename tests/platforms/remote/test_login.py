@@ -83,6 +83,7 @@ async def test_a_locked_key(machine: InProcessMachine, tmp_path: Path, passphras
 
 async def test_an_unknown_host_key_is_shown_and_can_be_accepted(machine: InProcessMachine) -> None:
     finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
+    assert "run `nnictl platform trust --config FILE` with" in finding.fix
     assert f"`hostKey: {machine.fingerprint}`" in finding.fix and "`hostKey: accept-new`" in finding.fix
     assert machine.refused_logins == 0, "no password goes to whom one does not know"
     _know(machine, machine.host_key)

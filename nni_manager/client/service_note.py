@@ -1,0 +1,35 @@
+"""A note in the data directory of the service that a daemon has open: what is left of one that was killed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+#: In the data directory.
+FILE = "service.json"
+
+
+def note(data_directory: Path, address: str, words: Sequence[str]) -> None:
+    """Notes the address of a service that is open, and the command line that opens it again. Raises OSError."""
+    draft = data_directory / f"{FILE}.tmp"
+    draft.write_text(json.dumps({"address": address, "command": shlex.join(words)}), encoding="utf-8")
+    draft.replace(data_directory / FILE)
+
+
+def forget(data_directory: Path) -> None:
+    """Removes the note, as the service is closed on purpose."""
+    with suppress(OSError):
+        (data_directory / FILE).unlink(missing_ok=True)
+
+
+def lost_service(data_directory: Path) -> str:
+    """A sentence on the service that a killed daemon had open, for a daemon without one; empty where there was none."""
+    try:
+        noted = json.loads((data_directory / FILE).read_text(encoding="utf-8"))
+        address, command = str(noted["address"]), str(noted["command"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return f"nothing listens at {address} any more: the daemon that did was killed; `{command}` opens it again"

@@ -1,0 +1,52 @@
+"""Long options that are cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.cli.fake_manager import FakeManager
+
+pytestmark = pytest.mark.unit
+
+Run = Callable[..., Result]
+CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 trial.py\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.yml"
+    path.write_text(CONFIG)
+    (tmp_path / "trial.py").touch()
+    return path
+
+
+@pytest.mark.parametrize("words", [["--conf", "FILE"], ["--conf=FILE"], ["-c", "FILE"], ["--con", "FILE", "--url_p=x"]])
+def test_an_option_may_be_cut_short(nnictl: Run, manager: FakeManager, file: Path, words: list[str]) -> None:
+    result = nnictl("create", *(word.replace("FILE", str(file)) for word in words))
+    assert result.exit_code == 0, result.output
+    assert manager.calls[0][1] == CONFIG
+
+
+def test_what_could_be_several_options_names_them(nnictl: Run) -> None:
+    result = nnictl("create", "--t", "experiment.yml")
+    assert result.exit_code == 2
+    assert result.stderr == "nnictl: --t could be any of --token-file, --tuner-python; write out which\n"
+
+
+def test_a_value_is_no_option(nnictl: Run) -> None:
+    result = nnictl("create", "--config", "--tok")
+    assert result.exit_code == 2 and "--tok" in result.stderr and "--token-file" not in result.stderr
+
+
+def test_help_may_be_cut_short_for_groups_and_commands(nnictl: Run) -> None:
+    assert nnictl("experiment", "list", "--he").stdout == nnictl("experiment", "list", "--help").stdout
+    assert nnictl("experiment", "--he").stdout == nnictl("experiment", "--help").stdout
+
+
+def test_what_begins_no_option_is_unknown(nnictl: Run) -> None:
+    result = nnictl("trial", "ls", "--nonsense")
+    assert result.exit_code == 2 and "No such option" in result.stderr
