@@ -155,7 +155,8 @@ def finish(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
     ).fetchone()
     connection.execute(
-        "UPDATE trials SET status = ?, reason = ?, message = ?, ended_ms = ?, wait_code = '', wait_sentence = '',"
+        "UPDATE trials SET status = ?, reason = ?, message = ?,"
+        " ended_ms = max(?, coalesce(started_ms, created_ms)), wait_code = '', wait_sentence = '',"
         " wait_details = '{}',"
         " end_order = ? WHERE id = ?",
         (status, reason, message, ended_ms, order, id),

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from nni_manager.domain.clock import steady_ms
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.contract import Host
@@ -26,17 +27,22 @@ from trial_runner import protocol
 
 
 def job_report(job: Mapping[str, Any]) -> JobReport:
-    """The report on a job of a keeper; `job` as in `trial_runner.protocol`."""
+    """The report on a job of a keeper that told of it just now; `job` as in `trial_runner.protocol`."""
     return JobReport(
         state=_state(job),
         exit_code=job.get("exit_code"),
         signal=job.get("signal"),
         stderr_tail=job.get("stderr_tail") or "",
         message=job.get("message") or "",
-        started_ms=job.get("started_ms"),
-        ended_ms=job.get("ended_ms"),
+        started_ms=_moment_ms(job.get("started_ago_ms")),
+        ended_ms=_moment_ms(job.get("ended_ago_ms")),
+        is_steady=True,
         place=(job.get("reservation") or {}).get("place", ""),
     )
+
+
+def _moment_ms(ago_ms: int | None) -> int | None:
+    return None if ago_ms is None else steady_ms() - ago_ms
 
 
 def _state(job: Mapping[str, Any]) -> JobState:

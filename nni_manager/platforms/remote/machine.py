@@ -46,8 +46,6 @@ class Machine(KeeperConnection):
         self.fault: Fault | None = None
         #: What it said of itself last.
         self.greeting: Greeting | None = None
-        #: The machine's clock minus ours, in milliseconds.
-        self.clock_offset_ms = 0
         #: Names of jobs that run there, all experiments' of this daemon.
         self.running: set[str] = set()
         self._not_before_s = float("-inf")
@@ -112,7 +110,6 @@ class Machine(KeeperConnection):
             connection.abort()
             raise
         self.fault, self.greeting = None, greeting
-        self.clock_offset_ms = greeting.now_ms - self._clock()
         return transport
 
     async def _login(self) -> asyncssh.SSHClientConnection:

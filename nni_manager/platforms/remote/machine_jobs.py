@@ -1,4 +1,4 @@
-"""The jobs of one experiment on one machine: what the keeper there tells, with the machine's name and by our clock."""
+"""The jobs of one experiment on one machine: what the keeper there tells, with the machine's name."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platforms.remote.address import Address
-from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
 
 #: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
 _STOP_PATIENCE_S = 5.0
-#: A machine's clock that is off by less is not worth a word, nor a correction.
-_SKEW_MS = 1000
 
 
 class MachineJobs(KeeperJobs):
@@ -47,12 +44,9 @@ class MachineJobs(KeeperJobs):
         self.is_up = False
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
-        """The report on a job, with the machine it is on, and times by our clock."""
+        """The report on a job, with the machine it is on."""
         report, host = self._explained(super().report_of(job)), self._address.host
-        report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
-        assert isinstance(self._connection, Machine), "what it was entered with"
-        offset_ms = self._connection.clock_offset_ms
-        return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)
+        return replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
 
     async def on_connected(self) -> None:
         await super().on_connected()
@@ -64,11 +58,3 @@ class MachineJobs(KeeperJobs):
         self.is_up = False
         self._down()
         super().on_disconnected()
-
-
-def _by_our_clock(report: JobReport, offset_ms: int) -> JobReport:
-    return replace(
-        report,
-        started_ms=None if report.started_ms is None else report.started_ms - offset_ms,
-        ended_ms=None if report.ended_ms is None else report.ended_ms - offset_ms,
-    )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nni_manager.domain.clock import steady_ms
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.service import WaitCode
@@ -110,7 +111,7 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
     shows_more = False
     for name, report in seen.reports.items():
         if name not in incomplete:  # its end is told again with the lines that are missing
-            shows_more |= jobs.set_report(connection, name, report, now_ms)
+            shows_more |= jobs.set_report(connection, name, report.dated(now_ms, steady_ms()), now_ms)
     for name in seen.refused:
         jobs.take_back(connection, name)
     for name in seen.forgotten:
