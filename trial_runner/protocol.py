@@ -14,7 +14,7 @@ list        –                                                         {jobs: {
 spawn       name, owner, command, environment, directory (cwd),       job
             attempt_directory, files {relative name: text},
             grace_s, from {outbox: offset}, reservation,
-            code {archive, folder}: unpacked there before
+            code {archive, folder}: put there before
 follow      jobs {name: {outbox: offset}}                             {jobs: {name: job}, unknown: [name]}
 signal      name, grace_s                                             {} (quiet for ended and unknown jobs); SIGTERM to
                                                                       all its processes, SIGKILL after grace_s
@@ -35,6 +35,10 @@ notes in it which places of the machine the job has. `state` is one of RUNNING, 
 of it is left. Of `exit_code` and `signal` one is set, none when LOST; `cpu_s` is null when the keeper is not the
 parent. The same name spawned twice is one job.
 
+A job with `code` is accepted at once, in the state PREPARING, with ``code: {step, done_bytes, size_bytes}`` in its
+description: `step` is unpacked or copied, 0 of 0 bytes: it waits for its turn. Nothing of it is on file before it is
+started: a keeper that dies meanwhile never had it. ``signal`` ends it, ``forget`` too.
+
 A *reading* of the machine's GPUs is ``{source, error, is_absent, age_s, cards}``: `source` is nvml or nvidia-smi, and
 empty where neither can be asked, as `error` says; `is_absent` when there is neither of the two on the machine. A card
 is ``{index, uuid, name, memory_bytes, used_bytes, error, processes}``, a process on it ``{pid, user, memory_bytes,
@@ -48,6 +52,9 @@ Keeper, events:
   between two byte offsets. `outbox` is the file's path relative to the attempt's folder. What was between records and
   is none (the rest of a write that was cut short) has offsets but no text, so offsets never leave a gap.
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
+* ``{"event": "changed", "name", "owner", "job"}``: of a PREPARING job: how far it is, or that it runs now.
+* ``{"event": "refused", "name", "owner", "kind", "message"}``: a PREPARING job was not started, and is not known any
+  more; as the error of a ``spawn``.
 
 Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. Bytes
 of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A file that
@@ -120,6 +127,7 @@ VERSION = "0.6.0"
 MAX_FRAME = 64 * 1024 * 1024
 
 # Job states of a keeper
+PREPARING = "PREPARING"
 RUNNING = "RUNNING"
 ENDED = "ENDED"
 LOST = "LOST"
@@ -198,6 +206,8 @@ TRIAL_LOG_FILE = "trial.log"
 #: What a trial says in its folder: where runners write, and what people may read.
 LOG_FILES = (STDOUT_FILE, STDERR_FILE, TRIAL_LOG_FILE)
 CODE_FOLDER = "code"
+#: After the name of a code archive on a machine: what was unpacked of it.
+CODE_TREE = ".tree"
 #: Below an attempt's folder: those of the processes that do not report.
 REPLICAS_FOLDER = "replicas"
 #: What a runner that is not heard says about itself.

@@ -84,6 +84,9 @@ class JobReport:
     #: Why this job cannot be asked about now, although others can; its state is UNKNOWN. Empty: it can, or whoever
     #: keeps it is there and will tell: it is not given up, however long that takes.
     unreachable: str = ""
+    #: It is LOST, was accepted and certainly never ran: that is no attempt, and the trial waits as if it had not been
+    #: submitted.
+    is_untaken: bool = False
 
     def dated(self, now_ms: int, steady_ms: int) -> JobReport:
         """The report with times since the epoch, by what both clocks of this machine show now. However often the one

@@ -143,15 +143,16 @@ def _set_reach(connection: sqlite3.Connection, job_name: str, report: JobReport,
     )
 
 
-def take_back(connection: sqlite3.Connection, job_name: str) -> None:
-    """The platform certainly did not take the job: the trial waits as if it had not been tried.
+def take_back(connection: sqlite3.Connection, job_name: str, *, was_accepted: bool = False) -> None:
+    """The platform certainly did not take the job, or (`was_accepted`) did and certainly never ran it: the trial waits
+    as if it had not been tried.
 
     Unless its runner says otherwise.
     """
     connection.execute(
-        "DELETE FROM attempts WHERE job_name = ? AND state = 'INTENT' AND handle IS NULL AND closed = 0"
-        " AND runner_exit IS NULL",
-        (job_name,),
+        "DELETE FROM attempts WHERE job_name = ?1 AND closed = 0 AND runner_exit IS NULL"
+        " AND (state = 'INTENT' AND handle IS NULL OR ?2 AND state IN ('INTENT', 'PENDING'))",
+        (job_name, was_accepted),
     )
 
 

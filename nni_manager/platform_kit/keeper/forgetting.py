@@ -3,13 +3,14 @@ forgotten.
 
 The keeper's states of a job as ours:
 
-=======  ==========================================
-keeper   JobState
-=======  ==========================================
-RUNNING  RUNNING
-ENDED    SUCCEEDED for exit code 0, FAILED otherwise
-LOST     LOST
-=======  ==========================================
+=========  ==========================================
+keeper     JobState
+=========  ==========================================
+PREPARING  PENDING
+RUNNING    RUNNING
+ENDED      SUCCEEDED for exit code 0, FAILED otherwise
+LOST       LOST
+=========  ==========================================
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Protocol
 from nni_manager.domain.clock import steady_ms
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host
 from trial_runner import protocol
 
@@ -38,7 +40,17 @@ def job_report(job: Mapping[str, Any]) -> JobReport:
         ended_ms=_moment_ms(job.get("ended_ago_ms")),
         is_steady=True,
         place=(job.get("reservation") or {}).get("place", ""),
+        wait=_wait(job.get("code")),
     )
+
+
+def _wait(code: Mapping[str, Any] | None) -> Wait | None:
+    """Why a job that was accepted does not run yet."""
+    if code is None:
+        return None
+    done, size = (round(code[name] / 1e6) for name in ("done_bytes", "size_bytes"))
+    far = f", {done} of {size} MB" if size else ""
+    return Wait(code=WaitCode.SUBMITTED, sentence=f"its code is being {code['step']}{far}")
 
 
 def _moment_ms(ago_ms: int | None) -> int | None:
@@ -46,6 +58,8 @@ def _moment_ms(ago_ms: int | None) -> int | None:
 
 
 def _state(job: Mapping[str, Any]) -> JobState:
+    if job["state"] == protocol.PREPARING:
+        return JobState.PENDING
     if job["state"] == protocol.RUNNING:
         return JobState.RUNNING
     if job["state"] == protocol.ENDED:
@@ -163,7 +177,8 @@ class ForgottenJobs:
             return
         self._names.update(names)  # before the keeper is asked: an end is told once, perhaps meanwhile
         jobs = await self._jobs.listed()
-        running = {name for name in names if name in jobs and jobs[name]["state"] == protocol.RUNNING}
+        alive = (protocol.PREPARING, protocol.RUNNING)
+        running = {name for name in names if name in jobs and jobs[name]["state"] in alive}
         self._names -= set(names) - running
         await self._end(running & self._names)
         with suppress(TimeoutError):

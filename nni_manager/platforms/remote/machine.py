@@ -129,7 +129,8 @@ class Machine(KeeperConnection):
 
     async def on_up(self) -> None:
         listed = await self._list()
-        self.running = {name for name, job in listed.items() if job["state"] == protocol.RUNNING}
+        alive = (protocol.PREPARING, protocol.RUNNING)
+        self.running = {name for name, job in listed.items() if job["state"] in alive}
         self.fault = None
         await super().on_up()
 

@@ -11,6 +11,7 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platforms.remote.address import Address
 from nni_manager.platforms.remote.placed import Placed
+from trial_runner import protocol
 
 #: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
 _STOP_PATIENCE_S = 5.0
@@ -18,11 +19,12 @@ _STOP_PATIENCE_S = 5.0
 
 class MachineJobs(KeeperJobs):
     """The jobs of one experiment at a machine's keeper. `on_up`, `on_down`: called when the keeper can be asked, and
-    when it cannot any more; `explained`: makes a report with more to say."""
+    when it cannot any more; `explained`: makes a report with more to say; `started`, `refused`: called when the machine
+    has started a job, and when it could not now, for a reason that is the machine's."""
 
     def __init__(
         self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
-        explained: Callable[[JobReport], JobReport],
+        explained: Callable[[JobReport], JobReport], started: Callable[[], None], refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         key = address.key
 
@@ -41,12 +43,24 @@ class MachineJobs(KeeperJobs):
         self._up = on_up
         self._down = on_down
         self._explained = explained
+        self._started = started
+        self._refused = refused
         self.is_up = False
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """The report on a job, with the machine it is on."""
         report, host = self._explained(super().report_of(job)), self._address.host
         return replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
+
+    def on_changed(self, job_name: str, job: dict[str, Any]) -> None:
+        if job["state"] == protocol.RUNNING:
+            self._started()
+        super().on_changed(job_name, job)
+
+    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
+        if kind == protocol.UNAVAILABLE:
+            self._refused(sentence)
+        super().on_refused(job_name, kind, sentence)
 
     async def on_connected(self) -> None:
         await super().on_connected()

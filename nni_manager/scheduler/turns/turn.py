@@ -110,7 +110,9 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
     incomplete = {chunk.job_name for chunk, receipt in outcomes if receipt.stored is Stored.GAP}
     shows_more = False
     for name, report in seen.reports.items():
-        if name not in incomplete:  # its end is told again with the lines that are missing
+        if report.is_untaken:
+            jobs.take_back(connection, name, was_accepted=True)
+        elif name not in incomplete:  # its end is told again with the lines that are missing
             shows_more |= jobs.set_report(connection, name, report.dated(now_ms, steady_ms()), now_ms)
     for name in seen.refused:
         jobs.take_back(connection, name)
