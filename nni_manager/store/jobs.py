@@ -118,7 +118,8 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
     connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
         " exit_code = ?2, signal = ?3, native_reason = ?4, cause = ?17, message = ?5, stderr_tail = ?6,"
-        " started_ms = coalesce(?7, started_ms), ended_ms = max(?8, coalesce(?7, started_ms, ?8)), final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
+        " started_ms = coalesce(?7, started_ms), ended_ms = max(?8, coalesce(?7, started_ms, ?8)),"
+        " final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
         f" {_BACK_AGAIN}, wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
         " link = CASE WHEN ?15 = '' THEN link ELSE ?15 END, place = CASE WHEN ?16 = '' THEN place ELSE ?16 END"
         " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.ids import job_name
 from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode, PlatformSpec
+from nni_manager.domain.ids import job_name
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest

@@ -259,7 +259,8 @@ async def test_a_reader_of_a_time_when_nothing_could_be_written_keeps_nothing_fr
     """Such a reader has the write-ahead log's index open for reading, which all connections of a process share."""
     died = "import os, sys, sqlite3; c = sqlite3.connect(sys.argv[1], isolation_level=None)"
     died += "; c.execute('INSERT INTO numbers (number) VALUES (7)'); os._exit(0)"
-    subprocess.run([sys.executable, "-c", died, file], check=True)  # it leaves log and index
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", died, file)  # it leaves log and index
+    assert await process.wait() == 0
 
     def open_file(path: Path) -> Connection:
         uri = f"{path.as_uri()}?mode=ro&readonly_shm=1"

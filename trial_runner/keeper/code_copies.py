@@ -1,7 +1,7 @@
 """Copies of unpacked code, one for each job.
 
-Blocks are shared where the file system does that (a clone, of which each side's changes are its own), else everything is
-copied. There are no hard links: two names of one file would show a trial what another one writes into its code.
+Blocks are shared where the file system does that (a clone, of which each side's changes are its own), else everything
+is copied. There are no hard links: two names of one file would show a trial what another one writes into its code.
 """
 
 import fcntl

@@ -69,7 +69,7 @@ class Job:
         return self._ended_ago_ms(self.end) + self._ran_ms(self.main, self.end)
 
     def _ended_ago_ms(self, end: End) -> int:
-        """By the clock that nobody sets, except for what an earlier start of the machine left."""
+        """The milliseconds since the end, by the clock that nobody sets, except for what an earlier boot left."""
         if self.main is None or self.claim.boot_id != processes.boot_id():
             return max(0, time.time_ns() // 1000000 - end.ended_ms)
         return max(0, processes.age_ms(self.main.start_ticks) - self._ran_ms(self.main, end))

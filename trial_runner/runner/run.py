@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import time
 import traceback
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional

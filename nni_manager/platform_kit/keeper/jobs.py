@@ -52,7 +52,7 @@ class KeeperJobs:
         self._no_word = JobReport(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
         #: What this connection to the keeper told of each job.
         self._reports: dict[str, JobReport] = {}
-        #: Jobs that were accepted and did not run when they were last heard of: nothing of them is on file at the keeper.
+        #: Jobs that were accepted and did not run when they were last heard of: the keeper has nothing of them on file.
         self._preparing: set[str] = set()
         self._is_connected = False
         #: Two at a time would have the keeper send the same results twice.
