@@ -3,7 +3,7 @@
 import os
 import stat
 import tarfile
-from typing import IO, List, Optional
+from typing import IO, Callable, List, Optional
 
 _COPY_BYTES = 256 * 1024
 
@@ -16,8 +16,11 @@ class DamagedArchive(BadArchive):
     """An error: the archive is not as it was packed; another copy may be whole."""
 
 
-def unpack(path: str, folder: str) -> None:
-    """Puts a tar.gz into the folder, replacing files of the same name. Raises BadArchive, and OSError of the disk."""
+def unpack(path: str, folder: str, tell: Callable[[int], None] = lambda done: None) -> None:
+    """Puts a tar.gz into the folder, replacing files of the same name. Raises BadArchive, and OSError of the disk.
+
+    `tell`: called now and then with the bytes, unpacked, that are done.
+    """
     try:
         import zlib
     except ImportError as error:
@@ -30,7 +33,7 @@ def unpack(path: str, folder: str) -> None:
     try:
         with tarfile.open(path, "r:gz") as archive:  # as a stream, one that is cut short would pass for whole
             for entry in archive:
-                _unpack(archive, entry, root, links)
+                _unpack(archive, entry, root, links, tell)
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the disk; those of the archive have no number
@@ -38,7 +41,9 @@ def unpack(path: str, folder: str) -> None:
     _check_links(root, links)
 
 
-def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, root: str, links: List[str]) -> None:
+def _unpack(
+    archive: tarfile.TarFile, entry: tarfile.TarInfo, root: str, links: List[str], tell: Callable[[int], None]
+) -> None:
     path = _place(entry.name, root)
     if entry.isdir():
         _make_folder(path)
@@ -48,7 +53,7 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, root: str, links: 
     _make_folder(os.path.dirname(path))
     _remove(path)
     if entry.isreg():
-        _write(archive.extractfile(entry), path, entry.mode)
+        _write(archive.extractfile(entry), path, entry.mode, lambda done: tell(entry.offset_data + done))
     elif entry.issym():
         os.symlink(entry.linkname, path)
         links.append(path)
@@ -88,13 +93,14 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _write(source: Optional[IO[bytes]], path: str, mode: int) -> None:
+def _write(source: Optional[IO[bytes]], path: str, mode: int, tell: Callable[[int], None]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     # Permission bits alone: no set-user-id, and always readable by its owner.
     with open(os.open(path, flags, (mode & 0o777) | 0o600), "wb") as file:
         data = source.read(_COPY_BYTES) if source is not None else b""
         while source is not None and data:
             file.write(data)
+            tell(source.tell())
             data = source.read(_COPY_BYTES)
 
 

@@ -14,7 +14,7 @@ list        –                                                         {jobs: {
 spawn       name, owner, command, environment, directory (cwd),       job
             attempt_directory, files {relative name: text},
             grace_s, from {outbox: offset}, reservation,
-            code {archive, folder}: unpacked there before
+            code {archive, folder}: put there before
 follow      jobs {name: {outbox: offset}}                             {jobs: {name: job}, unknown: [name]}
 signal      name, grace_s                                             {} (quiet for ended and unknown jobs); SIGTERM to
                                                                       all its processes, SIGKILL after grace_s
@@ -28,11 +28,16 @@ facts       gpus: none, or the greatest age of a reading, in seconds  {cpu_count
                                                                       disk_free_bytes, keeper_cpu_s, gpus: reading}
 ==========  ========================================================  ==============================================
 
-A *job* is ``{name, owner, state, pid, started_ms, attempt_directory, reservation}`` and, when it has ended,
-``{ended_ms, exit_code, signal, stderr_tail, cpu_s}``. `reservation` is any object that came with the spawn: the manager
-notes in it which places of the machine the job has. `state` is one of RUNNING, ENDED, LOST; RUNNING until no process
-of it is left. Of `exit_code` and `signal` one is set, none when LOST; `cpu_s` is null when the keeper is not the
-parent. The same name spawned twice is one job.
+A *job* is ``{name, owner, state, pid, started_ms, started_ago_ms, attempt_directory, reservation}`` and, when it has
+ended, ``{ended_ms, ended_ago_ms, exit_code, signal, stderr_tail, cpu_s}``. How long ago it began and ended is told by a
+clock that nobody sets, when the frame is made; the other two times are those of the exit file. `reservation` is any
+object that came with the spawn: the manager notes in it which places of the machine the job has.
+`state` is one of PREPARING, RUNNING, ENDED, LOST; RUNNING until no process of it is left. Of `exit_code` and `signal`
+one is set, none when LOST; `cpu_s` is null when the keeper is not the parent. The same name spawned twice is one job.
+
+A job with `code` is accepted at once, as PREPARING, with ``code: {step, done_bytes, size_bytes}`` in its
+description: `step` is unpacked or copied, 0 of 0 bytes: it waits for its turn. Nothing of it is on file before it is
+started: a keeper that dies meanwhile never had it. ``signal`` ends it, ``forget`` too.
 
 A *reading* of the machine's GPUs is ``{source, error, is_absent, age_s, cards}``: `source` is nvml or nvidia-smi, and
 empty where neither can be asked, as `error` says; `is_absent` when there is neither of the two on the machine. A card
@@ -47,6 +52,9 @@ Keeper, events:
   between two byte offsets. `outbox` is the file's path relative to the attempt's folder. What was between records and
   is none (the rest of a write that was cut short) has offsets but no text, so offsets never leave a gap.
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
+* ``{"event": "changed", "name", "owner", "job"}``: of a PREPARING job: how far it is, or that it runs now.
+* ``{"event": "refused", "name", "owner", "kind", "message"}``: a PREPARING job was not started, and is not known any
+  more; as the error of a ``spawn``.
 
 Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. Bytes
 of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A file that
@@ -122,6 +130,7 @@ VERSION = "0.6.0"
 MAX_FRAME = 64 * 1024 * 1024
 
 # Job states of a keeper
+PREPARING = "PREPARING"
 RUNNING = "RUNNING"
 ENDED = "ENDED"
 LOST = "LOST"
@@ -202,6 +211,8 @@ TRIAL_LOG_FILE = "trial.log"
 #: What a trial says in its folder: where runners write, and what people may read.
 LOG_FILES = (STDOUT_FILE, STDERR_FILE, TRIAL_LOG_FILE)
 CODE_FOLDER = "code"
+#: After the name of a code archive on a machine: what was unpacked of it.
+CODE_TREE = ".tree"
 #: Below an attempt's folder: those of the processes that do not report.
 REPLICAS_FOLDER = "replicas"
 #: What a runner that is not heard says about itself.

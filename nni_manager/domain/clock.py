@@ -32,15 +32,24 @@ class ClockSteps:
         self._steady = steady
         self._apart_ms = wall() - steady()
 
+    @property
+    def not_told_yet(self) -> int:
+        """What `since_last_look` would answer now, in milliseconds; it still will."""
+        return self._look()[0]
+
     def since_last_look(self) -> int:
         """Milliseconds by which the wall clock was set forward, or back (negative)."""
+        step_ms, self._apart_ms = self._look()
+        return step_ms
+
+    def _look(self) -> tuple[int, int]:
+        """(the step, milliseconds that the clocks are apart for what is told of it)."""
         before_ms = self._steady()
         apart_ms = self._wall() - before_ms
         step_ms = apart_ms - self._apart_ms
         if abs(step_ms) < _UNEVEN_MS or self._steady() - before_ms >= _UNEVEN_MS:  # not scheduled between two looks
-            return 0
-        self._apart_ms = apart_ms
-        return step_ms
+            return 0, self._apart_ms
+        return step_ms, apart_ms
 
 
 class Durations:

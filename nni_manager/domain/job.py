@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from nni_manager.domain.reason import Reason
@@ -71,9 +71,10 @@ class JobReport:
     message: str = ""
     #: Last lines of standard error, at most 2 KiB, of a job that failed.
     stderr_tail: str = ""
-    #: Milliseconds since the epoch.
+    #: Milliseconds since the epoch; by this machine's steady clock (`domain.clock.steady_ms`) where `is_steady`.
     started_ms: int | None = None
     ended_ms: int | None = None
+    is_steady: bool = False
     #: Why a PENDING job does not run yet, where the platform says so.
     wait: Wait | None = None
     #: Where a person looks at the job: a portal's or console's page; empty: nowhere.
@@ -85,6 +86,19 @@ class JobReport:
     unreachable: str = ""
     #: It is LOST because its submission broke off, and the platform certainly never had it: it is submitted again.
     was_never_taken: bool = False
+    #: It is LOST, was accepted and certainly never ran: that is no attempt, and the trial waits as if it had not been
+    #: submitted.
+    is_untaken: bool = False
+
+    def dated(self, now_ms: int, steady_ms: int) -> JobReport:
+        """The report with times since the epoch, by what both clocks of this machine show now. However often the one
+        is set, what lies between the times and now stays the same."""
+        if not self.is_steady:
+            return self
+        apart_ms = now_ms - steady_ms
+        started_ms = None if self.started_ms is None else self.started_ms + apart_ms
+        ended_ms = None if self.ended_ms is None else self.ended_ms + apart_ms
+        return replace(self, started_ms=started_ms, ended_ms=ended_ms, is_steady=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,10 +64,11 @@ class Capabilities:
         return self.has_runner or self.is_read
 
 
-#: Verb → seconds after which a call of it is given up; a submission that was given up may have been taken.
+#: Verb → seconds after which a call of it is given up; a submission that was given up may have been taken. Of an
+#: experiment that is deleted, `clean` removes all that its trials wrote.
 TIME_LIMITS_S: Mapping[str, float] = {
     "enter": 30.0, "preflight": 15.0, "plan": 15.0, "submit": 60.0, "observe": 30.0, "cancel": 30.0, "forget": 30.0,
-    "read_file": 30.0, "close": 30.0, "clean": 30.0,
+    "read_file": 30.0, "close": 30.0, "clean": 30.0, "clean for good": 600.0,
 }  # fmt: skip
 
 

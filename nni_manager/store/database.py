@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -112,6 +113,8 @@ class Database:
         self._writer: threading.Thread | None = None
         self._closing = threading.Event()
         self._idle_readers: list[Connection] = []
+        #: Grows when readers are dropped: one that was opened before is not kept.
+        self._reader_age = 0
         #: What was opened for writing; None: nothing yet.
         self._file: os.stat_result | None = None
 
@@ -179,22 +182,23 @@ class Database:
             raise
 
     def _read_present(self, function: Callable[[Connection], T]) -> T:
+        age = self._reader_age
         try:
             connection = self._idle_readers.pop()
         except IndexError:
             connection = connect_readonly(self.path)
         try:
-            return self._read_with(connection, function)
+            return self._read_with(connection, age, function)
         except sqlite3.DatabaseError as error:
             if primary_code(error) != sqlite3.SQLITE_IOERR:
                 raise classified(self.path, error) from error
         # it may be about the files beside the database, which come and go: a fresh connection finds the present ones
         try:
-            return self._read_with(connect_readonly(self.path), function)
+            return self._read_with(connect_readonly(self.path), age, function)
         except sqlite3.DatabaseError as error:
             raise classified(self.path, error) from error
 
-    def _read_with(self, connection: Connection, function: Callable[[Connection], T]) -> T:
+    def _read_with(self, connection: Connection, age: int, function: Callable[[Connection], T]) -> T:
         """A connection that failed is not used again."""
         try:
             found = function(connection)
@@ -202,16 +206,24 @@ class Database:
             connection.close()
             raise
         except BaseException:
-            self._give_back(connection)
+            self._give_back(connection, age)
             raise
-        self._give_back(connection)
+        self._give_back(connection, age)
         return found
 
-    def _give_back(self, connection: Connection) -> None:
-        if self._closing.is_set():
+    def _give_back(self, connection: Connection, age: int) -> None:
+        if self._closing.is_set() or age != self._reader_age:
             connection.close()
         else:
             self._idle_readers.append(connection)
+
+    def _drop_readers(self) -> None:
+        """Readers that were opened while the files could only be read hold the write-ahead log's index like that, for
+        all connections of this process: none of them is kept."""
+        self._reader_age += 1
+        with suppress(IndexError):
+            while True:
+                self._idle_readers.pop().close()
 
     # The writer thread
 
@@ -255,6 +267,8 @@ class Database:
                 return connection
             except sqlite3.DatabaseError as error:
                 connection = left_after(connection, error)
+                if connection is None:
+                    self._drop_readers()
                 if not is_transient(error) or (self._closing.is_set() and attempt):
                     return self._give_up(connection, batch, classified(self.path, error))
                 self._set_trouble(trouble(self.path, error))

@@ -141,7 +141,7 @@ def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms:
     if status.is_active:
         connection.execute("UPDATE experiment SET ended_ms = NULL")
     elif status is not ExperimentStatus.STOPPING:
-        connection.execute("UPDATE experiment SET ended_ms = coalesce(ended_ms, ?)", (now_ms,))
+        connection.execute("UPDATE experiment SET ended_ms = coalesce(ended_ms, max(?, created_ms))", (now_ms,))
     nni_format.save_profile(connection)
 
 
@@ -190,8 +190,8 @@ def add_import(connection: sqlite3.Connection, data: str, now_ms: int) -> None:
 
 #: Moments of what is open, by table.
 _MOMENTS = {
-    "trials": ("created_ms", "started_ms"),
-    "attempts": ("intended_ms", "started_ms", "ended_ms", "runner_exit_ms", "final_seen_ms"),
+    "trials": ("created_ms", "started_ms", "wait_ms"),
+    "attempts": ("intended_ms", "started_ms", "ended_ms", "runner_exit_ms", "final_seen_ms", "unreachable_ms"),
 }
 _OPEN_ROWS = {"trials": "status IN ('WAITING', 'RUNNING', 'UNKNOWN')", "attempts": "closed = 0"}
 

@@ -123,7 +123,8 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
     cursor = connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
         " exit_code = ?2, signal = ?3, native_reason = ?4, cause = ?17, message = ?5, stderr_tail = ?6,"
-        " started_ms = coalesce(max(?7, intended_ms), started_ms), ended_ms = ?8,"
+        " started_ms = coalesce(max(?7, intended_ms), started_ms),"
+        " ended_ms = max(?8, coalesce(max(?7, intended_ms), started_ms, ?8)),"
         " final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
         f" {_BACK_AGAIN}, wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
         " link = CASE WHEN ?15 = '' THEN link ELSE ?15 END, place = CASE WHEN ?16 = '' THEN place ELSE ?16 END"
@@ -163,15 +164,16 @@ def _set_reach(connection: sqlite3.Connection, job_name: str, report: JobReport,
     )
 
 
-def take_back(connection: sqlite3.Connection, job_name: str) -> None:
-    """The platform certainly did not take the job: the trial waits as if it had not been tried.
+def take_back(connection: sqlite3.Connection, job_name: str, *, was_accepted: bool = False) -> None:
+    """The platform certainly did not take the job, or (`was_accepted`) did and certainly never ran it: the trial waits
+    as if it had not been tried.
 
     Unless its runner says otherwise.
     """
     connection.execute(
-        "DELETE FROM attempts WHERE job_name = ? AND state = 'INTENT' AND handle IS NULL AND closed = 0"
-        " AND runner_exit IS NULL",
-        (job_name,),
+        "DELETE FROM attempts WHERE job_name = ?1 AND closed = 0 AND runner_exit IS NULL"
+        " AND (state = 'INTENT' AND handle IS NULL OR ?2 AND state IN ('INTENT', 'PENDING'))",
+        (job_name, was_accepted),
     )
 
 

@@ -161,7 +161,8 @@ def finish(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
     ).fetchone()
     connection.execute(
-        "UPDATE trials SET status = ?, reason = ?, message = ?, ended_ms = ?, wait_code = '', wait_sentence = '',"
+        "UPDATE trials SET status = ?, reason = ?, message = ?,"
+        " ended_ms = max(?, coalesce(started_ms, created_ms)), wait_code = '', wait_sentence = '',"
         " wait_details = '{}', last_words = ?, failure_key = ?,"
         " end_order = ? WHERE id = ?",
         (status, reason, message, ended_ms, spelled(last_words), spelled(failure_key), order, id),

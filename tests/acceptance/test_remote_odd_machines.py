@@ -65,6 +65,28 @@ def test_clocks_ten_minutes_apart_and_one_home_folder(
     assert not list(one.home.rglob("trials"))
 
 
+@pytest.mark.parametrize("step_s", [3600, -3600])
+def test_a_clock_that_is_set_there_ends_no_trial(
+    shared: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path, step_s: int
+) -> None:
+    """After the daemon has met the machine."""
+    one, shift = machines[0], tmp_path / "shift"
+    shift.write_text("0")
+    one.environment.update(LD_PRELOAD=_clock(tmp_path), SHIFTED_CLOCK_FILE=str(shift))
+    asyncio.run(one.start())
+    command = f"while [ ! -e {tmp_path}/enough ]; do sleep 0.1; done; {_REPORT}"
+    id_ = shared.create({**_config([one], command, 4), "maxTrialDuration": "30m", "trialConcurrency": 2}, code)
+    shared.wait_for(id_, lambda state: state["counts"].get("RUNNING", 0) == 2)
+    began_ms = time.time() * 1000
+    shift.write_text(str(step_s))
+    (tmp_path / "enough").touch()
+    shared.wait(id_, "DONE")
+    _check_results(shared, id_, 4)
+    for start_ms, end_ms in picked(shared.attempts(id_), "startedMs", "endedMs"):
+        assert began_ms - 600_000 <= start_ms <= end_ms <= time.time() * 1000 + 1000
+    shared.call("POST", f"/experiments/{id_}/stop")
+
+
 def test_code_that_somebody_removes_there_is_sent_again(
     shared: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:

@@ -62,3 +62,11 @@ def test_a_reader_that_is_not_scheduled_sees_no_step() -> None:
 
 def test_the_real_ones_go_alike() -> None:
     assert ClockSteps(now_ms).since_last_look() == 0
+
+
+def test_a_step_that_is_looked_at_is_still_told() -> None:
+    clocks = Clocks()
+    steps = clocks.steps()
+    clocks.wall_ms += 3_600_000
+    assert (steps.not_told_yet, steps.not_told_yet) == (3_600_000, 3_600_000)
+    assert (steps.since_last_look(), steps.not_told_yet) == (3_600_000, 0)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.keeper import forgetting
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs, owner_of
@@ -151,3 +152,57 @@ async def test_services_of_one_experiment_have_jobs_of_their_own() -> None:
     host = Recorder("exp1").host(unreachable_keeper())
     owners = [owner_of(replace(host, service=service)) for service in ("local", "scripted", "scripted-2")]
     assert owners == ["exp1", "scripted:exp1", "scripted-2:exp1"]
+
+
+# ------------------------------------------------------------------------------------------------ before a job runs
+
+
+def preparing(done: int = 0, size: int = 0) -> dict[str, Any]:
+    code = {"step": "unpacked", "done_bytes": done, "size_bytes": size}
+    return {"state": protocol.PREPARING, "owner": "o", "code": code}
+
+
+@pytest.fixture
+def waiting() -> KeeperJobs:
+    """The jobs of a service, of which `a` was accepted and does not run yet."""
+    jobs = KeeperJobs(Recorder().host(unreachable_keeper()))
+    jobs._is_connected = True
+    jobs.on_changed("a", preparing())
+    return jobs
+
+
+def known(jobs: KeeperJobs) -> JobReport:
+    return jobs._reports["a"]
+
+
+@pytest.mark.parametrize(("progress", "sentence"), [
+    ((0, 0), "its code is being unpacked"), ((140_000_000, 300_200_000), "its code is being unpacked, 140 of 300 MB"),
+])  # fmt: skip
+def test_a_job_says_how_far_its_code_is(waiting: KeeperJobs, progress: tuple[int, int], sentence: str) -> None:
+    waiting.on_changed("a", preparing(*progress))
+    report = known(waiting)
+    assert report.state is JobState.PENDING and report.wait is not None and report.wait.sentence == sentence
+
+
+@pytest.mark.parametrize(("kind", "state", "is_untaken"), [
+    (protocol.UNAVAILABLE, JobState.LOST, True), (protocol.REJECTED, JobState.FAILED, False),
+])  # fmt: skip
+def test_a_job_that_is_not_started_after_all(waiting: KeeperJobs, kind: str, state: JobState, is_untaken: bool) -> None:
+    waiting.on_refused("a", kind, "the disk is full")
+    report = known(waiting)
+    assert (report.state, report.is_untaken, report.message) == (state, is_untaken, "the disk is full")
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_keeper_that_died_never_had_what_it_was_preparing(waiting: KeeperJobs, has_run: bool) -> None:
+    if has_run:
+        waiting.on_changed("a", {"state": protocol.RUNNING, "owner": "o"})
+    waiting.on_disconnected()
+    waiting._note_all({"jobs": {}, "unknown": ["a"]})
+    assert (known(waiting).state, known(waiting).is_untaken) == (JobState.LOST, not has_run)
+
+
+def test_a_job_that_was_not_taken_may_be_submitted_again(waiting: KeeperJobs) -> None:
+    waiting.on_refused("a", protocol.UNAVAILABLE, "the disk is full")
+    waiting.on_changed("a", preparing())
+    assert known(waiting).state is JobState.PENDING

@@ -271,6 +271,21 @@ async def test_a_keeper_that_answers_nothing_is_given_up(
     assert await again == "done"
 
 
+async def test_a_keeper_that_works_is_not_given_up_however_long_an_answer_takes(
+    keeper: Keeper, peer: Peer, owner: Owner
+) -> None:
+    """As that of a folder with 600,000 files to be removed."""
+    request = asyncio.create_task(keeper.request("remove", patience_s=1.0))
+    asked = await peer.requests.get()
+    begun_s = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() < begun_s + 2.5:
+        peer.send({"event": "of a newer one"})
+        await asyncio.sleep(0.05)
+    assert not request.done()
+    peer.send({"id": asked["id"], "result": {}})
+    assert await request == {} and owner.has_heard_nothing()
+
+
 async def test_a_keeper_is_not_blamed_while_nobody_reads_its_answers(
     keeper: Keeper, peer: Peer, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

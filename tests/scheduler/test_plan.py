@@ -9,6 +9,7 @@ import pytest
 
 from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode, PlatformSpec
+from nni_manager.domain.ids import job_name
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
@@ -314,6 +315,21 @@ def test_max_trial_duration(started: int, stopped: bool, wake_at: int | None) ->
     assert [r.by for r in found.records(AskStop)] == ([StopRequest.TIMEOUT] if stopped else [])
     assert found.cancelled == (["aaaaa"] if stopped else [])
     assert found.wake_at == wake_at
+
+
+def test_a_trial_of_an_earlier_daemon_is_not_stopped_before_its_platform_has_told_of_it() -> None:
+    """The clock may have been set meanwhile: by what is stored it has run for too long."""
+    config = spec(trial_concurrency=1, max_trial_duration_s=10)
+    trial_ = running("aaaaa", started=NOW - 3_600_000)
+    assert Plan(trial_, config=config, heard=frozenset()).records(AskStop) == []
+    told = running("aaaaa", started=NOW - 3_600_000, started_ms=NOW - 9_000)
+    found = Plan(told, config=config, heard=frozenset({job_name("exp1", "aaaaa", 1)}))
+    assert (found.records(AskStop), found.wake_at) == ([], NOW + 1000)
+
+
+def test_the_start_of_a_trial_that_ends_is_the_one_that_was_told_last() -> None:
+    found = Plan(ended("aaaaa", started=NOW + 3_600_000, started_ms=NOW - 9_000, ended_ms=NOW))
+    assert [r.started_ms for r in found.records(StartTrial)] == [NOW - 9_000]
 
 
 def test_max_trial_duration_does_not_count_waiting() -> None:

@@ -120,6 +120,24 @@ def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) 
     assert (again.calls, again.records) == ((cancel,), ())
 
 
+def test_a_job_that_was_accepted_and_never_ran_costs_nothing(turns: Turns) -> None:
+    (submit,) = turns.submitted(proposals=proposals(0))
+    handle = JobHandle(platform="fake", version=1, job_name=submit.job_name)
+    pending, never = JobReport(state=JobState.PENDING), JobReport(state=JobState.LOST, is_untaken=True)
+    for _ in range(5):
+        turns.take(Seen(handles=(handle,), reports={submit.job_name: pending}))
+        again = turns.take(Seen(reports={submit.job_name: never}))
+        submitted = [call for call in again.calls if isinstance(call, d.Submit)]
+        assert [(call.job_name, call.attempt) for call in submitted] == [(submit.job_name, 1)]
+    assert jobs.retries(turns.connection, submit.trial_id) == (0, 0)
+
+
+def test_what_ran_is_not_taken_back(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    turns.take(Seen(reports={name: JobReport(state=JobState.LOST, is_untaken=True)}))
+    assert turns.open_trials()[name].status == "RUNNING"
+
+
 def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:
     (submit,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
     away: dict[str, Any] = {"trouble": "no", "retry_at_ms": NOW + 9}

@@ -4,7 +4,9 @@ import sqlite3
 
 import pytest
 
-from nni_manager.store import experiments
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.store import experiments, jobs, trials
 from tests.store.life import add, end, start
 
 pytestmark = pytest.mark.unit
@@ -42,6 +44,30 @@ def test_what_was_counted_by_the_new_clock_already_hides_nothing_that_comes(conn
     experiments.count_time(connection, 2 * HOUR_MS)
     experiments.shift_moments(connection, HOUR_MS, 2 * HOUR_MS)
     assert experiments.load(connection).counted_ms == 2 * HOUR_MS
+
+
+def test_since_when_a_job_is_out_of_reach_moves_too(connection: sqlite3.Connection) -> None:
+    """Else a step would use up the time for which its machine may be away."""
+    add(connection, "aaaaa", at=2 * HOUR_MS)
+    job = start(connection, "aaaaa", at=3 * HOUR_MS)
+    away = JobReport(state=JobState.UNKNOWN, unreachable="the machine is away")
+    jobs.set_report(connection, job, away, 4 * HOUR_MS)
+    experiments.shift_moments(connection, HOUR_MS, 6 * HOUR_MS)
+    (trial,) = trials.load_open(connection)
+    assert trial.job is not None and trial.job.unreachable_ms == 5 * HOUR_MS
+
+
+def test_nothing_that_is_stored_ended_before_it_began(connection: sqlite3.Connection) -> None:
+    """The clock was set back while nobody looked."""
+    add(connection, "aaaaa", at=5 * HOUR_MS)
+    job = start(connection, "aaaaa", at=5 * HOUR_MS)
+    jobs.set_report(connection, job, JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=HOUR_MS), HOUR_MS)
+    end(connection, "aaaaa", at=HOUR_MS)
+    for table in ("trials", "attempts"):
+        assert connection.execute(f"SELECT started_ms, ended_ms FROM {table}").fetchone() == (5 * HOUR_MS, 5 * HOUR_MS)
+    made_ms = experiments.load(connection).created_ms
+    experiments.set_status(connection, ExperimentStatus.DONE, made_ms - HOUR_MS)
+    assert experiments.load(connection).ended_ms == made_ms
 
 
 def _moments(connection: sqlite3.Connection, id_: str) -> tuple[int | None, ...]:

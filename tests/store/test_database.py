@@ -253,6 +253,27 @@ async def test_a_connection_that_was_opened_read_only_is_not_kept(
 
 
 @pytest.mark.unit
+async def test_a_reader_of_a_time_when_nothing_could_be_written_keeps_nothing_from_being_written(
+    database: Database, file: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a reader has the write-ahead log's index open for reading, which all connections of a process share."""
+    died = "import os, sys, sqlite3; c = sqlite3.connect(sys.argv[1], isolation_level=None)"
+    died += "; c.execute('INSERT INTO numbers (number) VALUES (7)'); os._exit(0)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", died, file)  # it leaves log and index
+    assert await process.wait() == 0
+
+    def open_file(path: Path) -> Connection:
+        uri = f"{path.as_uri()}?mode=ro&readonly_shm=1"
+        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+    monkeypatch.setattr(module, "connect_readonly", open_file)
+    assert await database.read(numbers) == [7]
+    monkeypatch.undo()
+    assert await database.write(insert(1)) == 1
+    assert look(file) == [7, 1]
+
+
+@pytest.mark.unit
 async def test_the_folder_comes_back(tmp_path: Path, troubles: Troubles) -> None:
     database = Database(tmp_path / "away" / "numbers.sqlite", on_trouble=troubles)
     answer = database.start_write(insert(1))

@@ -248,12 +248,13 @@ def test_after_a_kill_time_counts_up_to_the_last_that_happened(connection: sqlit
 
 
 def test_the_end_is_when_it_ended_first(connection: sqlite3.Connection) -> None:
-    ends = []
+    ends, made_ms = [], experiments.load(connection).created_ms
     for status, now in (
         ("DONE", 5), ("STOPPING", 6), ("STOPPED", 7), ("RUNNING", 8), ("STOPPING", 9), ("STOPPED", 10), ("ERROR", 11),
     ):  # fmt: skip
-        experiments.set_status(connection, ExperimentStatus(status), now)
-        ends.append(experiments.load(connection).ended_ms)
+        experiments.set_status(connection, ExperimentStatus(status), made_ms + now)
+        ended_ms = experiments.load(connection).ended_ms
+        ends.append(ended_ms and ended_ms - made_ms)
     assert ends == [5, 5, 5, None, None, 10, 10]
 
 

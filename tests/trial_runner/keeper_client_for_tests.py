@@ -224,6 +224,11 @@ def keeper_directory() -> Iterator[KeeperProcess]:
         assert removal.remove(str(directory)) == []
 
 
+def lasting(job: Message) -> Message:
+    """What stays the same of a job's description while time passes."""
+    return {name: value for name, value in job.items() if not name.endswith("_ago_ms")}
+
+
 def claim_of(keeper: KeeperProcess, name: str) -> Message:
     return json.loads(keeper.state_file(name).read_text().splitlines()[0])
 

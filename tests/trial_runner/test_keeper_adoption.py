@@ -12,7 +12,7 @@ from ctypes import CDLL
 from pathlib import Path
 
 import pytest
-from keeper_client_for_tests import Client, Heard, KeeperProcess, claim_of, is_alive
+from keeper_client_for_tests import Client, Heard, KeeperProcess, claim_of, is_alive, lasting
 
 from trial_runner import processes, protocol
 
@@ -247,7 +247,7 @@ def test_the_exit_file_counts_when_the_keeper_died_before_it_recorded_the_end(
     keeper.start()
     client = keeper.connect()
     after = client.ask("list")["jobs"]["job"]
-    assert after == {**before, "cpu_s": None}
+    assert lasting(after) == lasting({**before, "cpu_s": None})
 
 
 def test_an_exit_file_of_an_earlier_job_is_not_believed(keeper: KeeperProcess, client: Client) -> None:
@@ -290,14 +290,14 @@ def test_an_adopted_job_is_stopped_with_its_strays(keeper: KeeperProcess, client
 
 def test_ended_jobs_are_known_to_the_next_keeper(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "echo 1 > $NNI_OUTBOX; echo trouble >&2; exit 6")
-    before = client.until_ended("job").jobs["job"]
+    before = lasting(client.until_ended("job").jobs["job"])
     keeper.kill(signal.SIGTERM)
     keeper.start()
     again = keeper.connect()
-    assert again.ask("follow", jobs={"job": {}})["jobs"]["job"] == before
+    assert lasting(again.ask("follow", jobs={"job": {}})["jobs"]["job"]) == before
     heard = again.until_ended("job")
     assert heard.lines("job") == ["1"]
-    assert heard.jobs["job"] == before
+    assert lasting(heard.jobs["job"]) == before
     again.ask("forget", names=["job"])
     assert again.ask("list") == {"jobs": {}}
 

@@ -1,4 +1,5 @@
-"""The code of experiments on a machine that has it sent: taken in piece by piece, unpacked for each job, removed.
+"""The code of experiments on a machine that has it sent: taken in piece by piece, unpacked once, copied for each
+job, removed.
 
 An archive lies in its experiment's folder, named by the hash of what is in it, and is whole once it has that name. What
 another experiment has already is linked, not sent again.
@@ -8,16 +9,20 @@ import base64
 import binascii
 import os
 from contextlib import suppress
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from trial_runner import code_archive, protocol
 from trial_runner.keeper import requests
-from trial_runner.keeper.background import BackgroundWork, Then
-from trial_runner.keeper.requests import Message, Refusal
+from trial_runner.keeper.background import BackgroundWork, Tell, Then
+from trial_runner.keeper.code_copies import Copies
+from trial_runner.keeper.requests import Message, Refusal, system_refusal
 from trial_runner.wire import removal
 from trial_runner.wire.foreign_files import write_all
 
 _PART = ".part"
+
+#: Told what is done with the code, and the bytes of it that are done, and that there are; 0: not known.
+TellStep = Callable[[str, int, int], None]
 
 
 def put(message: Message) -> Dict[str, Any]:
@@ -43,45 +48,116 @@ def put(message: Message) -> Dict[str, Any]:
 
 
 class Unpacking:
-    """The unpacking of code for jobs about to be started. A job asked for twice meanwhile is one: unpacked once."""
+    """Code for jobs about to be started: each archive is unpacked once, beside itself, and copied for each job."""
 
     def __init__(self, background: BackgroundWork) -> None:
         self._background = background
-        #: Folder → who waits for it.
-        self._waiting: Dict[str, List[Then]] = {}
+        #: Archive that is being unpacked → who waits for it.
+        self._waiting: Dict[str, List[_Wish]] = {}
 
-    def begin(self, message: Message, then: Then) -> None:
-        """Unpacks into the folder that a spawn's `code` names. Raises Refusal for a bad request, and OSError."""
-        code = message.get("code")
+    def begin(self, code: object, then: Then, tell: TellStep) -> None:
+        """Puts code into the folder that a spawn's `code` names. Raises Refusal for a bad request, and OSError."""
         if not isinstance(code, dict):
             raise Refusal(protocol.INVALID, "The argument 'code' must be an object of archive and folder.")
-        archive, folder = requests.folder(code, "archive"), requests.folder(code, "folder")
-        if folder in self._waiting:
-            self._waiting[folder].append(then)
-            return
-        self._background.run(lambda: _unpack(archive, folder), lambda refusal: self._end(folder, refusal))
-        self._waiting[folder] = [then]
+        wish = _Wish(requests.folder(code, "archive"), requests.folder(code, "folder"), then, tell)
+        if wish.archive in self._waiting:
+            self._waiting[wish.archive].append(wish)
+        elif os.path.isdir(wish.archive + protocol.CODE_TREE):
+            self._copy(wish)
+        else:
+            self._unpack(wish)
 
-    def _end(self, folder: str, refusal: Optional[Refusal]) -> None:
-        for then in self._waiting.pop(folder):
-            then(refusal)
+    def drop(self, code: Message) -> None:
+        """Removes the copy of a job that is not to be started any more."""
+        folder = requests.folder(code, "folder")
+        self._background.run(lambda _: _remove(folder), lambda _: None)
+
+    def _unpack(self, wish: "_Wish") -> None:
+        archive = wish.archive
+        size = _unpacked_bytes(archive)
+        self._background.run(
+            lambda tell: _unpack(archive, tell),
+            lambda refusal: self._unpacked(archive, refusal),
+            lambda done: self._tell_all(archive, done, size),
+        )
+        self._waiting[archive] = [wish]
+
+    def _tell_all(self, archive: str, done: int, size: int) -> None:
+        for wish in self._waiting[archive]:
+            wish.tell("unpacked", done, size)
+
+    def _unpacked(self, archive: str, refusal: Optional[Refusal]) -> None:
+        for wish in self._waiting.pop(archive):
+            if refusal is not None:
+                wish.then(refusal)
+                continue
+            try:
+                self._copy(wish)
+            except OSError as error:
+                wish.then(system_refusal(error, "Copying the code"))
+
+    def _copy(self, wish: "_Wish") -> None:
+        size = _unpacked_bytes(wish.archive)
+        self._background.run(
+            lambda tell: _copy(wish.archive, wish.folder, tell),
+            wish.then,
+            lambda done: wish.tell("copied", min(done, size), size),
+        )
+
+
+class _Wish(NamedTuple):
+    archive: str
+    folder: str
+    then: Then
+    tell: TellStep
 
 
 def remove(background: BackgroundWork, message: Message, then: Then) -> None:
     """A folder with all that is in it. Raises Refusal for a bad request."""
     folder = requests.folder(message, "folder")
-    background.run(lambda: _remove(folder), then)
+    background.run(lambda _: _remove(folder), then)
 
 
-def _unpack(archive: str, folder: str) -> None:
+def _unpacked_bytes(archive: str) -> int:
+    """As the last four bytes of a gzip file tell them; 0 when they cannot be read."""
+    try:
+        with open(archive, "rb") as file:
+            file.seek(-4, os.SEEK_END)
+            return int.from_bytes(file.read(4), "little")
+    except OSError:
+        return 0
+
+
+def _require(archive: str) -> None:
     if not os.path.exists(archive):
         raise Refusal(protocol.UNAVAILABLE, "The code archive {} is not there: send it again.".format(archive))
+
+
+def _unpack(archive: str, tell: Tell) -> None:
+    """Unpacks beside the archive, whole or not at all; what a process that was killed has left goes first."""
+    _require(archive)
+    tree, draft = archive + protocol.CODE_TREE, archive + protocol.CODE_TREE + _PART
+    _remove(draft)
     try:
-        code_archive.unpack(archive, folder)
+        code_archive.unpack(archive, draft, tell)
+        os.rename(draft, tree)
     except code_archive.DamagedArchive as error:
         with suppress(OSError):
             os.unlink(archive)
+        removal.remove(draft)
         raise Refusal(protocol.UNAVAILABLE, str(error)) from error
+    except BaseException:
+        removal.remove(draft)
+        raise
+
+
+def _copy(archive: str, folder: str, tell: Tell) -> None:
+    _require(archive)
+    try:
+        Copies(tell).copy(archive + protocol.CODE_TREE, folder)
+    except BaseException:
+        removal.remove(folder)  # nothing runs there, and there may be no room for what is half
+        raise
 
 
 def _remove(folder: str) -> None:

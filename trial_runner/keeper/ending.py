@@ -195,12 +195,20 @@ def _exit_of(job: Job) -> Optional[Exit]:
 
 
 def _end_of(job: Job) -> End:
-    now_ms = time.time_ns() // 1000000
+    ended_ms = _ended_ms(job)
     if job.exit is None:
-        return End(protocol.LOST, None, None, now_ms, "", None)
+        return End(protocol.LOST, None, None, ended_ms, "", None)
     has_failed = job.exit.exit_code != 0
     tail = attempt_folder.stderr_tail(job.claim.attempt_directory) if has_failed else ""
-    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, now_ms, tail, None)
+    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail, None)
+
+
+def _ended_ms(job: Job) -> int:
+    """Now, as the clock would show it that the job was started by: what lies between is how long it ran, whoever sets
+    the clock meanwhile."""
+    if job.main is None:
+        return time.time_ns() // 1000000
+    return job.main.started_ms + processes.age_ms(job.main.start_ticks)
 
 
 def _nothing(_: Job) -> None:

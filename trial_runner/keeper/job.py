@@ -1,8 +1,9 @@
 """A job of the keeper: what was claimed, its main process, how it ended, and what is known of it meanwhile."""
 
+import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
-from trial_runner import protocol
+from trial_runner import processes, protocol
 from trial_runner.keeper.files import Claim, End, MainProcess
 from trial_runner.loop import Timer
 from trial_runner.outboxes import Outboxes
@@ -52,12 +53,30 @@ class Job:
             "state": self.end.state if self.end is not None and self.is_over else protocol.RUNNING,
             "pid": None if self.main is None else self.main.pid,
             "started_ms": None if self.main is None else self.main.started_ms,
+            "started_ago_ms": self._started_ago_ms(),
             "attempt_directory": self.claim.attempt_directory,
             "reservation": self.claim.reservation or {},
         }
         if self.end is not None and self.is_over:
-            description.update(self.end._asdict())
+            description.update(self.end._asdict(), ended_ago_ms=self._ended_ago_ms(self.end))
         return description
+
+    def _started_ago_ms(self) -> Optional[int]:
+        if self.main is None:
+            return None
+        if self.end is None or not self.is_over:
+            return processes.age_ms(self.main.start_ticks)
+        return self._ended_ago_ms(self.end) + self._ran_ms(self.main, self.end)
+
+    def _ended_ago_ms(self, end: End) -> int:
+        """The milliseconds since the end, by the clock that nobody sets, except for what an earlier boot left."""
+        if self.main is None or self.claim.boot_id != processes.boot_id():
+            return max(0, time.time_ns() // 1000000 - end.ended_ms)
+        return max(0, processes.age_ms(self.main.start_ticks) - self._ran_ms(self.main, end))
+
+    @staticmethod
+    def _ran_ms(main: MainProcess, end: End) -> int:
+        return max(0, end.ended_ms - main.started_ms)
 
 
 class Jobs:

@@ -3,7 +3,6 @@
 import signal
 import socket
 from collections import deque
-from functools import partial
 from typing import Callable, Deque, Optional
 
 from trial_runner import processes, protocol
@@ -17,12 +16,16 @@ from trial_runner.keeper.job import Job, Jobs
 from trial_runner.keeper.listener import Connection, Listener
 from trial_runner.keeper.log import Log
 from trial_runner.keeper.outbox_follower import Follow
+from trial_runner.keeper.preparing import Preparing
 from trial_runner.keeper.requests import Message, Refusal, system_refusal
 from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
 from trial_runner.keeper.verbs import READING, Verbs
 from trial_runner.loop import Loop, Timer
 
+#: Processes that unpack and copy code at a time, and that remove: more would only be in each other's way.
+_MOST_COPYING = 2
+_MOST_REMOVING = 2
 #: Seconds that a keeper without jobs waits for a connection before it ends itself.
 _LINGER_S = 0.05
 #: The same before the first connection: whoever started it may be slow.
@@ -48,8 +51,12 @@ class Server:
         spawn = Spawn(state_files, self._follow, boot_id, job_umask, self._log.write)
         gpus = Gpus(self._loop, self._jobs, self._log.write)
         self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, gpus, boot_id)
-        self._background = BackgroundWork(self._loop)
-        self._unpacking = code.Unpacking(self._background)
+        self._copying = BackgroundWork(self._loop, _MOST_COPYING)
+        self._removing = BackgroundWork(self._loop, _MOST_REMOVING)
+        self._copying.on_done = self._removing.on_done = self._end_if_unneeded
+        self._preparing = self._verbs.preparing = Preparing(
+            code.Unpacking(self._copying), self._verbs.start, self._send, self._queue
+        )
         self._listener = Listener(self._loop, socket_path, self._on_accept)
         self._connection: Optional[Connection] = None
         self._waiting: Deque[Callable[[], None]] = deque()
@@ -113,6 +120,7 @@ class Server:
         self._log.write("connection closed: {}".format(reason))
         self._connection = None
         self._follow.disconnect()
+        self._preparing.disconnect()
         self._look_at_home()
         self._end_if_unneeded()
 
@@ -121,36 +129,29 @@ class Server:
         if message.get("verb") in READING:
             self._answer(connection, message)
         elif message.get("verb") == "remove":
-            remove = partial(code.remove, self._background)
-            self._run_in_background(connection, message, remove, lambda: connection.send(_done(message)))
-        elif self._verbs.needs_code(message):
-            self._run_in_background(
-                connection, message, self._unpacking.begin, lambda: self._queue(connection, message)
-            )
+            self._remove(connection, message)
         else:
-            self._queue(connection, message)
+            self._queue(lambda: self._answer(connection, message))
 
-    def _run_in_background(
-        self, connection: Connection, message: Message, work: Callable[..., None], then: Callable[[], None]
-    ) -> None:
-        """Has long work done beside the loop, then goes on with `then`, or answers the refusal."""
+    def _remove(self, connection: Connection, message: Message) -> None:
+        """Has a folder removed beside the loop, which may take long, then answers."""
 
         def done(refusal: Optional[Refusal]) -> None:
-            if refusal is None:
-                then()
-            else:
-                connection.send(_refused(message, refusal))
-            self._end_if_unneeded()
+            connection.send(_done(message) if refusal is None else _refused(message, refusal))
 
         try:
-            work(message, done)
+            code.remove(self._removing, message, done)
         except Refusal as refusal:
             connection.send(_refused(message, refusal))
         except OSError as error:
             connection.send(_refused(message, system_refusal(error, "The request")))
 
-    def _queue(self, connection: Connection, message: Message) -> None:
-        self._waiting.append(lambda: self._answer(connection, message))
+    def _send(self, message: Message) -> None:
+        if self._connection is not None:
+            self._connection.send(message)
+
+    def _queue(self, answer: Callable[[], None]) -> None:
+        self._waiting.append(answer)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)
 
@@ -196,7 +197,9 @@ class Server:
                     self._ending.terminate(job, job.claim.grace_s)
 
     def _is_needed(self) -> bool:
-        if self._jobs.running() or not self._saving.is_done or self._background.count:
+        if self._jobs.running() or not self._saving.is_done or len(self._preparing):
+            return True
+        if self._copying.count or self._removing.count:
             return True
         return self._connection is not None and not self._is_homeless
 

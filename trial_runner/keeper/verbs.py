@@ -11,7 +11,8 @@ from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.gpus import Gpus
 from trial_runner.keeper.job import Jobs
 from trial_runner.keeper.outbox_follower import Follow
-from trial_runner.keeper.requests import Message, Refusal, system_refusal
+from trial_runner.keeper.preparing import Preparing
+from trial_runner.keeper.requests import Message, Refusal, SpawnRequest, system_refusal
 from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
 
@@ -36,6 +37,7 @@ class Verbs:
         self._saving = saving
         self._gpus = gpus
         self._boot_id = boot_id
+        self.preparing: Preparing
         self._verbs: Dict[str, Callable[[Message], Dict[str, Any]]] = {
             "hello": self._hello,
             "list": self._list,
@@ -64,10 +66,6 @@ class Verbs:
             reason = system_refusal(error, "The request")
         send({"id": message.get("id"), "error": {"kind": reason.kind, "message": reason.message}})
 
-    def needs_code(self, message: Message) -> bool:
-        """A job whose code must be unpacked before it can be started."""
-        return message.get("verb") == "spawn" and "code" in message and self._jobs.get(str(message.get("name"))) is None
-
     def _verb(self, message: Message) -> Callable[[Message], Dict[str, Any]]:
         verb = message.get("verb")
         found = self._verbs.get(verb) if isinstance(verb, str) else None
@@ -80,20 +78,30 @@ class Verbs:
         return {"version": protocol.VERSION, "pid": os.getpid(), "boot_id": self._boot_id}
 
     def _list(self, message: Message) -> Dict[str, Any]:
-        return {"jobs": {job.name: job.describe() for job in self._jobs.all()}}
+        jobs = self.preparing.describe()
+        jobs.update({job.name: job.describe() for job in self._jobs.all()})
+        return {"jobs": jobs}
 
     def _spawn_job(self, message: Message) -> Dict[str, Any]:
         request = requests.spawn_request(message)
         job = self._jobs.get(request.name)
         if job is None:
-            job = self._spawn.start(request)
-            self._jobs.add(job)
-            self._saving.main_started(job)
-            self._ending.watch(job)
-            job.outboxes.rewind(request.offsets)
-            job.is_followed = True
-        elif not job.is_followed:
+            return self.preparing.follow(request.name) or self._begin(request, message)
+        if not job.is_followed:
             self._follow.begin(job, request.offsets)
+        return job.describe()
+
+    def _begin(self, request: SpawnRequest, message: Message) -> Dict[str, Any]:
+        return self.preparing.begin(request, message["code"]) if "code" in message else self.start(request, True)
+
+    def start(self, request: SpawnRequest, is_followed: bool) -> Dict[str, Any]:
+        """Starts a job with all that it needs in its place; answers its description. Raises Refusal."""
+        job = self._spawn.start(request)
+        self._jobs.add(job)
+        self._saving.main_started(job)
+        self._ending.watch(job)
+        job.outboxes.rewind(request.offsets)
+        job.is_followed = is_followed
         return job.describe()
 
     def _follow_jobs(self, message: Message) -> Dict[str, Any]:
@@ -101,16 +109,22 @@ class Verbs:
         unknown: List[str] = []
         for name, offsets in requests.jobs(message).items():
             job = self._jobs.get(name)
-            if job is None:
-                unknown.append(name)
-            else:
+            waiting = self.preparing.follow(name, offsets) if job is None else None
+            if job is not None:
                 self._follow.begin(job, offsets)
                 jobs[name] = job.describe()
+            elif waiting is not None:
+                jobs[name] = waiting
+            else:
+                unknown.append(name)
         return {"jobs": jobs, "unknown": unknown}
 
     def _signal(self, message: Message) -> Dict[str, Any]:
-        job = self._jobs.get(requests.name(message))
-        if job is not None and job.end is None:
+        name = requests.name(message)
+        job = self._jobs.get(name)
+        if job is None:
+            self.preparing.end(name)
+        elif job.end is None:
             self._ending.terminate(job, requests.grace_s(message, job.claim.grace_s))
         return {}
 
@@ -124,7 +138,9 @@ class Verbs:
     def _forget(self, message: Message) -> Dict[str, Any]:
         for name in requests.names(message):
             job = self._jobs.get(name)
-            if job is not None and job.is_over:
+            if job is None:
+                self.preparing.end(name)
+            elif job.is_over:
                 self._saving.forget(job)
                 self._follow.remove(job)
                 self._jobs.remove(job)

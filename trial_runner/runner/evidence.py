@@ -114,6 +114,15 @@ def _stderr_tail(folder: str) -> str:
     return text_of(foreign_files.tail(folder, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL))
 
 
+def _boot_ms() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
+
+
+#: Milliseconds since the epoch when the machine was started, by its clock as this process found it.
+_BOOTED_MS = time.time_ns() // 1000000 - _boot_ms()
+
+
 def now_ms() -> int:
-    """The milliseconds since the epoch by this machine's clock."""
-    return time.time_ns() // 1000000
+    """The milliseconds since the epoch, as this machine's clock would show them if nobody had set it since this process
+    began: what lies between two answers passed."""
+    return _BOOTED_MS + _boot_ms()

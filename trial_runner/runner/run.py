@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import time
 import traceback
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional
@@ -100,7 +99,7 @@ class Run:
     def run(self, environment: Dict[str, str]) -> int:
         """The exit code of the whole. Raises OSError and ValueError when the command cannot be started."""
         self._watch_signals()
-        self._started_ms = time.time_ns() // 1000000
+        self._started_ms = now_ms()
         settings = self._settings
         self._tree.start(settings.command, settings.code_dir, environment, self._stdout, self._stderr)
         Changes(self._loop, self._folders, self._on_changed)

@@ -77,6 +77,12 @@ class _Listener:
     def on_ended(self, job_name: str, job: Job) -> None:
         """Never called."""
 
+    def on_changed(self, job_name: str, job: Job) -> None:
+        """Never called."""
+
+    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
+        """Never called."""
+
     def on_disconnected(self) -> None:
         """Whoever asked is told."""
 

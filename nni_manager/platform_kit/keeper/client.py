@@ -55,6 +55,12 @@ class Listener(Protocol):
     def on_ended(self, job_name: str, job: Job) -> None:
         """Called when a job has ended, after `on_lines` with all of its lines, which need not be stored yet."""
 
+    def on_changed(self, job_name: str, job: Job) -> None:
+        """Called with news of a job that was accepted and did not run: how far it is, or that it runs."""
+
+    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
+        """Called when a job that was accepted was not started after all; `kind` as of a refused ``spawn``."""
+
     def on_disconnected(self) -> None:
         """Called when the connection is lost: nothing is known until `on_connected`."""
 
@@ -297,11 +303,18 @@ class Keeper:
                 self._on_lines(owner, cast(dict[str, Any], message))
             case {"event": "ended", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
                 self._on_ended(owner, name, job)
+            case {"event": "changed", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
+                if (listener := self._listeners.get(owner)) is not None:
+                    listener.on_changed(name, job)
+            case {
+                "event": "refused", "owner": str(owner), "name": str(name), "kind": str(kind), "message": str(sentence),
+            }:  # fmt: skip
+                self._on_refused(owner, name, kind, sentence)
             case {"id": int(number), "result": result}:
                 self._requests.answer(number, result)
             case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
                 self._requests.refuse(number, kind, sentence)
-            case {"event": str(event)} if event not in ("lines", "ended"):
+            case {"event": str(event)} if event not in ("lines", "ended", "changed", "refused"):
                 pass  # of a newer keeper, and not for us
             case _:
                 raise ValueError("neither an answer nor an event")
@@ -311,6 +324,12 @@ class Keeper:
             watcher.on_end(name)
         if (listener := self._listeners.get(owner)) is not None:
             listener.on_ended(name, job)
+
+    def _on_refused(self, owner: str, name: str, kind: str, sentence: str) -> None:
+        for watcher in tuple(self.watchers):
+            watcher.on_end(name)
+        if (listener := self._listeners.get(owner)) is not None:
+            listener.on_refused(name, kind, sentence)
 
     def _on_lines(self, owner: str, message: dict[str, Any]) -> None:
         listener = self._listeners.get(owner)

@@ -89,6 +89,8 @@ class Connection(asyncio.Protocol):
         self._decoder = protocol.Decoder()
         #: Something came since this was last made false.
         self.has_spoken = False
+        #: When something came last, by the loop's clock.
+        self.heard_s = float("-inf")
         #: It was we who ended it, as it was of no use.
         self.is_dropped = False
 
@@ -97,6 +99,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.has_spoken = True
+        self.heard_s = asyncio.get_running_loop().time()
         try:
             for message in self._decoder.feed(data):
                 self._client.on_message(message)
@@ -141,21 +144,25 @@ async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Calla
 
 
 class _Patience:
-    """A time limit for an answer. While we do not read, none can come, and nobody is to blame."""
+    """A time limit for an answer. A keeper that says something else meanwhile works and does not hang; while we do not
+    read, nothing can come, and nobody is to blame."""
 
     def __init__(self, connection: Connection, seconds: float) -> None:
         self._connection = connection
         self._seconds = seconds
-        self._begin()
+        self._begin(seconds)
 
     def cancel(self) -> None:
         self._timer.cancel()
 
-    def _begin(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
+    def _begin(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
 
     def _end(self) -> None:
-        if self._connection.transport.is_reading():
-            self._connection.give_up(self._seconds)
+        quiet_s = asyncio.get_running_loop().time() - self._connection.heard_s
+        if not self._connection.transport.is_reading():
+            self._begin(self._seconds)
+        elif quiet_s < self._seconds:
+            self._begin(self._seconds - quiet_s)
         else:
-            self._begin()
+            self._connection.give_up(self._seconds)

@@ -3,13 +3,14 @@ forgotten.
 
 The keeper's states of a job as ours:
 
-=======  ==========================================
-keeper   JobState
-=======  ==========================================
-RUNNING  RUNNING
-ENDED    SUCCEEDED for exit code 0, FAILED otherwise
-LOST     LOST
-=======  ==========================================
+=========  ==========================================
+keeper     JobState
+=========  ==========================================
+PREPARING  PENDING
+RUNNING    RUNNING
+ENDED      SUCCEEDED for exit code 0, FAILED otherwise
+LOST       LOST
+=========  ==========================================
 """
 
 from __future__ import annotations
@@ -19,27 +20,46 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from nni_manager.domain.clock import steady_ms
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host
 from trial_runner import protocol
 
 
 def job_report(job: Mapping[str, Any]) -> JobReport:
-    """The report on a job of a keeper; `job` as in `trial_runner.protocol`."""
+    """The report on a job of a keeper that told of it just now; `job` as in `trial_runner.protocol`."""
     return JobReport(
         state=_state(job),
         exit_code=job.get("exit_code"),
         signal=job.get("signal"),
         stderr_tail=job.get("stderr_tail") or "",
         message=job.get("message") or "",
-        started_ms=job.get("started_ms"),
-        ended_ms=job.get("ended_ms"),
+        started_ms=_moment_ms(job.get("started_ago_ms")),
+        ended_ms=_moment_ms(job.get("ended_ago_ms")),
+        is_steady=True,
         place=(job.get("reservation") or {}).get("place", ""),
+        wait=_wait(job.get("code")),
     )
 
 
+def _wait(code: Mapping[str, Any] | None) -> Wait | None:
+    """Why a job that was accepted does not run yet."""
+    if code is None:
+        return None
+    done, size = (round(code[name] / 1e6) for name in ("done_bytes", "size_bytes"))
+    far = f", {done} of {size} MB" if size else ""
+    return Wait(code=WaitCode.SUBMITTED, sentence=f"its code is being {code['step']}{far}")
+
+
+def _moment_ms(ago_ms: int | None) -> int | None:
+    return None if ago_ms is None else steady_ms() - ago_ms
+
+
 def _state(job: Mapping[str, Any]) -> JobState:
+    if job["state"] == protocol.PREPARING:
+        return JobState.PENDING
     if job["state"] == protocol.RUNNING:
         return JobState.RUNNING
     if job["state"] == protocol.ENDED:
@@ -157,7 +177,8 @@ class ForgottenJobs:
             return
         self._names.update(names)  # before the keeper is asked: an end is told once, perhaps meanwhile
         jobs = await self._jobs.listed()
-        running = {name for name in names if name in jobs and jobs[name]["state"] == protocol.RUNNING}
+        alive = (protocol.PREPARING, protocol.RUNNING)
+        running = {name for name in names if name in jobs and jobs[name]["state"] in alive}
         self._names -= set(names) - running
         await self._end(running & self._names)
         with suppress(TimeoutError):

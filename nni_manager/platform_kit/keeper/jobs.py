@@ -14,6 +14,7 @@ from typing import Any
 
 from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
 from nni_manager.platform_kit.keeper import machines, orphaned_jobs
@@ -51,6 +52,8 @@ class KeeperJobs:
         self._no_word = JobReport(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
         #: What this connection to the keeper told of each job.
         self._reports: dict[str, JobReport] = {}
+        #: Jobs that were accepted and did not run when they were last heard of: the keeper has nothing of them on file.
+        self._preparing: set[str] = set()
         self._is_connected = False
         #: Two at a time would have the keeper send the same results twice.
         self._following = asyncio.Lock()
@@ -107,7 +110,7 @@ class KeeperJobs:
             await self._entered.until_read()
         except PlatformUnavailable as error:
             raise PlatformUnavailable(str(error), refused=not is_repeat) from error
-        if is_repeat and (await self.listed()).get(name, _RUNS)["state"] != protocol.RUNNING:
+        if is_repeat and (await self.listed()).get(name, _RUNS)["state"] not in _ALIVE:
             return None
         return placement.reserve(name, is_repeat=is_repeat) or NoRoom(why=placement.why())
 
@@ -115,7 +118,7 @@ class KeeperJobs:
         """Starts a job. `job`: what else `spawn` takes, see `trial_runner.protocol`. Raises SubmitRejected, too."""
         reserved = {} if reservation is None else {"reservation": reservation.as_json()}
         told = await self.request("spawn", name=name, owner=self.owner, **job, **reserved)
-        if told["state"] == protocol.RUNNING:  # of one that has ended, `reports` asks for what it reported
+        if told["state"] in _ALIVE:  # of one that has ended, `reports` asks for what it reported
             self._note_running(name, told, is_news=False)  # whoever submits it, asks
         elif reservation is not None:
             self._entered.on_end(name)
@@ -146,6 +149,7 @@ class KeeperJobs:
         for name in names:
             if name not in self._forgotten_jobs:
                 self._reports.pop(name, None)
+                self._preparing.discard(name)
 
     async def clean(self, names: Sequence[str]) -> None:
         """Ends and removes these jobs, and, when it was not entered, all jobs of the service."""
@@ -178,7 +182,22 @@ class KeeperJobs:
             return asyncio.sleep(0)  # they come another way, or too late
         return self._deliveries.add(job_name, outbox, start, end, lines)
 
+    def on_changed(self, job_name: str, job: dict[str, Any]) -> None:
+        if job_name not in self._forgotten_jobs:
+            self._note_running(job_name, job)
+
+    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
+        self._preparing.discard(job_name)
+        if job_name in self._forgotten_jobs:
+            self._reports.pop(job_name, None)
+            self._forgotten_jobs.note_end(job_name, self._host.wake)
+        elif kind == protocol.UNAVAILABLE:
+            self._tell(job_name, _untaken(sentence))
+        else:
+            self._tell(job_name, JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message=sentence))
+
     def on_ended(self, job_name: str, job: dict[str, Any]) -> None:
+        self._preparing.discard(job_name)
         if job_name in self._forgotten_jobs:
             self._reports.pop(job_name, None)
             self._forgotten_jobs.note_end(job_name, self._host.wake)
@@ -217,17 +236,21 @@ class KeeperJobs:
 
     def _note_all(self, answer: dict[str, Any]) -> None:
         for name, job in answer["jobs"].items():
-            if job["state"] == protocol.RUNNING:
+            if job["state"] in _ALIVE:
                 self._note_running(name, job)
             else:  # its end is told after its last lines
                 self._reports.setdefault(name, _DRAINING)
         for name in answer["unknown"]:
-            self._tell(name, self.unheard_of)
+            was_preparing = name in self._preparing
+            self._preparing.discard(name)
+            self._tell(name, _untaken(self.unheard_of.message) if was_preparing else self.unheard_of)
 
     def _note_running(self, name: str, job: dict[str, Any], *, is_news: bool = True) -> None:
-        """Notes that a job runs, unless its end came in the moment between the keeper's answer and now."""
+        """Notes that a job runs or is about to, unless its end came in the moment between the keeper's answer and
+        now."""
         known = self._reports.get(name)
-        if known is None or known is self.unheard_of or not known.state.is_final:
+        if known is None or known is self.unheard_of or known.is_untaken or not known.state.is_final:
+            (self._preparing.add if job["state"] == protocol.PREPARING else self._preparing.discard)(name)
             self._tell(name, self.report_of(job), is_news=is_news)
 
     def _tell(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
@@ -253,5 +276,10 @@ def owner_of(host: Host) -> str:
     return host.experiment_id if host.service == "local" else f"{host.service}:{host.experiment_id}"
 
 
+def _untaken(sentence: str) -> JobReport:
+    return JobReport(state=JobState.LOST, message=sentence, is_untaken=True)
+
+
+_ALIVE = (protocol.PREPARING, protocol.RUNNING)
 _RUNS = {"state": protocol.RUNNING}
 _DRAINING = JobReport(state=JobState.UNKNOWN, message="ended; its last results are being read")

@@ -101,7 +101,7 @@ class KeeperConnection(Connection):
             self._reading -= 1
 
     def _reservation(self, name: str, job: Job) -> Reservation | None:
-        has_processes = job["state"] == protocol.RUNNING and name not in self._ended
+        has_processes = job["state"] in (protocol.PREPARING, protocol.RUNNING) and name not in self._ended
         return Reservation.parse(job.get("reservation") or {}) if has_processes else None
 
     # GPUs

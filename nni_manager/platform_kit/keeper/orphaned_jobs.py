@@ -48,7 +48,7 @@ async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) ->
             for name, job in listed.items()
             if job["owner"].rpartition(":")[2] == experiment_id and owner in (None, job["owner"])
         }
-        running = {name for name, job in jobs.items() if job["state"] == protocol.RUNNING}
+        running = {name for name, job in jobs.items() if job["state"] in (protocol.PREPARING, protocol.RUNNING)}
         for name in running - asked:
             await keeper.request("signal", name=name)
         if not running:
@@ -67,6 +67,12 @@ class _IgnoringListener:
         pass
 
     def on_ended(self, job_name: str, job: Job) -> None:
+        pass
+
+    def on_changed(self, job_name: str, job: Job) -> None:
+        pass
+
+    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
         pass
 
     def on_disconnected(self) -> None:

@@ -48,8 +48,6 @@ class Machine(KeeperConnection):
         self.fault: Fault | None = None
         #: What it said of itself last.
         self.greeting: Greeting | None = None
-        #: The machine's clock minus ours, in milliseconds.
-        self.clock_offset_ms = 0
         #: Names of jobs that run there, all experiments' of this daemon.
         self.running: set[str] = set()
         #: Logins that were refused a moment ago, with the moment, by the loop's clock.
@@ -134,7 +132,6 @@ class Machine(KeeperConnection):
             connection.abort()
             raise
         self.fault, self.greeting = None, greeting
-        self.clock_offset_ms = greeting.now_ms - self._clock()
         return transport
 
     async def _login(self) -> asyncssh.SSHClientConnection:
@@ -154,7 +151,8 @@ class Machine(KeeperConnection):
 
     async def on_up(self) -> None:
         listed = await self._list()
-        self.running = {name for name, job in listed.items() if job["state"] == protocol.RUNNING}
+        alive = (protocol.PREPARING, protocol.RUNNING)
+        self.running = {name for name, job in listed.items() if job["state"] in alive}
         self.fault = None
         await super().on_up()
 

@@ -1,4 +1,4 @@
-"""The jobs of one experiment on one machine: what the keeper there tells, with the machine's name and by our clock."""
+"""The jobs of one experiment on one machine: what the keeper there tells, with the machine's name."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platforms.remote.address import Address
-from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
+from trial_runner import protocol
 
 #: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
 _STOP_PATIENCE_S = 5.0
-#: A machine's clock that is off by less is not worth a word, nor a correction.
-_SKEW_MS = 1000
 
 
 class MachineJobs(KeeperJobs):
     """The jobs of one experiment at a machine's keeper. `on_up`, `on_down`: called when the keeper can be asked, and
-    when it cannot any more; `explained`: makes a report with more to say."""
+    when it cannot any more; `explained`: makes a report with more to say; `started`, `refused`: called when the machine
+    has started a job, and when it could not now, for a reason that is the machine's."""
 
     def __init__(
         self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
-        explained: Callable[[JobReport], JobReport],
+        explained: Callable[[JobReport], JobReport], started: Callable[[], None], refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         key = address.key
 
@@ -44,15 +43,24 @@ class MachineJobs(KeeperJobs):
         self._up = on_up
         self._down = on_down
         self._explained = explained
+        self._started = started
+        self._refused = refused
         self.is_up = False
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
-        """The report on a job, with the machine it is on, and times by our clock."""
+        """The report on a job, with the machine it is on."""
         report, host = self._explained(super().report_of(job)), self._address.host
-        report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
-        assert isinstance(self._connection, Machine), "what it was entered with"
-        offset_ms = self._connection.clock_offset_ms
-        return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)
+        return replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
+
+    def on_changed(self, job_name: str, job: dict[str, Any]) -> None:
+        if job["state"] == protocol.RUNNING:
+            self._started()
+        super().on_changed(job_name, job)
+
+    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
+        if kind == protocol.UNAVAILABLE:
+            self._refused(sentence)
+        super().on_refused(job_name, kind, sentence)
 
     async def on_connected(self) -> None:
         await super().on_connected()
@@ -64,11 +72,3 @@ class MachineJobs(KeeperJobs):
         self.is_up = False
         self._down()
         super().on_disconnected()
-
-
-def _by_our_clock(report: JobReport, offset_ms: int) -> JobReport:
-    return replace(
-        report,
-        started_ms=None if report.started_ms is None else report.started_ms - offset_ms,
-        ended_ms=None if report.ended_ms is None else report.ended_ms - offset_ms,
-    )

@@ -204,6 +204,7 @@ class RemotePlatform(Platform):
             for site in up:
                 if site.archive:
                     await site.machine.remove(site.archive)
+                    await site.machine.remove(site.archive + protocol.CODE_TREE)
             return
         await asyncio.gather(*(site.leave_storage(self._shared) for site in up))
         await self._shared.leave()

@@ -52,7 +52,9 @@ class Site:
         #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
         self.shared_folder = ""
         #: The experiment's jobs there; entered while the machine can be logged in to.
-        self.jobs = MachineJobs(host, placed, entry.address, self._on_up, self._on_down, self._explained)
+        self.jobs = MachineJobs(
+            host, placed, entry.address, self._on_up, self._on_down, self._explained, self.note_start, self.set_aside
+        )
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None

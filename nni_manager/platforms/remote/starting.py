@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import NoRoom, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark
 from nni_manager.platform_kit.machines.ledger import Reservation
@@ -83,7 +83,9 @@ class Starting:
         key = site.entry.address.key
         with _counted(machine, spec.name), _judged(site):
             await asyncio.to_thread(self._placed.put, spec.name, key)
-            await site.jobs.submit(spec.name, request, reservation)
+            report = await site.jobs.submit(spec.name, request, reservation)
+        if report.state is not JobState.PENDING:
+            site.note_start()
         return job.handle_of(spec.name, key, job.attempt_folder(folder, spec.name))
 
 
@@ -108,4 +110,3 @@ def _judged(site: Site) -> Iterator[None]:
         if error.refused:
             site.set_aside(str(error))
         raise
-    site.note_start()

@@ -19,6 +19,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         self._received = bytearray()
         self._news = asyncio.Event()
         self._protocol: asyncio.Protocol | None = None
+        self._transport: ChannelTransport | None = None
         self.channel: asyncssh.SSHClientChannel[bytes]
         self.stderr = bytearray()
         self.exit_status: int | None = None
@@ -45,6 +46,8 @@ class Channel(asyncssh.SSHClientSession[bytes]):
     def connection_lost(self, exc: Exception | None) -> None:
         self.end = str(exc) if exc is not None else self._last_words()
         self._news.set()
+        if self._transport is not None:
+            self._transport.close()  # the connection would stay open for nobody
         if self._protocol is not None:
             self._protocol.connection_lost(exc or ConnectionError(self.end))
 
@@ -78,7 +81,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         ended."""
         if self.end is not None:
             raise EOFError(self.end)
-        transport = ChannelTransport(self.channel, connection, protocol)
+        transport = self._transport = ChannelTransport(self.channel, connection, protocol)
         protocol.connection_made(transport)
         self._protocol = protocol
         if self._received:

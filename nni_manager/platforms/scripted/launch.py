@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from nni_manager.domain.clock import now_ms, steady_ms
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
 from nni_manager.domain.job import JobReport, JobSpec
 from nni_manager.platform_kit.contract import Host
@@ -42,6 +44,10 @@ class Processes(KeeperJobs):
     async def find(self, names: Sequence[str]) -> dict[str, JobReport]:
         """The reports on those of these jobs of which the keeper has word."""
         return {name: report for name, report in (await self.reports(names)).items() if report is not self.unheard_of}
+
+    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+        """The keeper's word with times since the epoch, by which the script goes."""
+        return super().report_of(job).dated(now_ms(), steady_ms())
 
 
 log = logging.getLogger(__name__)

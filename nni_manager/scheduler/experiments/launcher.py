@@ -189,7 +189,8 @@ class Launcher:
         if how.secrets:
             await experiment.renew(how.secrets)
         await experiment.loop.feed.reset()
-        await experiment.database.try_write(lambda c: _clear(c, self._shared.clock()))
+        now_ms = experiment.loop.now_ms
+        await experiment.database.try_write(lambda c: _clear(c, now_ms))
         experiment.changes.note()
         experiment.try_again()
 

@@ -175,7 +175,7 @@ class Leftovers:
 
     async def _end(self, left: LeftoverJobs) -> str:
         """Answers why it could not be done."""
-        limit_s = TIME_LIMITS_S["clean"]
+        limit_s = TIME_LIMITS_S["clean for good"]
         try:
             async with asyncio.timeout(limit_s):
                 await self._clean(left)

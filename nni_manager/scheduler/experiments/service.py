@@ -67,7 +67,7 @@ class Service:
         experiment = self._supervisor.find(id)
         _require_text(fields)
         async with experiment.changing:
-            before, now_ms = experiment.spec, self._shared.clock()
+            before = experiment.spec
             spec = experiment_file.change(before, fields)
             if services is not None:
                 texts = {"trainingService": services.sections, "directory": services.directory}
@@ -76,10 +76,12 @@ class Service:
             elif spec.canonical == before.canonical:
                 return
             else:
+                now_ms = experiment.loop.now_ms
                 await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
                 experiment.go_by(spec)
             # a turn that began by the old limits may have found meanwhile that all is done
-            await self._write(experiment, lambda c: _go_on(c, before, spec, now_ms))
+            then_ms = experiment.loop.now_ms
+            await self._write(experiment, lambda c: _go_on(c, before, spec, then_ms))
         name, platform = spec.name, stored_config.platform(spec.canonical)
         await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
         experiment.loop.wake()
@@ -98,8 +100,9 @@ class Service:
             experiment = self._supervisor.get(id)  # which needs no index
             if experiment is None:
                 return await self._put_away(await self.entry(id))
+            now_ms = experiment.loop.now_ms
             try:
-                await self._write(experiment, lambda c: _stop(c, self._shared.clock()))
+                await self._write(experiment, lambda c: _stop(c, now_ms))
             except StoreCorrupt:
                 await self._supervisor.closed(id)  # its loop gives up
                 return await self._put_away(await self.entry(id))

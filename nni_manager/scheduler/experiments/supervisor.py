@@ -265,8 +265,9 @@ class Supervisor:
 
     async def _begin_stop(self, experiment: OpenExperiment) -> None:
         """Begins the stop. Raises StoreError, having given everything back."""
+        now_ms = experiment.loop.now_ms
         try:
-            await experiment.database.try_write(lambda c: _stop_unless_stopped(c, self.shared.clock()))
+            await experiment.database.try_write(lambda c: _stop_unless_stopped(c, now_ms))
         except BaseException:
             await experiment.close()
             raise

@@ -53,6 +53,8 @@ LOST_AFTER_MS = 600_000
 #: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
 #: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
 STORAGE_PATIENCE = 12
+#: What two words about one start may differ by.
+_OTHER_START_MS = 1_000
 #: How a shell ends when its command was interrupted or terminated.
 _STOPPED_CODES = (130, 143)
 #: After which a trial of a stopping experiment, or on a removed service, is closed although that, or the job's machine,
@@ -77,7 +79,7 @@ def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> 
             decisions.calls.append(Forget(handle=_handle(job), service=job.service))
     else:
         _follow_state(snapshot, trial, job, decisions)
-        if trial.asked is not None or snapshot.is_stopping or _ran_too_long(snapshot, trial, decisions):
+        if trial.asked is not None or snapshot.is_stopping or _ran_too_long(snapshot, trial, job, decisions):
             _stop(snapshot, trial, job, decisions)
 
 
@@ -225,7 +227,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Atte
     if verdict.status is TrialStatus.WAITING:
         _give_up(snapshot, trial, verdict, finding, decisions)
     else:
-        if trial.started_ms is None and job.started_ms is not None:  # its start and its end are seen together
+        if job.started_ms is not None and _tells_another_start(trial, job.started_ms):
             decisions.records.append(StartTrial(trial_id=trial.id, started_ms=job.started_ms))
         _finish(snapshot, trial, verdict, finding, decisions)
     if job.handle is not None and not _is_missed(job, verdict, finding):
@@ -237,6 +239,11 @@ def _is_missed(job: AttemptRow, verdict: Outcome, finding: AttemptEnd) -> bool:
     """Whether the job may be heard of again, while its trial is tried again: the platform is to keep it until then."""
     is_lost = finding.report.state is JobState.LOST and _platform_end(job) is None
     return is_lost and job.unreachable_ms is not None and verdict.status is TrialStatus.WAITING
+
+
+def _tells_another_start(trial: OpenTrial, started_ms: int) -> bool:
+    """Its start and its end are seen together, or the clock was set while nobody looked."""
+    return trial.started_ms is None or abs(started_ms - trial.started_ms) >= _OTHER_START_MS
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
@@ -336,12 +343,12 @@ def _start(snapshot: Snapshot, trial: OpenTrial, started_ms: int, decisions: Dec
         decisions.wake_at(started_ms + snapshot.spec.max_trial_duration_s * 1000)
 
 
-def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> bool:
-    """Asks a trial over `maxTrialDuration` to stop."""
-    limit = snapshot.spec.max_trial_duration_s
-    if limit is None or trial.started_ms is None:
+def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> bool:
+    """Asks a trial over `maxTrialDuration` to stop, by what its platform has told this process."""
+    limit, heard = snapshot.spec.max_trial_duration_s, snapshot.here.heard
+    if limit is None or trial.started_ms is None or (heard is not None and job.job_name not in heard):
         return False
-    deadline = trial.started_ms + limit * 1000
+    deadline = (job.started_ms or trial.started_ms) + limit * 1000
     if snapshot.here.now_ms < deadline:
         decisions.wake_at(deadline)
         return False

@@ -90,6 +90,9 @@ class ProcessState:
     submitting: frozenset[str] = frozenset()
     #: Jobs that were sent a stop since the platform was last (re)connected.
     cancelled: frozenset[str] = frozenset()
+    #: Jobs that were reported on since this process began; None: it does not matter. The clock may have been set before
+    #: that: how long another one has run is not known.
+    heard: frozenset[str] | None = None
     #: By name.
     services: Mapping[str, ServiceState] = field(default_factory=dict)
     #: From the tuner, in order.

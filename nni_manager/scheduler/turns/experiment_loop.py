@@ -82,6 +82,12 @@ class ExperimentLoop:
         return self._spec.now
 
     @property
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch as the store has them, for a write that is started at once: a clock that was set
+        since the last turn, which moves what is stored, shows what it would show without that."""
+        return self._clock() - self._clock_steps.not_told_yet
+
+    @property
     def has_runner(self) -> bool:
         """Trial runners report to the trial listener for some of its jobs."""
         return any(service.platform.capabilities.has_runner for service in self.services.values())
@@ -202,6 +208,7 @@ class ExperimentLoop:
             stopping_since_ms=self._stopping_since_ms,
             submitting=frozenset(self._actions.submitting),
             cancelled=self._actions.cancelled,
+            heard=None if self.spec.max_trial_duration_s is None else frozenset(self.inbox.heard),
             services={name: service.state for name, service in self.services.items()},
             proposals=tuple(feed.proposals),
             asked=feed.asked,
@@ -215,6 +222,8 @@ class ExperimentLoop:
         step_ms = self._clock_steps.since_last_look()
         if step_ms:
             log.warning("the clock of this machine was set by %+.0f s; time limits do not count that", step_ms / 1000)
+            if self._stopping_since_ms is not None:
+                self._stopping_since_ms += step_ms
             for service in self.services.values():
                 service.follow_clock(step_ms)
         return step_ms

@@ -65,6 +65,8 @@ class Inbox:
 
     def __init__(self) -> None:
         self._news = _News()
+        #: Jobs that were reported on since this process began, until they are forgotten.
+        self.heard: set[str] = set()
         self._rung = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
         #: Holds on their way into the store: the experiment's, and of services.
@@ -87,10 +89,12 @@ class Inbox:
     def forgotten(self, job_names: Sequence[str]) -> None:
         """A platform keeps nothing of these jobs any more; no turn is needed for that alone."""
         self._news.forgotten += job_names
+        self.heard.difference_update(job_names)
 
     def report(self, reports: Mapping[str, JobReport]) -> None:
         """Evidence from platform or runner: what says more counts, and of two ends the first."""
         known = self._news.reports
+        self.heard.update(reports)
         for name, report in reports.items():
             before = known.get(name)
             if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nni_manager.domain.clock import steady_ms
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.service import WaitCode
@@ -113,8 +114,10 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
     for name, report in seen.reports.items():
         if report.was_never_taken and jobs.submit_again(connection, name):
             continue
-        if name not in incomplete:  # its end is told again with the lines that are missing
-            shows_more |= jobs.set_report(connection, name, report, now_ms)
+        if report.is_untaken:
+            jobs.take_back(connection, name, was_accepted=True)
+        elif name not in incomplete:  # its end is told again with the lines that are missing
+            shows_more |= jobs.set_report(connection, name, report.dated(now_ms, steady_ms()), now_ms)
     for name in seen.refused:
         jobs.take_back(connection, name)
     for name in seen.forgotten:

@@ -1,0 +1,52 @@
+"""When a job began and ended, as its keeper tells it: durations, by clocks that nobody sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nni_manager.domain import clock
+from nni_manager.domain.job import JobReport
+from nni_manager.platform_kit.keeper import forgetting
+from nni_manager.platform_kit.keeper.forgetting import job_report
+from trial_runner import protocol
+
+pytestmark = pytest.mark.unit
+
+YEAR_MS = 365 * 24 * 3_600_000
+RUNNING = {"state": protocol.RUNNING, "started_ms": 7 * YEAR_MS, "started_ago_ms": 90_000}
+ENDED = {"state": protocol.ENDED, "exit_code": 0, "started_ago_ms": 90_000, "ended_ago_ms": 30_000}
+
+
+@pytest.fixture(autouse=True)
+def steady(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What the clock that nobody sets shows, to be changed."""
+    shown = [500_000]
+    monkeypatch.setattr(forgetting, "steady_ms", lambda: shown[0])
+    return shown
+
+
+def times(report: JobReport) -> tuple[int | None, int | None]:
+    return report.started_ms, report.ended_ms
+
+
+@pytest.mark.parametrize(("job", "expected"), [
+    (RUNNING, (910_000, None)), (ENDED, (910_000, 970_000)), ({"state": protocol.LOST}, (None, None)),
+])  # fmt: skip
+def test_times_count_back_from_now_whatever_clock_the_machine_has(
+    job: dict[str, Any], expected: tuple[int | None, int | None]
+) -> None:
+    assert times(job_report(job).dated(1_000_000, 500_000)) == expected
+
+
+def test_a_report_that_was_kept_while_the_clock_was_set_follows_it(steady: list[int]) -> None:
+    report = job_report(RUNNING)
+    steady[0] += 10_000
+    assert times(report.dated(1_010_000 + YEAR_MS, steady[0])) == (910_000 + YEAR_MS, None)
+    assert times(report.dated(1_010_000 - YEAR_MS, steady[0])) == (910_000 - YEAR_MS, None)
+
+
+def test_times_of_others_stay_as_they_were_told() -> None:
+    report = JobReport(state=job_report(RUNNING).state, started_ms=5, ended_ms=9)
+    assert report.dated(1_000_000, clock.steady_ms()) is report

@@ -1,0 +1,122 @@
+"""Jobs whose code is sent as an archive: accepted at once, unpacked once, a copy for each."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import signal
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keeper_client_for_tests import Client, KeeperProcess, RefusedError
+
+from trial_runner import protocol
+
+pytestmark = pytest.mark.acceptance
+
+BYTES = 2_000_000
+
+
+@pytest.fixture
+def archive(keeper: KeeperProcess) -> Path:
+    """Of three files, one of which cannot be made smaller."""
+    path = keeper.directory / "experiment" / "code.tar.gz"
+    path.parent.mkdir()
+    with tarfile.open(path, "w:gz") as packed:
+        for name, data, mode in (("a.txt", b"first\n", 0o644), ("sub/run.sh", b"echo ran\n", 0o755)):
+            _add(packed, name, data, mode)
+        _add(packed, "big.bin", os.urandom(BYTES), 0o600)
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "a.txt"
+        packed.addfile(link)
+    return path
+
+
+def _add(packed: tarfile.TarFile, name: str, data: bytes, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(data), mode
+    packed.addfile(entry, io.BytesIO(data))
+
+
+def _code(keeper: KeeperProcess, archive: Path, name: str) -> dict[str, Any]:
+    folder = str(keeper.attempt(name) / protocol.CODE_FOLDER)
+    return {"code": {"archive": str(archive), "folder": folder}, "directory": folder}
+
+
+def _until(client: Client, event: str, name: str, **fields: Any) -> dict[str, Any]:
+    while True:
+        message = client.next_message()
+        is_it = message.get("event") == event and message["name"] == name
+        if is_it and all(message["job"][field] == value for field, value in fields.items()):
+            return message
+
+
+def test_a_job_is_accepted_at_once_and_runs_in_a_copy_of_its_own(
+    keeper: KeeperProcess, client: Client, archive: Path
+) -> None:
+    command = "cat link; sh sub/run.sh; test -x sub/run.sh && wc -c < big.bin; echo more >> a.txt"
+    for name in ("one", "two", "three"):
+        told = keeper.spawn(client, name, command, **_code(keeper, archive, name))
+        assert (told["state"], told["pid"]) == (protocol.PREPARING, None)
+        assert keeper.spawn(client, name, command)["state"] == protocol.PREPARING
+    assert client.ask("list")["jobs"]["two"]["code"] == {"step": "unpacked", "done_bytes": 0, "size_bytes": 0}
+    heard = client.until_ended("one", "two", "three")
+    for name in ("one", "two", "three"):
+        assert heard.jobs[name]["exit_code"] == 0
+        assert keeper.read(client, name, "stdout") == f"first\nran\n{BYTES}\n".encode()
+        assert (keeper.attempt(name) / "code" / "a.txt").read_text() == "first\nmore\n"
+    tree = Path(f"{archive}{protocol.CODE_TREE}")
+    assert (tree / "a.txt").read_text() == "first\n"
+    assert {*archive.parent.iterdir()} == {archive, tree}
+
+
+def test_code_that_was_unpacked_is_not_unpacked_again(keeper: KeeperProcess, client: Client, archive: Path) -> None:
+    tree = Path(f"{archive}{protocol.CODE_TREE}")
+    tree.mkdir()
+    (tree / "a.txt").write_text("from the tree\n")
+    keeper.spawn(client, "job", "cat a.txt", **_code(keeper, archive, "job"))
+    assert _until(client, "changed", "job", state=protocol.RUNNING)["job"]["pid"] > 0
+    client.until_ended("job")
+    assert keeper.read(client, "job", "stdout") == b"from the tree\n"
+
+
+def test_an_archive_that_is_damaged_or_gone_is_asked_for_again(
+    keeper: KeeperProcess, client: Client, archive: Path
+) -> None:
+    archive.write_bytes(gzip.compress(b"no tar")[:-4])
+    for name, sentence in (("one", "is damaged"), ("two", "is not there: send it again")):
+        keeper.spawn(client, name, "true", **_code(keeper, archive, name))
+        refused = _until(client, "refused", name)
+        assert refused["kind"] == protocol.UNAVAILABLE and sentence in refused["message"]
+        assert client.ask("list")["jobs"] == {} and not keeper.attempt(name).exists()
+    assert [*archive.parent.iterdir()] == []
+
+
+def test_a_job_that_is_to_end_before_it_runs_never_runs(keeper: KeeperProcess, client: Client, archive: Path) -> None:
+    keeper.spawn(client, "job", "touch ran", **_code(keeper, archive, "job"))
+    client.ask("signal", name="job", grace_s=1)
+    ended = client.until_ended("job").jobs["job"]
+    assert (ended["state"], ended["exit_code"], ended["signal"]) == (protocol.ENDED, None, signal.SIGTERM)
+    assert client.ask("follow", jobs={"job": {}}) == {"jobs": {}, "unknown": ["job"]}
+    keeper.spawn(client, "other", "true", **_code(keeper, archive, "other"))
+    client.until_ended("other")
+    assert not (keeper.attempt("job") / "code" / "ran").exists()
+
+
+def test_a_job_that_was_accepted_starts_without_anybody_connected(
+    keeper: KeeperProcess, client: Client, archive: Path
+) -> None:
+    keeper.spawn(client, "job", "echo 1 > $NNI_OUTBOX", **_code(keeper, archive, "job"))
+    client.close()
+    again = keeper.connect()
+    assert again.ask("follow", jobs={"job": {}})["unknown"] == []
+    assert again.until_ended("job").lines("job") == ["1"]
+
+
+def test_a_bad_request_is_refused_at_once(keeper: KeeperProcess, client: Client) -> None:
+    with pytest.raises(RefusedError, match="archive"):
+        keeper.spawn(client, "job", "true", code={"folder": "/x"})
+    assert client.ask("list")["jobs"] == {}
