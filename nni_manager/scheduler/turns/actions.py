@@ -131,9 +131,11 @@ class Actions:
         except SubmitRejected as error:
             self._fail(call.job_name, JobState.FAILED, str(error), Reason.SUBMIT_REJECTED)
         except PlatformUnavailable as error:
+            service.note_refusal(error)
             if error.refused:
                 self._inbox.refused(call.job_name)
-        except BadCredentials:
+        except BadCredentials as error:
+            service.note_refusal(error)
             if not call.is_repeat:  # what an earlier call has done is not known
                 self._inbox.refused(call.job_name)
         except Exception as error:

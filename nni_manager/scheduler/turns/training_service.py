@@ -255,11 +255,7 @@ class TrainingService:
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         """Submits a job. Raises SubmitRejected, PlatformUnavailable, BadCredentials, or an adapter's own errors."""
         self._refusals.begin_try()
-        try:
-            answer = await self.call("submit", lambda: self.platform.submit(spec))
-        except (PlatformUnavailable, BadCredentials) as error:
-            self._note_failure("submit", error)
-            raise
+        answer = await self.call("submit", lambda: self.platform.submit(spec))
         self._refusals.accepted("submit")
         if isinstance(answer, NoRoom):
             self._shut(answer.why)
@@ -329,6 +325,10 @@ class TrainingService:
 
     # What is wrong with it
 
+    def note_refusal(self, error: PlatformUnavailable | BadCredentials) -> None:
+        """Notes that a job could not be submitted; the next one waits a while."""
+        self._note_failure("submit", error)
+
     def _note_failure(self, verb: str, error: PlatformUnavailable | BadCredentials) -> None:
         """A service that refuses a job may be asked about others all the same."""
         self._be_away(str(error), is_away=verb != "submit")
@@ -381,14 +381,13 @@ class TrainingService:
 
     def _shut(self, why: Wait) -> None:
         """Notes that there is no room: it is not asked again before room changes, or a while is over."""
-        self._full = why
         wait_ms = _RETRY_WAITS_MS[min(self._failures + 2, len(_RETRY_WAITS_MS) - 1)]
         self._failures += 1
-        asyncio.get_running_loop().call_later(wait_ms / 1000, self._open_again)
-        self._inbox.wake()
+        asyncio.get_running_loop().call_later(wait_ms / 1000, self._set_full, None)
+        self._set_full(why)
 
-    def _open_again(self) -> None:
-        self._full = None
+    def _set_full(self, why: Wait | None) -> None:
+        self._full = why
         self._inbox.wake()
 
     def _hold(self, code: HoldCode, sentence: str, details: str = "") -> None:
