@@ -94,7 +94,7 @@ class HttpConnection(HttpToolsProtocol):
             transport.abort()
 
     def _refuse_other_users(self, transport: asyncio.Transport) -> None:
-        """Of a control socket, which asks for no token: its modes keep others away, where they are kept."""
+        """Closes another user's connection to the control socket, which asks for no token: its modes may be lost."""
         if (uid := peer_uid(transport.get_extra_info("socket"))) not in (0, os.geteuid()):
             _foreign.warning(f"user {uid} has connected to the control socket, and is not let in")
             transport.abort()

@@ -47,6 +47,7 @@ COMMON: Mapping[str, str] = {
     "maxTrialRetries": "/maxTrialRetries",
     "gracePeriod": "/gracePeriod",
     "metricGrace": "/metricGrace",
+    "maxLogSize": "/maxLogSize",
     "tunerPython": "/tunerPython",
 }
 _SHARED_STORAGE = "sharedStorage"

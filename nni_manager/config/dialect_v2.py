@@ -26,6 +26,7 @@ _ToSpec = Callable[[Any], Any]
 _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "maxTrialRetries": ("max_trial_retries", int),
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
+    "maxLogSize": ("max_log_bytes", lambda raw: int(raw) * 2**20),
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
     "versionCheck": ("version_check", bool),
     "logCollection": ("log_collection", str),
@@ -91,9 +92,9 @@ def _optional(value: Any, convert: _ToSpec) -> Any:
 FIELDS = (
     "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
     "trialConcurrency", "trialGpuNumber", "trialGpuMemory", "maxExperimentDuration", "maxTrialNumber",
-    "maxTrialDuration", "maxTrialRetries", "gracePeriod", "metricGrace", "nniManagerIp", "useAnnotation", "multiPhase",
-    "debug", "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory", "tunerGpuIndices",
-    "tunerPython", "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
+    "maxTrialDuration", "maxTrialRetries", "gracePeriod", "metricGrace", "maxLogSize", "nniManagerIp", "useAnnotation",
+    "multiPhase", "debug", "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory",
+    "tunerGpuIndices", "tunerPython", "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
 )  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
@@ -110,6 +111,7 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "maxTrialRetries": scalars.whole_number(0),
     "gracePeriod": scalars.pause,
     "metricGrace": scalars.pause,
+    "maxLogSize": scalars.memory_mb,
     "nniManagerIp": scalars.text,
     "useAnnotation": scalars.flag,
     "multiPhase": scalars.flag,

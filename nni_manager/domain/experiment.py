@@ -159,6 +159,8 @@ class ExperimentSpec:
     #: Retries of what the user's code did; what a platform did is retried on its own account.
     max_trial_retries: int = 0
     grace_period_s: float = 5.0
+    #: Of the logs that are kept of one attempt which runs elsewhere.
+    max_log_bytes: int = 100 * 2**20
     metric_grace_s: float = 10.0
     version_check: bool = True
     #: ``http``: runners send what trials print, where the platform keeps no logs; ``none``: they do not.
