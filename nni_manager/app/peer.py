@@ -48,6 +48,7 @@ class Peer:
     """One connection's. It is looked up once, when somebody asks first."""
 
     def __init__(self, transport: BaseTransport) -> None:
+        self._transport = transport
         self._socket = transport.get_extra_info("socket")
         self._here: Address | None = _address(transport.get_extra_info("sockname"))
         self._there: Address | None = _address(transport.get_extra_info("peername"))
@@ -67,9 +68,11 @@ class Peer:
         return uid if self._is_open() else None
 
     def _is_open(self) -> bool:
+        if self._transport.is_closing():  # its descriptor may be another connection's
+            return False
         try:
             return bool(self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _TCP_CLOSE)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: it has none any more
             return False
 
 

@@ -90,15 +90,22 @@ async def test_a_connection_that_is_over_is_nobodys() -> None:
 
     class Transport:
         def __init__(self, ours: socket.socket) -> None:
+            self.closes = False
             self._known = {"socket": ours, "sockname": ours.getsockname(), "peername": ours.getpeername()}
 
         def get_extra_info(self, name: str) -> object:
             return self._known[name]
 
+        def is_closing(self) -> bool:
+            return self.closes
+
     with _connected() as (client, ours):
         looked = peer.Peer(Transport(ours))  # type: ignore[arg-type]
         late = peer.Peer(Transport(ours))  # type: ignore[arg-type]
         assert await looked.uid() == os.geteuid()
+        closing = Transport(ours)
+        closing.closes = True
+        assert await peer.Peer(closing).uid() is None  # type: ignore[arg-type]
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         assert await late.uid() is None
