@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, scraping, submission, trials
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import OPEN_PATHS, Guard
+from nni_manager.api.local_users import LocalUsers
 from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.domain.ids import EXPERIMENT_ID
@@ -45,7 +46,7 @@ class HeadAsGet:
 DESCRIPTION = """
 One daemon, many experiments. JSON in camelCase; times are milliseconds since the epoch. Every refusal is
 `{"error": "<sentence>"}`. Through the control socket no login is needed; a TCP listener may want its token as
-`Authorization: Bearer <token>`.
+`Authorization: Bearer <token>`, and without one lets in its own user and root alone.
 """
 TAGS = [
     {"name": "experiments", "description": "Tuning tasks, each made from one experiment file."},
@@ -57,15 +58,15 @@ TAGS = [
 ]
 _EVERYWHERE = {
     "401": "This listener wants a token, or another one.",
-    "403": "The Host or Origin header names another site.",
+    "403": "The Host or Origin header names another site, or another user of the machine came without a token.",
     "500": "A fault in the manager; its log has the details.",
 }
 _BEARER = "token"
 _SCHEME = {
     "type": "http",
     "scheme": "bearer",
-    "description": "The token of `NNI_MANAGER_TOKEN` or `--token-file`. A listener without one and the control socket "
-    "ask for nothing.",
+    "description": "The token of `NNI_MANAGER_TOKEN` or `--token-file`. A listener without one asks whose the "
+    "connection is, the control socket for nothing.",
 }
 _REPLACED = ("HTTPValidationError", "ValidationError")
 
@@ -125,16 +126,18 @@ _NNI = re.compile(rf"/experiments/({EXPERIMENT_ID.pattern})((?:/api/v1/nni|/logs
 
 def create_application(
     context: ApiContext, *, token: str = "", host: str = "", pages: ASGIApp | None = None, api: ASGIApp | None = None,
-    nni: ASGIApp | None = None,
+    nni: ASGIApp | None = None, users: LocalUsers | None = None,
 ) -> ASGIApp:  # fmt: skip
     """The application of every listener: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages`
     for all paths that are neither's, behind one guard.
 
-    `token` and `host` are the settings of the TCP listeners. `api`, `nni`: where they were made already.
+    `token` and `host` are the settings of the TCP listeners, `users` those whom they let in without a token where none
+    is set. `api`, `nni`: where they were made already.
     """
     api = api or create_api(context)
     inner = _Split(api, pages or api, nni or create_nni_application(context))
-    return Guard(inner, token=token, hosts=(host,) if host else (), larger={f"{code.PREFIX}/": code.BODY_LIMIT})
+    larger = {f"{code.PREFIX}/": code.BODY_LIMIT}
+    return Guard(inner, token=token, hosts=(host,) if host else (), larger=larger, users=users)
 
 
 def create_api(context: ApiContext) -> FastAPI:

@@ -1,4 +1,4 @@
-"""The checks in front of every listener: size of bodies, host, origin, token."""
+"""The checks in front of every listener: size of bodies, host, origin, token or user."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api import login
+from nni_manager.api.local_users import LocalUsers, refusal
 from nni_manager.api.token import Token
 
 
@@ -61,16 +62,17 @@ class Guard:
 
     `token`: what TCP listeners want to see; empty: nothing. `hosts`: names that clients may call the daemon by, besides
     loopback names, the address they connected to and this machine's name. A listener with a token may be called by any
-    name: a page of another site that points its own name at us has no token. `larger`: beginnings of paths whose
-    bodies may be so many bytes.
+    name: a page of another site that points its own name at us has no token. `users`: who may come without a token
+    where none is set. `larger`: beginnings of paths whose bodies may be so many bytes.
     """
 
     def __init__(
         self, app: ASGIApp, *, token: str = "", hosts: Collection[str] = (), body_limit: int = BODY_LIMIT,
-        larger: Mapping[str, int] = MappingProxyType({}),
+        larger: Mapping[str, int] = MappingProxyType({}), users: LocalUsers | None = None,
     ) -> None:  # fmt: skip
         self._app = app
         self._token = Token(token)
+        self._users = users or LocalUsers()
         self._hosts = _LOOPBACK | {host.lower() for host in hosts} | {socket.gethostname().lower()}
         self._body_limit = body_limit
         self._larger = larger
@@ -83,9 +85,9 @@ class Guard:
             await self._app(scope, receive, send)
             return
         body = LimitedBody(receive, self._limit(scope))
-        refusal = self._refuse_length(scope) or (self._refuse(scope) if _needs_checks(scope) else None)
-        if refusal is not None:
-            await refusal(scope, receive, _hardened(send))
+        refused = self._refuse_length(scope) or (await self._refuse(scope) if _needs_checks(scope) else None)
+        if refused is not None:
+            await refused(scope, receive, _hardened(send))
             return
         if self._token.is_set and _needs_checks(scope) and login.is_sent(scope, Headers(scope=scope), SESSION_PATH):
             answer = await self._begin_session(scope, body)
@@ -119,10 +121,14 @@ class Guard:
         larger = (limit for start, limit in self._larger.items() if scope["path"].startswith(start))
         return next(larger, self._body_limit)
 
-    def _refuse(self, scope: Scope) -> Response | None:
+    async def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        refusal = self._refuse_host(scope, headers) or _refuse_origin(scope["method"], headers)
-        return refusal or (self._answer_listener(scope, headers) if self._token.is_set else None)
+        refused = self._refuse_host(scope, headers) or _refuse_origin(scope["method"], headers)
+        if refused is not None:
+            return refused
+        if self._token.is_set:
+            return self._answer_listener(scope, headers)
+        return None if await self._users.lets_in(scope) else _refusal(403, refusal())
 
     def _refuse_host(self, scope: Scope, headers: Headers) -> Response | None:
         """A page of another site may point its own name at this machine (DNS rebinding); its browser then says so."""

@@ -20,13 +20,12 @@ from nni_manager.api.schemas.experiments import NewExperiment
 from nni_manager.config import document, experiment_file, user_classes
 from nni_manager.config.document import Patience
 from nni_manager.config.experiment_file import Reading
+from nni_manager.config.source import LARGE_CHARACTERS
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
 from nni_manager.scheduler.experiments.submission import Submission
 
-#: Characters of a text that takes long to be read.
-LARGE_CHARACTERS = 64 * 1024
 #: Seconds in which a text must be read.
 PATIENCE_S = 30.0
 YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,6 +23,7 @@ from nni_manager.api import trial_posts as posts
 from nni_manager.api.errors import Barrier
 from nni_manager.api.guard import BodyTooLarge, LimitedBody, harden
 from nni_manager.api.trial_posts import Json
+from nni_manager.api.trial_room import Body, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.turns.runner_reports import RunnerOf, RunnerReports
@@ -31,7 +31,7 @@ from trial_runner import protocol
 
 #: A post holds 256 KiB of lines, or one line of any length that is taken, of which JSON may make each byte two.
 BODY_LIMIT = 2 * protocol.MAX_RECORD + 1024 * 1024
-#: Bytes of all bodies that are being taken in; who comes later is asked to wait.
+#: Bytes of all large bodies that are being taken in.
 ROOM_BYTES = 2 * BODY_LIMIT
 #: Seconds for a whole body to arrive.
 BODY_S = 60.0
@@ -109,36 +109,18 @@ def outcome(status: int) -> str:
     return _OUTCOMES.get(status) or ("refused" if status < 500 else "failed")
 
 
-class _Room:
-    """The room for bodies that are being taken in."""
-
-    def __init__(self, size: int) -> None:
-        self._free = self._size = size
-
-    @contextmanager
-    def taken(self, size: int) -> Iterator[None]:
-        """A context in which a body is taken in; one always has room. Raises TooBusy."""
-        if self._free < size and self._free < self._size:
-            raise TooBusy("more comes in than can be taken in at a time; it is taken in a second")
-        self._free -= size
-        try:
-            yield
-        finally:
-            self._free += size
-
-
 class _Routes:
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
-        self._room = _Room(ROOM_BYTES)
+        self._room = Room(ROOM_BYTES)
 
     def taking(self, take: Take) -> Callable[[Request], Awaitable[Response]]:
         """A route that takes a body, in this order: who is it, is there room, what is it."""
 
         async def taken(request: Request) -> Response:
             who = self._who(request)
-            with self._room.taken(_size(request)):
-                return await take(who, await _body(request))
+            with self._room.body(who.job_name) as room:
+                return await take(who, await _body(request, room))
 
         return taken
 
@@ -201,22 +183,20 @@ class _Routes:
         raise HTTPException(403, "this token is not the one of this attempt")
 
 
-def _size(request: Request) -> int:
-    """Bytes of the body as announced, or as many as it may have. Raises BodyTooLarge."""
+async def _body(request: Request, room: Body) -> Json:
+    """Raises BodyTooLarge before anything is read of one that announces too much."""
     announced = request.headers.get("content-length", "")
-    size = int(announced) if announced.isdecimal() and len(announced) < 16 else BODY_LIMIT
-    if size > BODY_LIMIT:
+    if announced.isdecimal() and int(announced[:16]) > BODY_LIMIT:
         raise BodyTooLarge(BODY_LIMIT)
-    return size
-
-
-async def _body(request: Request) -> Json:
+    pieces = []
     try:
         async with asyncio.timeout(BODY_S):
-            data = await request.body()
+            async for piece in request.stream():
+                room.grow(len(piece))
+                pieces.append(piece)
     except TimeoutError:
         raise HTTPException(408, f"the body did not come within {BODY_S:g} s", {"Connection": "close"}) from None
-    return posts.parse(data)
+    return posts.parse(b"".join(pieces))
 
 
 async def _on_domain_error(_: Request, error: Exception) -> Response:

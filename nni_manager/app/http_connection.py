@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -21,10 +22,13 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nni_manager.api.guard import HARDENING
+from nni_manager.api.local_users import PEER
 from nni_manager.app.log import Sparing
+from nni_manager.app.peer import Peer
 from nni_manager.app.reserves import Connections
+from nni_manager.client.control_socket import peer_uid
 
-_no_http, _crowded = (Sparing(logging.getLogger(__name__)) for _ in range(2))
+_no_http, _crowded, _foreign = (Sparing(logging.getLogger(__name__)) for _ in range(3))
 
 #: Seconds for the head of a request, counted from its first byte, or from the connection when nothing comes.
 HEAD_S = 30.0
@@ -78,13 +82,21 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._head_since_s = self.loop.time()
         super().connection_made(cast(asyncio.Transport, _Transport(transport, self._linger)))
+        self.app_state = {**self.app_state, PEER: Peer(transport)}
         port = self.server[1] if self.server is not None else None
         if port is None:
+            self._refuse_other_users(transport)
             return
         if self._connections.enter(port):
             self._counted_port = port
         else:
             _crowded.warning(f"too many clients are connected to port {port}: some are not let in")
+            transport.abort()
+
+    def _refuse_other_users(self, transport: asyncio.Transport) -> None:
+        """Closes another user's connection to the control socket, which asks for no token: its modes may be lost."""
+        if (uid := peer_uid(transport.get_extra_info("socket"))) not in (0, os.geteuid()):
+            _foreign.warning(f"user {uid} has connected to the control socket, and is not let in")
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -19,6 +19,7 @@ from nni_manager import __version__
 from nni_manager.api.application import create_api, create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import Guard
+from nni_manager.api.local_users import LocalUsers
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.api.trial_listener import create_trial_listener
@@ -134,7 +135,9 @@ async def _listeners(
     context = _context(settings, service, stopping, placeholders, lambda: listeners.open, auto=auto)
     pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
     nni = create_nni_application(context)
-    application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
+    application = create_application(
+        context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni, users=_users(settings)
+    )
     listeners = Listeners(application, lag=context.loop_lag)
     try:
         socket = partial(control_socket, settings.data_dir)
@@ -202,7 +205,12 @@ async def _registry(
 
 def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:
     """The checks of the service, for endpoints."""
-    return lambda app: Guard(app, token=settings.token, hosts=(settings.host,))
+    return lambda app: Guard(app, token=settings.token, hosts=(settings.host,), users=_users(settings))
+
+
+def _users(settings: Settings) -> LocalUsers:
+    """An address that others reach has a token, or ``--insecure`` said that it is open to them all."""
+    return LocalUsers(settings.allow_local_users if ports.is_loopback(settings.host) else True)
 
 
 def _neighbour(settings: Settings, endpoints: EndpointSockets, *, listen: bool) -> Callable[[], int]:

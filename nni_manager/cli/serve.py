@@ -72,6 +72,10 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
     "--token-file", type=click.Path(path_type=Path),
     help="File that holds the token clients must show; or set NNI_MANAGER_TOKEN.",
 )  # fmt: skip
+@click.option(
+    "--allow-local-users", metavar="NAMES",
+    help="Other users of this machine that need no token where none is set: names with commas, or `true`.",
+)  # fmt: skip
 @click.option("--insecure", is_flag=True, help="Listen on other addresses than this machine's without a token.")
 @click.option("--auto", is_flag=True, help="End once no experiment is open; no port for the page.")
 @click.option("--ready-fd", type=click.IntRange(3), metavar="N", help="Say `ready` or `error: …` on descriptor N.")
@@ -108,8 +112,20 @@ def _serve(settings: dict[str, object], **listeners: Any) -> int:
     from nni_manager.app import serve as app
     from nni_manager.config import settings as configured
 
+    settings["allow_local_users"] = _allowed(settings["allow_local_users"])
     code: int = app.serve(configured.load(settings, os.environ), **listeners)
     return code
+
+
+def _allowed(text: object) -> object:
+    """The value of ``--allow-local-users``. Raises InvalidInput."""
+    from nni_manager.config.local_users import local_users
+    from nni_manager.config.plain_scalars import plain_value
+
+    try:
+        return local_users(plain_value(text)) if isinstance(text, str) else None
+    except ValueError as error:
+        raise InvalidInput(f"--allow-local-users {error}") from None
 
 
 @contextmanager

@@ -4,11 +4,13 @@ URL."""
 from __future__ import annotations
 
 import json
-import socket
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from nni_manager.client import control_socket
 from nni_manager.domain.errors import InvalidInput
 
 #: In the data directory. Written by the daemon that owns it.
@@ -25,6 +27,8 @@ class Address:
 
     #: Path of the Unix socket; empty: TCP.
     socket: str = ""
+    #: User id of its daemon.
+    owner: int = field(default_factory=os.geteuid)
     scheme: str = "http"
     host: str = "127.0.0.1"
     port: int = 0
@@ -68,9 +72,15 @@ def parse_url(url: str, token: str = "") -> Address:
 
 
 def find(data_directory: Path) -> Address | None:
-    """The control socket of the daemon that owns `caller`; None when nobody answers there."""
+    """The control socket of the daemon that owns the data directory; None when nobody answers there, or another user.
+
+    Root may speak to the daemon of any user, whose pointer file tells the user.
+    """
     pointer = read_pointer(data_directory)
-    return Address(socket=pointer.socket) if pointer is not None and _answers(pointer.socket) else None
+    if pointer is None:
+        return None
+    address = Address(socket=pointer.socket, owner=_owner(data_directory))
+    return address if _answers(address) else None
 
 
 def read_pointer(data_directory: Path) -> Pointer | None:
@@ -86,11 +96,17 @@ def _no_address(url: str, reason: str) -> InvalidInput:
     return InvalidInput(f"{url!r} is no address of a manager ({reason}); write for example http://gpu-box:8080")
 
 
-def _answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_CONNECT_TIMEOUT_S)
-        try:
-            probe.connect(path)
-        except (OSError, ValueError):  # ValueError: a path with a null byte
-            return False
+def _owner(data_directory: Path) -> int:
+    if (uid := os.geteuid()) != 0:
+        return uid
+    with suppress(OSError):
+        return os.lstat(data_directory / POINTER_FILE).st_uid
+    return uid
+
+
+def _answers(address: Address) -> bool:
+    try:
+        control_socket.connect(address.socket, address.owner, _CONNECT_TIMEOUT_S).close()
+    except (OSError, ValueError):  # ValueError: a path with a null byte
+        return False
     return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from nni_manager.client import control_socket
 from nni_manager.client.address import Address
 from nni_manager.client.errors import Unreachable, from_answer
 
@@ -88,22 +88,20 @@ def _send(connection: http.client.HTTPConnection, address: Address, request: Req
 
 def _connection(address: Address, timeout_s: float | None) -> http.client.HTTPConnection:
     if address.socket:
-        return _UnixConnection(address.socket, timeout_s)
+        return _UnixConnection(address, timeout_s)
     kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
     return kind(address.host, address.port, timeout=timeout_s)
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """Speaks HTTP to the socket at `path`; the host name is only what the Host header says."""
+    """Speaks HTTP to a control socket; the host name is only what the Host header says."""
 
-    def __init__(self, path: str, timeout_s: float | None) -> None:
+    def __init__(self, address: Address, timeout_s: float | None) -> None:
         super().__init__("localhost", timeout=timeout_s)
-        self._path = path
+        self._address = address
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        self.sock = control_socket.connect(self._address.socket, self._address.owner, self.timeout)
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

@@ -49,6 +49,7 @@ COMMON: Mapping[str, str] = {
     "maxFailedTrials": "/maxFailedTrials",
     "gracePeriod": "/gracePeriod",
     "metricGrace": "/metricGrace",
+    "maxLogSize": "/maxLogSize",
     "tunerPython": "/tunerPython",
 }
 _SHARED_STORAGE = "sharedStorage"

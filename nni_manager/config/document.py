@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,10 +32,19 @@ class Patience:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._over_s = time.monotonic() + seconds
+        self._callbacks: list[Callable[[], object]] = []
+
+    def on_end(self, callback: Callable[[], object]) -> None:
+        """Has `callback` called when nobody waits any more, at once if that is so already; it may be called twice."""
+        self._callbacks.append(callback)
+        if self._over_s == 0.0:
+            callback()
 
     def end(self) -> None:
         """Notes that nobody waits any more."""
         self._over_s = 0.0
+        for callback in self._callbacks:
+            callback()
 
     def check(self, line: int) -> None:
         """Raises Unreadable when the time is over; `line`: the one that is read."""

@@ -16,8 +16,8 @@ from nni_manager.config.document import Document, fold
 from nni_manager.config.first_format_paths import KINDS, split
 from nni_manager.config.scalars import kind
 from nni_manager.config.search_space import check_search_space
-from nni_manager.config.source import Source, read_text
-from nni_manager.domain.errors import InvalidInput, Problem
+from nni_manager.config.source import MAX_BYTES, Source, read_text, too_large
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.platform_kit import registry
 
@@ -134,6 +134,8 @@ def _source(text: str, file: str, **others: Any) -> Source:
     """The source of a text, parsed. Raises ConfigInvalid for text that is no YAML."""
     from nni_manager.config import yaml_reader  # the YAML library, only where there is text to read
 
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise ConfigInvalid([Problem(message=too_large(), file=file)])
     return Source(file=file, document=yaml_reader.read(text, file), **others)
 
 

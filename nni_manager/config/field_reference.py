@@ -43,6 +43,10 @@ TOP_LEVEL: Mapping[str, tuple[str, str]] = {
     ),
     "gracePeriod": ("`5s`", "Time between SIGTERM and SIGKILL. Ours."),
     "metricGrace": ("`10s`", "How long results of a trial that has ended are waited for. Ours."),
+    "maxLogSize": (
+        "`100MB`",
+        "What is kept of the logs of one attempt that runs elsewhere; of more, beginning and end. Ours.",
+    ),
     "nniManagerIp": ("this machine's address", "How jobs reach this machine."),
     "useAnnotation": ("`false`", "Accepted as false; code annotation is refused."),
     "multiPhase": ("`false`", "Accepted as false; multi-phase trials are refused."),

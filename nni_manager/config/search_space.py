@@ -15,7 +15,7 @@ from nni_manager.config.algorithms import TUNERS
 from nni_manager.config.document import MAX_DEPTH, Document, Path, Unreadable
 from nni_manager.config.scalars import mapping, text
 from nni_manager.config.section import Section
-from nni_manager.config.source import Source, read_text, spell
+from nni_manager.config.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
 from nni_manager.domain import search_space
 from nni_manager.domain.dimension import Choice
 from nni_manager.domain.errors import BadDimension, ConfigInvalid, Problem
@@ -106,7 +106,7 @@ class _File:
         from nni_manager.config.yaml_reader import parse
 
         try:
-            return parse(read_text(self.path))
+            return parse(read_text(self.path, MAX_SEARCH_SPACE_BYTES))
         except (Unreadable, ConfigInvalid):
             return None
 
@@ -119,7 +119,7 @@ def _usable(raw: object) -> dict[str, object]:
 
 def _from_file(path: str, source: Source) -> dict[str, object] | None:
     try:
-        return _load(read_text(path), path, source)
+        return _load(read_text(path, MAX_SEARCH_SPACE_BYTES), path, source)
     except ConfigInvalid as error:
         for problem in error.problems:
             source.adopt(replace(problem, field="searchSpaceFile"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nni_manager.config import scalars
+from nni_manager.config.local_users import local_users
 from nni_manager.config.plain_scalars import plain_value
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source, read_text
@@ -54,6 +55,9 @@ class Settings:
     trial_url: str = ""
     #: What clients of the service must show; empty: nothing. ``token``, ``NNI_MANAGER_TOKEN``.
     token: str = field(default="", repr=False)
+    #: Users of this machine, by id, that need no token where none is set, besides our own and root; True: all.
+    #: ``allowLocalUsers``, ``NNI_MANAGER_ALLOW_LOCAL_USERS``.
+    allow_local_users: bool | frozenset[int] = False
     #: Seconds after which a tuner's call is reported with its stack. ``tunerPatience``, ``NNI_MANAGER_TUNER_PATIENCE``.
     tuner_patience_s: float = 60.0
     #: Seconds between two looks at what nobody told us about. ``safetyPoll``, ``NNI_MANAGER_SAFETY_POLL``.
@@ -95,6 +99,7 @@ _SETTINGS = (
     _Setting(attribute="trial_tls_authority", name="trialTlsAuthority", parse=scalars.text),
     _Setting(attribute="trial_url", name="trialUrl", parse=scalars.text),
     _Setting(attribute="token", name="token", parse=_token),
+    _Setting(attribute="allow_local_users", name="allowLocalUsers", parse=local_users),
     _Setting(attribute="tuner_patience_s", name="tunerPatience", parse=_interval),
     _Setting(attribute="safety_poll_s", name="safetyPoll", parse=_interval),
     _Setting(attribute="log_level", name="logLevel", parse=scalars.log_level),

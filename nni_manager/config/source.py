@@ -10,15 +10,19 @@ from nni_manager.config.document import Document, Path
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.experiment import ConfigWarning
 
-#: The most bytes of a config or search space.
-MAX_BYTES = 8 * 1024 * 1024
+#: The most bytes of an experiment file, and of other files that users write.
+MAX_BYTES = 1024 * 1024
+#: The most bytes of a search space in a file of its own, which a program may have written.
+MAX_SEARCH_SPACE_BYTES = 8 * 1024 * 1024
+#: Characters of a text that takes long to be read.
+LARGE_CHARACTERS = 64 * 1024
 
 
-def read_text(path: str) -> str:
+def read_text(path: str, most_bytes: int = MAX_BYTES) -> str:
     """The text of a file, without a byte order mark. Raises ConfigInvalid."""
-    data = _read_bytes(path)
-    if len(data) > MAX_BYTES:
-        raise _refused(path, f"larger than {MAX_BYTES // 2**20} MiB; this is hardly the file you mean")
+    data = _read_bytes(path, most_bytes)
+    if len(data) > most_bytes:
+        raise _refused(path, too_large(most_bytes))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -26,12 +30,17 @@ def read_text(path: str) -> str:
         raise _refused(path, "not UTF-8 text; save the file in that encoding", line) from None
 
 
-def _read_bytes(path: str) -> bytes:
+def too_large(most_bytes: int = MAX_BYTES) -> str:
+    """The sentence about a text that has more bytes."""
+    return f"larger than {most_bytes // 2**20} MiB; this is hardly the file you mean"
+
+
+def _read_bytes(path: str, most_bytes: int) -> bytes:
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             raise _refused(path, "not a file; name the file itself")
         with open(path, "rb") as stream:
-            return stream.read(MAX_BYTES + 1)
+            return stream.read(most_bytes + 1)
     except OSError as error:
         raise _refused(path, f"cannot be read: {error.strerror}; check the name and its permissions") from None
 

@@ -14,13 +14,14 @@ import yaml
 
 from nni_manager.config.document import MAX_DEPTH, MAX_VALUES, Document, Node, Path, Unreadable, patience
 from nni_manager.config.plain_scalars import plain_value
+from nni_manager.config.source import LARGE_CHARACTERS
 from nni_manager.domain.errors import ConfigInvalid, Problem
 
 _CORE = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}
 _TAGS = _PLAIN_TAGS | {_CORE + name for name in ("str", "map", "seq")} | {None, "!"}
-#: A line of three dots: in a printed example, fields left out; to YAML, the end of the text.
-_ELLIPSIS = re.compile(r"^\.\.\.[ \t]*\r?$(?=.*\S)", re.MULTILINE | re.DOTALL)
+#: A line of three dots: in a printed example, fields left out; to YAML, and at the end of a text, its end.
+_ELLIPSIS = re.compile(r"^\.\.\.[ \t]*\r?$", re.MULTILINE)
 _ELLIPSIS_FAULT = "'...' stands for fields that are not printed; put them in its place"
 #: How JSON escapes a character beyond U+FFFF, such as an emoji; a backslash before it makes plain text of it.
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
@@ -43,7 +44,19 @@ def read(text: str, file: str) -> Document:
 
 
 def parse(text: str) -> Document:
-    """The document in a text, which is one document of YAML or JSON. Raises Unreadable."""
+    """The document in a text, which is one document of YAML or JSON. Raises Unreadable.
+
+    A large one is read in a process of its own, which can be ended.
+    """
+    if len(text) <= LARGE_CHARACTERS:
+        return parse_here(text)
+    from nni_manager.config import yaml_process  # which imports this module
+
+    return yaml_process.parse(text)
+
+
+def parse_here(text: str) -> Document:
+    """As `parse`, in this process."""
     if text.lstrip().startswith(("{", "[")):
         text = text.replace("\t", " ")  # YAML knows no tab between tokens, JSON does; neither allows it in a string
         text = _PAIR.sub(_joined, text)
@@ -51,9 +64,9 @@ def parse(text: str) -> Document:
         raise Unreadable(f"more than {_MOST_DIRECTIVES} lines begin with %; put text in quotes")
     try:
         text.encode()
-        ellipses = [text.count("\n", 0, match.start()) + 1 for match in _ELLIPSIS.finditer(text)]
-        document = _Builder(yaml.parse(_ELLIPSIS.sub("", text), Loader=_LOADER)).document()
-        document.faults += [(("...",), line, _ELLIPSIS_FAULT) for line in ellipses[:1]]
+        text, ellipsis = _without_ellipses(text)
+        document = _Builder(yaml.parse(text, Loader=_LOADER)).document()
+        document.faults += [(("...",), ellipsis, _ELLIPSIS_FAULT)] if ellipsis else []
         return document
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -61,6 +74,16 @@ def parse(text: str) -> Document:
         raise Unreadable(_complaint(error), min(mark.line + 1, last) if mark else 0) from None
     except (yaml.YAMLError, UnicodeEncodeError):
         raise Unreadable("holds a character that no text file may hold; save it again as plain UTF-8 text") from None
+
+
+def _without_ellipses(text: str) -> tuple[str, int]:
+    """The text without lines of three dots behind which something stands, and the first one's line; 0: it has none."""
+    last = text.rfind("\n", 0, len(text.rstrip())) + 1
+    before, rest = text[:last], text[last:]
+    first = _ELLIPSIS.search(before)
+    if first is None:
+        return text, 0
+    return _ELLIPSIS.sub("", before) + rest, text.count("\n", 0, first.start()) + 1
 
 
 def _joined(pair: re.Match[str]) -> str:
@@ -147,7 +170,7 @@ class _Builder:
         children: list[Node] = []
         while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
             children.append(self._node(item, (*path, len(children))))
-        return Node([c.value for c in children], _line(event), children, _size(children))
+        return Node([c.value for c in children], _line(event), children, size_of(children))
 
     def _mapping(self, event: Any, path: Path) -> Node:
         children: dict[str, Node] = {}
@@ -178,7 +201,7 @@ class _Builder:
 
     def _finish_mapping(self, event: Any, children: dict[str, Node]) -> Node:
         values = {key: child.value for key, child in children.items()}
-        return Node(values, _line(event), children, _size(children.values()))
+        return Node(values, _line(event), children, size_of(children.values()))
 
     def _key(self, event: Any) -> str:
         if not isinstance(event, yaml.ScalarEvent):
@@ -189,7 +212,7 @@ class _Builder:
         self._faults.append((path, _line(event), message))
 
 
-def _size(children: Iterable[Node]) -> int:
+def size_of(children: Iterable[Node]) -> int:
     return 1 + sum(child.size for child in children)
 
 

@@ -167,6 +167,8 @@ class ExperimentSpec:
     #: So many trials may fail; one more puts the experiment on hold. None: any number.
     max_failed_trials: int | None = None
     grace_period_s: float = 5.0
+    #: Of the logs that are kept of one attempt which runs elsewhere.
+    max_log_bytes: int = 100 * 2**20
     metric_grace_s: float = 10.0
     version_check: bool = True
     #: ``http``: runners send what trials print, where the platform keeps no logs; ``none``: they do not.

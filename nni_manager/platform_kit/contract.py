@@ -188,6 +188,8 @@ class Host:
     exited: Callable[[str, str], Awaitable[None]]
     #: The section `sharedStorage` as it is now, secrets in place; None: the experiment has none.
     shared_storage: Callable[[], Json | None] = lambda: None
+    #: Bytes of the logs that are kept of one attempt.
+    max_log_bytes: int = 100 * 2**20
     #: For how many seconds the trial listener has heard nothing of the job's runner; None: it does not listen yet.
     silence_s: Callable[[str], float | None] = lambda job_name: None
 

@@ -254,7 +254,11 @@ class Pull:
         """Copies what is new of the logs; answers how many bytes that was. Zeros count as printed after a while."""
         patience_is_over = _is_past(attempt.hole_until)
         copied = await asyncio.to_thread(
-            runner_folder.copy_logs, attempt.folder, attempt.logs, takes_holes=patience_is_over
+            runner_folder.copy_logs,
+            attempt.folder,
+            attempt.logs,
+            self._host.max_log_bytes,
+            takes_holes=patience_is_over,
         )
         if copied.size or not copied.has_hole:
             attempt.hole_until = None

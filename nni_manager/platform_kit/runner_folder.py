@@ -10,12 +10,14 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nni_manager.domain.ids import CONTAINER
 from nni_manager.domain.version import is_legible
+from nni_manager.platform_kit import kept_logs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 from trial_runner.wire.outbox_name import file_name, is_outbox
@@ -91,8 +93,14 @@ def stderr_tail(folder: Path) -> str:
 
 def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Logs of which less was copied than there is, each with the bytes copied and the bytes that there are."""
-    have = {name: _size(target / name) for name in protocol.LOG_FILES}
+    have = {name: _come(target, name) for name in protocol.LOG_FILES}
     return {name: (size, sizes[name]) for name, size in have.items() if size < sizes.get(name, 0)}
+
+
+def _come(target: Path, name: str) -> int:
+    with suppress(OSError):
+        return kept_logs.size(str(target), name)
+    return 0
 
 
 class CopiedLogs(NamedTuple):
@@ -104,32 +112,28 @@ class CopiedLogs(NamedTuple):
     has_hole: bool
 
 
-def copy_logs(folder: Path, target: Path, *, takes_holes: bool = False) -> CopiedLogs:
+def copy_logs(folder: Path, target: Path, most_bytes: int, *, takes_holes: bool = False) -> CopiedLogs:
     """Copies what is new of the logs, up to zeros unless `takes_holes`. A log that was not written yet has nothing.
 
-    Raises OSError of the target's disk.
+    `most_bytes`: of all logs in `target`, as by `kept_logs`. Raises OSError of the target's disk.
     """
     if folder == target:
         return CopiedLogs(0, False)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    copied = [_copy(str(folder), str(target), name, takes_holes) for name in protocol.LOG_FILES]
+    copied = [_copy(str(folder), str(target), name, most_bytes, takes_holes) for name in protocol.LOG_FILES]
     return CopiedLogs(sum(one.size for one in copied), any(one.has_hole for one in copied))
 
 
-def _copy(source: str, target: str, name: str, takes_holes: bool) -> CopiedLogs:
+def _copy(source: str, target: str, name: str, most_bytes: int, takes_holes: bool) -> CopiedLogs:
     try:
-        size = start = foreign_files.size(target, name)
+        size = start = kept_logs.size(target, name)
     except FileNotFoundError:
         size = start = 0
     has_hole = False
     while not has_hole and (read := _read_if_there(source, name, size)):
         data = read if takes_holes else read.partition(HOLE)[0]
         has_hole = len(data) < len(read)
-        file = foreign_files.open_file(target, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            size += os.write(file, data)
-        finally:
-            os.close(file)
+        size = kept_logs.append(target, name, size, data, most_bytes)
     return CopiedLogs(size - start, has_hole)
 
 
@@ -167,13 +171,6 @@ def _sizes(told: object) -> dict[str, int] | None:
 def _outboxes(sizes: dict[str, int] | None) -> dict[str, int] | None:
     """The sizes of outboxes alone: any other file is never read, and so never waited for."""
     return sizes and {name: size for name, size in sizes.items() if is_outbox(name)}
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
 
 
 def _number(value: object) -> int | None:

@@ -116,5 +116,6 @@ class Services:
             followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
             connections=self._shared.connections, folder=self._folder.path, code=self._code[name].path,
             greet=messages.greet, exited=messages.exited, silence_s=self._silence_s,
+            max_log_bytes=self._spec.now.max_log_bytes,
             shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
         )  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from nni_manager.api import submission
 from nni_manager.config import document, experiment_file
 from nni_manager.config.document import Unreadable
+from nni_manager.config.source import LARGE_CHARACTERS
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.api.world import World
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 EXPERIMENTS = "/api/v1/experiments"
 YAML = {"Content-Type": "application/yaml"}
-LARGE = b"#" * (submission.LARGE_CHARACTERS + 1)
+LARGE = b"#" * (LARGE_CHARACTERS + 1)
 
 
 class Reading:
@@ -86,5 +87,5 @@ async def test_large_ones_take_turns(api: httpx.AsyncClient, reading: Reading, b
 
 async def test_a_body_that_merges_without_end_is_refused(api: httpx.AsyncClient, world: World) -> None:
     large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(20_000)) + "}\nb:\n"
-    answer = await api.post(EXPERIMENTS, content=(large + "- {<<: *a}\n" * 120_000).encode(), headers=YAML)
+    answer = await api.post(EXPERIMENTS, content=(large + "- {<<: *a}\n" * 60_000).encode(), headers=YAML)
     assert answer.status_code == 400 and "holds more than" in answer.json()["error"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,9 @@ import pytest
 from starlette.types import ASGIApp
 
 from nni_manager.api import trial_listener
-from nni_manager.api.trial_listener import BODY_LIMIT, ROOM_BYTES, create_trial_listener
+from nni_manager.api.trial_listener import BODY_LIMIT, create_trial_listener
+from nni_manager.api.trial_room import MOST_BODIES, SMALL_BYTES, Room
+from nni_manager.domain.errors import TooBusy
 from nni_manager.scheduler.turns.runner_reports import RunnerOf
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 
@@ -308,26 +311,90 @@ async def test_without_a_token_no_body_is_read(world: RunnerWorld, application: 
     assert answer.status_code == 403
 
 
-async def test_more_than_there_is_room_for(runner: Runner, world: RunnerWorld, application: ASGIApp) -> None:
-    """Bodies that are on their way fill it; whoever comes then is asked to come again, and finds room later."""
+class SlowPost:
+    """Announces the most that is taken, and sends `came` bytes of it before it waits for `go_on`."""
+
+    def __init__(self, runner: Runner, came: int) -> None:
+        self.arrived, self.go_on = asyncio.Event(), asyncio.Event()
+        headers = {"Content-Length": str(BODY_LIMIT)}
+        self.post = asyncio.ensure_future(runner.client.post("metrics", content=self._pieces(came), headers=headers))
+
+    async def _pieces(self, came: int) -> AsyncIterator[bytes]:
+        piece = b" " * (64 * 1024)
+        for _ in range(came // len(piece)):
+            yield piece
+        self.arrived.set()
+        await self.go_on.wait()
+        yield json.dumps(POSTS["metrics"]).encode()
+
+    async def end(self) -> int:
+        self.go_on.set()
+        return (await self.post).status_code
+
+
+async def test_what_is_announced_takes_no_room(runner: Runner, world: RunnerWorld, application: ASGIApp) -> None:
+    """Three slow posts with one token kept all runners' heartbeats away."""
     await runner.post("version")
-    arrived, go_on = asyncio.Semaphore(0), asyncio.Event()
+    slow = [SlowPost(runner, 0) for _ in range(3)]
+    for each in slow:
+        await each.arrived.wait()
+    other = Runner(world, application, await world.add_trial())
+    assert [(await one.post(route)).status_code for one in (runner, other) for route in POSTS] == [200] * 10
+    assert [await each.end() for each in slow] == [200] * 3
 
-    async def slow() -> AsyncIterator[bytes]:
-        arrived.release()
-        await go_on.wait()
-        yield json.dumps(POSTS["heartbeat"]).encode()
 
-    many = ROOM_BYTES // BODY_LIMIT  # a chunked body may be as large as is allowed
-    waiting = [asyncio.ensure_future(runner.client.post("heartbeat", content=slow())) for _ in range(many)]
-    for _ in waiting:
-        await arrived.acquire()
-    refused = await runner.post("metrics")
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-    assert (await Runner(world, application, world.who, "wrong").post("metrics")).status_code == 403
-    go_on.set()
-    assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200] * many
+async def test_an_attempt_has_one_large_body_at_a_time(runner: Runner) -> None:
+    await runner.post("version")
+    first = SlowPost(runner, 2 * SMALL_BYTES)
+    await first.arrived.wait()
+    second = await runner.client.post("metrics", content=b" " * (2 * SMALL_BYTES))
+    assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+    assert "another large post of this attempt" in second.json()["error"]
     assert (await runner.post("heartbeat")).status_code == 200
+    assert await first.end() == 200
+    assert (await runner.client.post("metrics", content=b" " * (2 * SMALL_BYTES) + b"{}")).status_code == 400
+
+
+async def test_large_bodies_of_all_attempts_have_so_much_room(
+    world: RunnerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_listener, "ROOM_BYTES", BODY_LIMIT)
+    application = create_trial_listener(world.reports)
+    runner, other = (Runner(world, application, who) for who in (world.who, await world.add_trial()))
+    for each in (runner, other):
+        await each.post("version")
+    slow = SlowPost(runner, BODY_LIMIT - 2 * SMALL_BYTES)
+    await slow.arrived.wait()
+    refused = await other.client.post("metrics", content=b" " * (3 * SMALL_BYTES))
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert (await other.post("heartbeat")).status_code == 200
+    assert (await Runner(world, application, world.who, "wrong").post("metrics")).status_code == 403
+    assert await slow.end() == 200
+    assert (await other.client.post("metrics", content=b" " * (3 * SMALL_BYTES) + b"{}")).status_code == 400
+
+
+def test_a_large_body_that_is_alone_has_room() -> None:
+    room = Room(SMALL_BYTES)
+    with room.body("a") as body:
+        for _ in range(4):
+            body.grow(SMALL_BYTES)
+    with room.body("b") as body, room.body("c") as later:
+        body.grow(SMALL_BYTES + 1)
+        with pytest.raises(TooBusy):
+            later.grow(SMALL_BYTES + 1)
+
+
+def test_an_attempt_has_so_many_small_bodies_at_a_time() -> None:
+    room = Room(SMALL_BYTES)
+    with ExitStack() as stack:
+        for _ in range(MOST_BODIES):
+            stack.enter_context(room.body("a"))
+        with pytest.raises(TooBusy), room.body("a"):
+            raise AssertionError("it was let in")
+        with room.body("b"):
+            pass
+    with room.body("a"):
+        pass
 
 
 async def test_a_body_that_does_not_come(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +13,7 @@ from starlette.datastructures import Headers
 
 from nni_manager.api.application import create_application
 from nni_manager.api.guard import BODY_LIMIT, HARDENING, SESSION_PATH, Guard
+from nni_manager.api.local_users import LocalUsers
 from nni_manager.api.token import SESSION_S, Sessions, Token
 from tests.api.world import World, raw_get
 
@@ -32,6 +34,28 @@ async def test_its_own_names_are_taken(world: World, host: str) -> None:
     application = create_application(world.context, host="box.example")
     async with world.calling(application, headers={"Host": host}) as client:
         assert (await client.get(EXPERIMENTS)).status_code == 200
+
+
+@pytest.mark.parametrize("uid", [os.geteuid() + 1, None])
+async def test_other_users_of_the_machine_are_told_how_they_come_in(world: World, uid: int | None) -> None:
+    """None: a connection whose other end is not known."""
+    async with world.calling(uid=uid) as client:
+        for path in ("/", EXPERIMENTS, "/metrics", "/nothing"):
+            answer = await client.get(path)
+            assert answer.status_code == 403
+            assert all(word in answer.json()["error"] for word in ("--token", "NNI_MANAGER_TOKEN", "allowLocalUsers"))
+        assert (await client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize(("allowed", "status"), [(True, 200), (frozenset({4711}), 200), (frozenset({4712}), 403)])
+async def test_users_that_are_allowed_are_let_in(world: World, allowed: bool | frozenset[int], status: int) -> None:
+    application = create_application(world.context, users=LocalUsers(allowed))
+    async with world.calling(application, uid=4711) as client:
+        assert (await client.get(EXPERIMENTS)).status_code == status
+
+
+async def test_an_application_that_knows_no_connection_lets_nobody_in(world: World) -> None:
+    assert (await raw_get(create_application(world.context), EXPERIMENTS, server=("127.0.0.1", 8080))).status == 403
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "10.0.0.1:8080", "[::2]", ""])

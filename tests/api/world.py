@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,10 +18,11 @@ from urllib.parse import unquote
 
 import httpx
 import pytest
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
+from nni_manager.api.local_users import PEER
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import Settings
@@ -114,9 +116,12 @@ class World:
         self.supervisor.index.path.unlink()
 
     @asynccontextmanager
-    async def calling(self, application: ASGIApp | None = None, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-        """A client over TCP, as far as the application can tell."""
-        served = application or create_application(self.context)
+    async def calling(
+        self, application: ASGIApp | None = None, uid: int | None = os.geteuid(), **options: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        """A client over TCP, as far as the application can tell. `uid`: whose connection it is, by default ours; None:
+        nobody's of this machine."""
+        served = _connected(application or create_application(self.context), uid)
         transport = httpx.ASGITransport(cast(Any, served))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080", **options) as client:
             yield client
@@ -130,6 +135,23 @@ class World:
         entry = index.read_folder(folder)
         await self.supervisor.index.write(lambda c: index.put(c, entry))
         return folder
+
+
+@dataclass(frozen=True)
+class _KnownPeer:
+    user: int | None
+
+    async def uid(self) -> int | None:
+        return self.user
+
+
+def _connected(application: ASGIApp, uid: int | None) -> ASGIApp:
+    """With what a connection says of its other end."""
+
+    async def connected(scope: Scope, receive: Receive, send: Send) -> None:
+        await application({**scope, "state": {**scope.get("state", {}), PEER: _KnownPeer(uid)}}, receive, send)
+
+    return connected
 
 
 @dataclass(frozen=True)

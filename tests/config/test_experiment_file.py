@@ -169,9 +169,14 @@ def test_a_file_that_cannot_be_read(name: str, words: str, tmp_path: Path) -> No
 
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "bee.yml"
-    file.write_bytes(b"#" * (8 * 2**20 + 1))
-    with pytest.raises(ConfigInvalid, match="larger than 8 MiB"):
+    file.write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(ConfigInvalid, match="larger than 1 MiB"):
         load_file(file)
+
+
+def test_a_huge_text_is_refused_as_a_file_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="larger than 1 MiB"):
+        load("#" * (2**20 - 1) + "é", directory=tmp_path)
 
 
 def test_a_vanished_code_directory_does_not_stop_a_stored_experiment(tmp_path: Path) -> None:

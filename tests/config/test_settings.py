@@ -56,6 +56,26 @@ def test_every_variable(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [("true", True), ("false", False), ("root", {0}), ("[root, daemon]", {0, 1}), ('"root, daemon"', {0, 1})],
+)
+def test_local_users_are_named_or_all(tmp_path: Path, text: str, allowed: object) -> None:
+    (tmp_path / "settings.yml").write_text(f"allowLocalUsers: {text}\n")
+    assert load({"data_dir": tmp_path}, {}).allow_local_users == allowed
+    if not text.startswith("["):
+        variable = {"NNI_MANAGER_ALLOW_LOCAL_USERS": text.strip('"')}
+        assert load({"data_dir": tmp_path / "other"}, variable).allow_local_users == allowed
+
+
+@pytest.mark.parametrize("text", ["nobody-of-this-name", "[root, nobody-of-this-name]", "1000", "[]x", "{root: 1}"])
+def test_who_is_no_local_user_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "settings.yml").write_text(f"allowLocalUsers: {text}\n")
+    with pytest.raises(ConfigInvalid) as refused:
+        load({"data_dir": tmp_path}, {})
+    assert "nobody-of-this-name" in str(refused.value) or "nobody" not in text
+
+
 def test_an_empty_variable_is_not_set() -> None:
     settings = load({}, {"NNI_MANAGER_PORT": "", "NNI_MANAGER_DATA": ""})
     assert (settings.port, settings.data_dir.name) == (8080, "nni-experiments")

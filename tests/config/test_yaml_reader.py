@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import math
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nni_manager.config import document, yaml_reader
+from nni_manager.config import document, yaml_process, yaml_reader
 from nni_manager.config.document import MAX_DEPTH, Patience, Unreadable
-from nni_manager.config.yaml_reader import parse
+from nni_manager.config.source import LARGE_CHARACTERS
+from nni_manager.config.yaml_reader import parse, parse_here
 
 pytestmark = pytest.mark.unit
 
@@ -63,6 +69,14 @@ def test_what_a_document_leaves_out_is_a_fault_and_the_rest_is_read() -> None:
     assert document.faults == [(("...",), 2, "'...' stands for fields that are not printed; put them in its place")]
     assert parse("a: 1\n...\n").faults == [], "the end of a text"
     assert parse("a: |\n  x\n  ...\n  y\n").root.value == {"a": "x\n...\ny\n"}
+
+
+def test_a_text_of_three_dots_is_read_once() -> None:
+    """Each line was compared with all behind it: 400 KB took half a minute."""
+    before_s = time.process_time()
+    document = parse_here("a: 1\n" + "...\n" * 100_000 + "b: 2\n")
+    assert time.process_time() - before_s < 5
+    assert document.root.value == {"a": 1, "b": 2} and [line for _, line, _ in document.faults] == [2]
 
 
 REFUSED = [
@@ -148,6 +162,60 @@ def test_directives_are_no_way_to_keep_it_busy() -> None:
     parse("%TAG !a! tag:a\n---\na: 1")
     with pytest.raises(Unreadable, match="lines begin with %"):
         parse("".join(f"%TAG !{number}! tag:a\n" for number in range(200)) + "---\na: 1")
+
+
+# ------------------------------------------------------------------------------------------------ large texts
+
+PADDING = "#" * LARGE_CHARACTERS + "\n"
+
+
+def test_a_large_text_is_read_as_a_small_one_is() -> None:
+    text = (
+        "a: &a {x: 1, y: [.inf, -.5, 0x10, 'é', null, true]}\nb: {<<: *a, x: 3}\n...\nc: *a\nd: 1\nd: 2\n"
+        "e: 123456789012345678901234567890\nf: []\ng: {}\n"
+    )
+    here, there = parse_here(text), parse(text + PADDING)
+    assert there == here
+    assert parse(PADDING) == parse_here("")
+
+
+@pytest.mark.parametrize(("text", "line"), [("a: b: c\n", 1), ("a: 1\nb: *hunter2\n", 2), ("a: \ud800\n", 0)])
+def test_a_large_text_is_refused_as_a_small_one_is(text: str, line: int) -> None:
+    with pytest.raises(Unreadable) as here:
+        parse_here(text)
+    with pytest.raises(Unreadable) as there:
+        parse(text + PADDING)
+    assert (there.value.message, there.value.line) == (here.value.message, line)
+
+
+def test_a_text_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As what the YAML library may do for minutes, where nothing can be asked to end."""
+    monkeypatch.setattr(yaml_process, "LIMIT_S", 1)
+    _library(monkeypatch, tmp_path, "pass")
+    with pytest.raises(Unreadable, match="takes longer than 1 s"):
+        parse(PADDING)
+
+
+def test_who_does_not_wait_any_more_ends_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    os.mkfifo(began)
+    _library(monkeypatch, tmp_path, f"open({str(began)!r}, 'w')")
+    patience = Patience(3600)
+    context = contextvars.copy_context()
+    context.run(document.patience.set, patience)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(context.run, parse, PADDING)
+        began.open("rb").close()
+        patience.end()
+        with pytest.raises(Unreadable, match="takes longer"):
+            reading.result(30)
+
+
+def _library(monkeypatch: pytest.MonkeyPatch, folder: Path, program: str) -> None:
+    """The process has another YAML library. `program`: what its `parse` does."""
+    patch = f"import time, yaml\ndef parse(*_, **__):\n    {program}\n    time.sleep(1000)\nyaml.parse = parse\n"
+    (folder / "sitecustomize.py").write_text(patch)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
 
 
 @pytest.mark.parametrize("ended", [True, False])

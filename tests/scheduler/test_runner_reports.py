@@ -366,3 +366,16 @@ async def test_the_packed_code_is_handed_out(world: RunnerWorld) -> None:
 async def _experiment(world: RunnerWorld) -> dict[str, object]:
     async with world.world.calling() as client:
         return (await client.get(f"/api/v1/experiments/{world.id}")).json()  # type: ignore[no-any-return]
+
+
+async def test_logs_of_one_attempt_are_kept_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """150 MB came in a second and a half with one token, and all of it stayed."""
+    async with make_runner_world(tmp_path, monkeypatch, maxLogSize="1MB") as world:
+        await world.greet()
+        piece, offset = b"0123456789abcde\n" * 4096, 0
+        for _ in range(160):
+            offset = await world.reports.write_log(world.who, "stdout", offset, piece)
+        assert offset == 160 * len(piece), "the runner goes on behind what it has sent"
+        kept = (world.folder() / "stdout").read_bytes()
+    assert len(kept) <= 2**20 + len(piece) and b"maxLogSize" in kept
+    assert kept.startswith(piece) and kept.endswith(piece)

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, NotFound, VersionRefused
-from nni_manager.platform_kit import runner_folder
+from nni_manager.platform_kit import kept_logs, runner_folder
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes.choice import Choices, told_channel
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.exec import ExecFailed
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from trial_runner import protocol
-from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +171,7 @@ class Attempt:
             case "lines":
                 return await self._take_lines(frame)
             case "log":
-                await asyncio.to_thread(_append, self._logs, frame)
+                await asyncio.to_thread(_append, self._logs, frame, self._host.max_log_bytes)
                 return True
             case "exited":
                 await self._take_end(frame)
@@ -252,19 +251,14 @@ def _sizes(folder: Path) -> dict[str, int]:
     found = {}
     for name in protocol.LOG_FILES:
         with suppress(OSError):
-            found[name] = foreign_files.size(str(folder), name)
+            found[name] = kept_logs.size(str(folder), name)
     return found
 
 
-def _append(folder: Path, frame: Mapping[str, Any]) -> None:
+def _append(folder: Path, frame: Mapping[str, Any], most_bytes: int) -> None:
     """Writes a stretch of a log at its place; what is there already stays. Blocks. Raises OSError."""
     name = frame.get("file")
-    if name not in protocol.LOG_FILES:
-        return
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / str(name)
-    size = path.stat().st_size if path.exists() else 0
-    data = base64.b64decode(frame["data"])[max(0, size - int(frame["offset"])) :]
-    if int(frame["offset"]) <= size:
-        with open(path, "ab") as file:
-            file.write(data)
+    if name in protocol.LOG_FILES:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data = base64.b64decode(frame["data"])
+        kept_logs.append(str(folder), str(name), int(frame["offset"]), data, most_bytes)

@@ -16,6 +16,7 @@ from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, St
 from nni_manager.domain.evidence import apart_ms, possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit import kept_logs
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.supervisor import Supervisor
@@ -113,7 +114,7 @@ class RunnerReports:
         return await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))
 
     async def write_log(self, who: RunnerOf, file: str, offset: int, data: bytes, source: str = "") -> int:
-        """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes are there.
+        """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes of it have come.
 
         `source`: a process of the job that is not the one that reports; its logs are kept apart. Raises InvalidInput
         for one too many of them. Logs are taken also once the attempt is decided: a runner tells the end first, and its
@@ -128,7 +129,8 @@ class RunnerReports:
         if source:
             await asyncio.to_thread(_require_few_sources, str(trials), attempt, name, file)
         try:
-            return await asyncio.to_thread(_append, str(trials), f"{attempt}/{name}", offset, data)
+            most = experiment.spec.max_log_bytes
+            return await asyncio.to_thread(kept_logs.append, str(trials), f"{attempt}/{name}", offset, data, most)
         except OSError as error:
             raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
 
@@ -202,17 +204,3 @@ def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> Non
         known = [entry for entry in os.listdir(folder) if entry.startswith(f"{file}-")]
     if name not in known and len(known) >= MOST_SOURCES:
         raise InvalidInput(f"source: {file} of at most {MOST_SOURCES} processes of an attempt is kept")
-
-
-def _append(trials: str, name: str, offset: int, data: bytes) -> int:
-    """Writes what is new of a stretch. A stretch that begins behind the end is not taken: it comes again."""
-    foreign_files.make_folder(trials, os.path.dirname(name))
-    file = foreign_files.open_file(trials, name, os.O_WRONLY | os.O_CREAT)
-    try:
-        size = os.fstat(file).st_size
-        if offset > size:
-            return size
-        rest = data[size - offset :]
-        return size + os.pwrite(file, rest, size) if rest else size
-    finally:
-        os.close(file)

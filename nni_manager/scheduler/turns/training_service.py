@@ -32,7 +32,6 @@ from nni_manager.store import jobs
 from nni_manager.store.database import Database
 
 log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 #: Waits before a service that cannot be used is tried again, in milliseconds; the last one repeats.

@@ -1,0 +1,197 @@
+"""Another user of the machine, at the daemon's listeners and sockets: real processes of two users."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.live_daemon import LISTENING, Daemon, running_daemon
+from tests.other_user import DAEMON, NOBODY, command, output_of
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.timeout(120)]
+
+ASK = """
+connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=20)
+connection.request(sys.argv[3], sys.argv[4], sys.stdin.buffer.read() or None, {"Content-Type": "application/json"})
+answer = connection.getresponse()
+print(answer.status, answer.read().decode(), end="")
+"""
+SEND_AND_CLOSE = """
+data = open(0, "rb").read()
+for _ in range(50):
+    with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+        if sys.argv[3]:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(data)
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with _daemon(tmp_path_factory.mktemp("open")) as daemon:
+        yield daemon
+
+
+@contextmanager
+def _daemon(folder: Path, *arguments: str, **environment: str) -> Iterator[Daemon]:
+    """Without a token, and sockets of its own."""
+    with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
+        own = {"XDG_RUNTIME_DIR": runtime, "NNI_MANAGER_TOKEN": "", **environment}
+        with running_daemon(folder, *LISTENING, *arguments, environment=own) as daemon:
+            yield daemon
+
+
+def _service(daemon: Daemon) -> tuple[str, int]:
+    listeners = {each["kind"]: each["address"] for each in daemon.call("GET", "/daemon")["listeners"]}
+    parts = urlsplit(listeners["service"])
+    return str(parts.hostname), int(parts.port or 0)
+
+
+def _ask(uid: int, at: tuple[str, int], method: str, path: str, body: object = None) -> tuple[int, str]:
+    given = b"" if body is None else json.dumps(body).encode()
+    status, _, answer = output_of(uid, ASK, at[0], str(at[1]), method, path, given=given).partition(" ")
+    return int(status), answer
+
+
+def _experiment_config(command: str) -> str:
+    config = {
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": command, "trialCodeDirectory": ".",
+        "trialConcurrency": 1, "maxTrialNumber": 1, "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+    }  # fmt: skip
+    return json.dumps(config)
+
+
+def _experiment(folder: Path, command: str) -> dict[str, Any]:
+    environment = {"PATH": os.environ["PATH"]}
+    body = {"config": _experiment_config(command), "directory": str(folder), "environment": environment}
+    return {**body, "interpreter": sys.executable}
+
+
+def test_another_user_starts_no_experiment(daemon: Daemon, tmp_path: Path) -> None:
+    proof = tmp_path / "proof"
+    status, answer = _ask(
+        NOBODY, _service(daemon), "POST", "/api/v1/experiments", _experiment(tmp_path, f"id > {proof}")
+    )
+    assert status == 403 and "--token" in answer and "allowLocalUsers" in answer, answer
+    assert daemon.call("GET", "/experiments")["experiments"] == []
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/experiments", "/metrics", "/static/style.css", "/openapi.json"])
+def test_another_user_reads_nothing(daemon: Daemon, path: str) -> None:
+    at = _service(daemon)
+    assert _ask(NOBODY, at, "GET", path)[0] == 403
+    assert _ask(NOBODY, at, "GET", "/healthz")[0] == 200
+    assert _ask(os.getuid(), at, "GET", path)[0] == 200
+
+
+def test_another_user_cannot_use_an_endpoint(daemon: Daemon, tmp_path: Path) -> None:
+    body = {**_experiment(tmp_path, "sleep 1000"), "endpoint": {"port": 0}}
+    id = daemon.call("POST", "/experiments", json=body)["id"]
+    try:
+        listeners = {each["kind"]: each["address"] for each in daemon.call("GET", "/daemon")["listeners"]}
+        parts = urlsplit(listeners["endpoint"])
+        at = (str(parts.hostname), int(parts.port or 0))
+        assert _ask(NOBODY, at, "GET", "/api/v1/nni/experiment")[0] == 403
+        assert _ask(os.getuid(), at, "GET", "/api/v1/nni/experiment")[0] == 200
+    finally:
+        daemon.call("POST", f"/experiments/{id}/stop")
+        daemon.wait(id, "STOPPED")
+        daemon.call("DELETE", f"/experiments/{id}")
+
+
+@pytest.mark.parametrize("linger", ["", "0"])
+def test_a_request_whose_sender_has_gone_does_nothing(daemon: Daemon, tmp_path: Path, linger: str) -> None:
+    """What is closed has no user any more: the kernel says root. `linger`: with a FIN, or with a RST."""
+    host, port = _service(daemon)
+    body = json.dumps(_experiment(tmp_path, "true")).encode()
+    head = (
+        f"POST /api/v1/experiments HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    output_of(NOBODY, SEND_AND_CLOSE, host, str(port), linger, given=head.encode() + body)
+    assert _ask(os.getuid(), (host, port), "GET", "/api/v1/experiments")[0] == 200  # the daemon has read them by now
+    assert daemon.call("GET", "/experiments")["experiments"] == []
+
+
+def test_users_that_are_named_are_let_in(tmp_path: Path) -> None:
+    with _daemon(tmp_path, "--allow-local-users", "daemon") as daemon:
+        at = _service(daemon)
+        assert [_ask(uid, at, "GET", "/metrics")[0] for uid in (DAEMON, NOBODY)] == [200, 403]
+
+
+def test_all_users_are_let_in_where_that_was_said(tmp_path: Path) -> None:
+    with _daemon(tmp_path, NNI_MANAGER_ALLOW_LOCAL_USERS="true") as daemon:
+        assert _ask(NOBODY, _service(daemon), "GET", "/metrics")[0] == 200
+
+
+def test_a_token_serves_every_user(tmp_path: Path) -> None:
+    """And is asked of our own user, too: what connects as root may be a proxy for all the world."""
+    with _daemon(tmp_path, NNI_MANAGER_TOKEN="correct horse battery") as daemon:
+        at = _service(daemon)
+        assert [_ask(uid, at, "GET", "/metrics")[0] for uid in (NOBODY, os.getuid())] == [401, 401]
+        program = ASK.replace('"Content-Type": "application/json"', '"Authorization": "Bearer correct horse battery"')
+        assert output_of(NOBODY, program, at[0], str(at[1]), "GET", "/metrics").startswith("200 ")
+
+
+FAKE_DAEMON = """
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o777)
+listener.listen()
+print("ready", flush=True)
+while True:
+    connected = listener.accept()[0]
+    connected.settimeout(1)
+    try:
+        sys.stdout.write(repr(connected.recv(1 << 20)) + "\\n")
+        sys.stdout.flush()
+    except OSError:
+        pass
+"""
+
+
+def test_a_fake_control_socket_is_told_nothing(tmp_path: Path) -> None:
+    """What is left after a restart of the machine: the pointer file names a socket below /tmp, where it is gone."""
+    data, code, home = (tmp_path / name for name in ("data", "code", "home"))
+    for folder in (data, code, home):
+        folder.mkdir()
+    config = json.loads(_experiment_config("true"))
+    (code / "experiment.json").write_text(json.dumps({**config, "experimentWorkingDirectory": str(data)}))
+    with tempfile.TemporaryDirectory(prefix="nni-") as place, tempfile.TemporaryDirectory(prefix="nni-") as runtime:
+        os.chmod(place, 0o1777)  # as /tmp is
+        program = "os.mkdir(sys.argv[1]); sys.argv[1] += '/s'\n" + FAKE_DAEMON
+        with subprocess.Popen(command(NOBODY, program, f"{place}/nni"), stdout=subprocess.PIPE, text=True) as fake:
+            try:
+                assert fake.stdout is not None and fake.stdout.readline() == "ready\n"
+                pointer = {"socket": f"{place}/nni/s", "pid": 1, "version": "0.6.0"}
+                (data / "control.json").write_text(json.dumps(pointer))
+                own = {
+                    "HOME": str(home), "NNI_MANAGER_DATA": str(data), "XDG_RUNTIME_DIR": runtime,
+                    "NNI_MANAGER_TOKEN": "", "SECRET_OF_MINE": "hunter2-4711",
+                }  # fmt: skip
+                _run(["nnictl", "create", "--config", str(code / "experiment.json")], own)
+                _run(["nnictl", "stop", "--all"], own)
+                _run(["nni-manager", "stop"], own)
+            finally:
+                fake.kill()
+            heard = fake.stdout.read()
+    assert "hunter2-4711" not in heard and heard.replace("b''\n", "") == ""
+
+
+def _run(words: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name(words[0])), *words[1:]], env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
