@@ -93,7 +93,7 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
 
 
 #: Of a job that can be asked about again: when it could not is kept, as far as that is not too often.
-_BACK_AGAIN = """
+BACK_AGAIN = """
     interruptions = CASE WHEN unreachable_ms IS NULL OR json_array_length(interruptions) >= 100 THEN interruptions
         ELSE json_insert(interruptions, '$[#]',
             json_object('sinceMs', unreachable_ms, 'untilMs', ?10, 'sentence', unreachable)) END,
@@ -126,7 +126,7 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
         " started_ms = coalesce(max(?7, intended_ms), started_ms),"
         " ended_ms = max(?8, coalesce(max(?7, intended_ms), started_ms, ?8)),"
         " final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
-        f" {_BACK_AGAIN}, wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
+        f" {BACK_AGAIN}, wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
         " link = CASE WHEN ?15 = '' THEN link ELSE ?15 END, place = CASE WHEN ?16 = '' THEN place ELSE ?16 END"
         " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
         " AND (closed = 0 OR ?9 AND forgotten = 0 AND runner_exit IS NOT NULL)",
@@ -145,7 +145,7 @@ def _hear_again(connection: sqlite3.Connection, job_name: str, report: JobReport
     connection.execute(
         "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, native_reason = ?, cause = ?, message = ?,"
         " stderr_tail = ?, started_ms = coalesce(?, started_ms), ended_ms = ?, final_seen_ms = ?"
-        f" WHERE job_name = ? AND final_seen_ms IS NULL AND {_MISSED}",
+        f" WHERE job_name = ? AND final_seen_ms IS NULL AND {MISSED}",
         (
             report.state, report.exit_code, report.signal, report.native_reason, report.cause or "", report.message,
             report.stderr_tail, report.started_ms, report.ended_ms, now_ms if report.state.is_final else None, job_name,
@@ -158,7 +158,7 @@ def _set_reach(connection: sqlite3.Connection, job_name: str, report: JobReport,
     on counting."""
     gone = "unreachable_ms = coalesce(unreachable_ms, ?10), unreachable = ?1"
     connection.execute(
-        f"UPDATE attempts SET {gone if report.unreachable else _BACK_AGAIN}"
+        f"UPDATE attempts SET {gone if report.unreachable else BACK_AGAIN}"
         " WHERE job_name = ?11 AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
         (report.unreachable, *[None] * 8, now_ms, job_name),
     )
@@ -212,52 +212,10 @@ def lose(connection: sqlite3.Connection, trial_id: str, number: int, message: st
 
 #: Of an attempt: it was given up because its job could not be asked about, and its trial goes on. What is heard of the
 #: job again may still count.
-_MISSED = (
+MISSED = (
     f"closed = 1 AND forgotten = 0 AND given_up = '{PLATFORM}' AND unreachable_ms IS NOT NULL AND handle IS NOT NULL"
     " AND trial_id IN (SELECT id FROM trials WHERE status IN ('WAITING', 'RUNNING', 'UNKNOWN'))"
 )
-
-
-class Missed(NamedTuple):
-    """An attempt that was given up because its job could not be asked about, of a trial that goes on."""
-
-    trial_id: str
-    number: int
-    job: AttemptRow
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether something was heard of its job since."""
-        return self.job.final_seen_ms is not None or self.job.state != JobState.LOST
-
-
-def missed(connection: sqlite3.Connection) -> list[Missed]:
-    """Attempts that were missed, the last first."""
-    columns = ", ".join(ATTEMPT_COLUMNS)
-    query = f"SELECT trial_id, number, {columns} FROM attempts WHERE {_MISSED} ORDER BY number DESC"
-    return [Missed(id_, number, AttemptRow._make(job)) for id_, number, *job in connection.execute(query)]
-
-
-def missed_attempt(connection: sqlite3.Connection, job_name: str) -> tuple[str, int] | None:
-    """(trial, number) of a job that was missed; None: it was not."""
-    query = f"SELECT trial_id, number FROM attempts WHERE job_name = ? AND {_MISSED}"
-    row: tuple[str, int] | None = connection.execute(query, (job_name,)).fetchone()
-    return row
-
-
-def revive(connection: sqlite3.Connection, trial_id: str, number: int, now_ms: int) -> None:
-    """An attempt that was missed is its trial's again, as far as it is known by now."""
-    connection.execute(
-        f"UPDATE attempts SET closed = 0, given_up = '', {_BACK_AGAIN} WHERE trial_id = ?11 AND number = ?12",
-        (*[None] * 9, now_ms, trial_id, number),
-    )
-
-
-def drop_missed(connection: sqlite3.Connection, trial_id: str, number: int) -> None:
-    """Ends the wait for an attempt that was missed."""
-    connection.execute(
-        "UPDATE attempts SET unreachable_ms = NULL WHERE trial_id = ? AND number = ?", (trial_id, number)
-    )
 
 
 def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
@@ -284,7 +242,7 @@ def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]
     """Closed attempts of which the training service still keeps something, and of which nothing is expected."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
-        f" AND service = ? AND NOT ({_MISSED})",
+        f" AND service = ? AND NOT ({MISSED})",
         (service,),
     )
     return [parse_handle(*row) for row in rows]
@@ -364,7 +322,7 @@ def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
     """Jobs a training service accepted whose attempt is not closed, or was missed."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND handle IS NOT NULL AND service = ?"
-        f" AND (closed = 0 OR {_MISSED})",
+        f" AND (closed = 0 OR {MISSED})",
         (service,),
     )
     return [parse_handle(*row) for row in rows]

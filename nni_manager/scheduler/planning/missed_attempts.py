@@ -10,7 +10,8 @@ from nni_manager.domain.job import JobState
 from nni_manager.scheduler.planning.decisions import Decisions, DropMissed, Forget, ReviveAttempt
 from nni_manager.scheduler.planning.snapshot import Snapshot
 from nni_manager.store import jobs
-from nni_manager.store.jobs import AttemptRow, Missed
+from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.missed_jobs import Missed
 from nni_manager.store.trials import OpenTrial
 
 

@@ -10,9 +10,10 @@ from nni_manager.domain.evidence import RunnerWord
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait
-from nni_manager.store import experiments, jobs, runners, services, trials
+from nni_manager.store import experiments, jobs, missed_jobs, runners, services, trials
 from nni_manager.store.experiments import ExperimentRow
-from nni_manager.store.jobs import AttemptRow, Missed
+from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.missed_jobs import Missed
 from nni_manager.store.services import ServiceRow
 from nni_manager.store.trials import OpenTrial
 from trial_runner import protocol
@@ -239,7 +240,7 @@ def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> d
 def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Missed, ...]]:
     found: dict[str, tuple[Missed, ...]] = {}
     if any(trial.attempt > 1 for trial in open_trials):
-        for one in jobs.missed(connection):
+        for one in missed_jobs.missed(connection):
             found[one.trial_id] = (*found.get(one.trial_id, ()), one)
     return found
 

@@ -20,7 +20,7 @@ from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.failures import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, load
-from nni_manager.store import experiments, history, jobs, metrics, services, trials
+from nni_manager.store import experiments, history, jobs, metrics, missed_jobs, services, trials
 from nni_manager.store.metrics import OutboxPart, Receipt, Stored
 
 #: Execution time is written down at least so often, in milliseconds.
@@ -191,12 +191,12 @@ def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: in
 def _revive(connection: sqlite3.Connection, record: d.ReviveAttempt, now_ms: int) -> None:
     if record.replaced is not None:
         jobs.close(connection, record.trial_id, record.replaced, jobs.PLATFORM, may_run=record.may_run)
-    jobs.revive(connection, record.trial_id, record.attempt, now_ms)
+    missed_jobs.revive(connection, record.trial_id, record.attempt, now_ms)
     trials.revive_attempt(connection, record.trial_id, record.attempt, record.sentence)
 
 
 def _drop_missed(connection: sqlite3.Connection, record: d.DropMissed, now_ms: int) -> None:
-    jobs.drop_missed(connection, record.trial_id, record.attempt)
+    missed_jobs.drop_missed(connection, record.trial_id, record.attempt)
 
 
 def _set_wait(connection: sqlite3.Connection, record: d.SetWait, now_ms: int) -> None:

@@ -1,0 +1,52 @@
+"""Attempts that were given up because their job could not be asked about, of trials that go on: what is heard of such a
+job again may still count."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from nni_manager.domain.job import JobState
+from nni_manager.store.jobs import ATTEMPT_COLUMNS, BACK_AGAIN, MISSED, AttemptRow
+
+
+class Missed(NamedTuple):
+    """An attempt that was given up because its job could not be asked about, of a trial that goes on."""
+
+    trial_id: str
+    number: int
+    job: AttemptRow
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether something was heard of its job since."""
+        return self.job.final_seen_ms is not None or self.job.state != JobState.LOST
+
+
+def missed(connection: sqlite3.Connection) -> list[Missed]:
+    """Attempts that were missed, the last first."""
+    columns = ", ".join(ATTEMPT_COLUMNS)
+    query = f"SELECT trial_id, number, {columns} FROM attempts WHERE {MISSED} ORDER BY number DESC"
+    return [Missed(id_, number, AttemptRow._make(job)) for id_, number, *job in connection.execute(query)]
+
+
+def missed_attempt(connection: sqlite3.Connection, job_name: str) -> tuple[str, int] | None:
+    """(trial, number) of a job that was missed; None: it was not."""
+    query = f"SELECT trial_id, number FROM attempts WHERE job_name = ? AND {MISSED}"
+    row: tuple[str, int] | None = connection.execute(query, (job_name,)).fetchone()
+    return row
+
+
+def revive(connection: sqlite3.Connection, trial_id: str, number: int, now_ms: int) -> None:
+    """An attempt that was missed is its trial's again, as far as it is known by now."""
+    connection.execute(
+        f"UPDATE attempts SET closed = 0, given_up = '', {BACK_AGAIN} WHERE trial_id = ?11 AND number = ?12",
+        (*[None] * 9, now_ms, trial_id, number),
+    )
+
+
+def drop_missed(connection: sqlite3.Connection, trial_id: str, number: int) -> None:
+    """Ends the wait for an attempt that was missed."""
+    connection.execute(
+        "UPDATE attempts SET unreachable_ms = NULL WHERE trial_id = ? AND number = ?", (trial_id, number)
+    )
