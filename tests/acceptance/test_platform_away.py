@@ -40,6 +40,7 @@ def test_a_daemon_that_starts_while_the_platform_is_away(daemon: Daemon, code: P
     since_s = time.monotonic()
     assert daemon.call("POST", f"/experiments/{stopped}/stop")["status"] == "STOPPED"
     assert time.monotonic() - since_s < 6.5, "5 s, and what this machine takes"
+    until(lambda: daemon.status(stopped)["warnings"], 5)
     (warning,) = daemon.status(stopped)["warnings"]
     assert "1 job may still run on scripted" in warning["message"]
     assert _runs(pid)

@@ -182,6 +182,7 @@ def test_its_version_is_the_managers_and_says_what_it_is(trial: Trial) -> None:
     assert trial.prints("import nni; print(nni.__version__)") == protocol.VERSION + "+stand-in"
 
 
+@pytest.mark.alone
 def test_importing_it_takes_less_than_30_ms(trial: Trial) -> None:
     runs = [trial.run("import nni", "-X", "importtime").stderr.splitlines()[-1] for _ in range(3)]
     microseconds = [int(run.split("|")[1]) for run in runs if run.endswith("| nni")]
