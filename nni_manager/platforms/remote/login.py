@@ -17,6 +17,7 @@ import asyncssh
 
 from nni_manager.platforms.remote.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential
 from nni_manager.platforms.remote.faults import Fault, MachineFault
+from nni_manager.platforms.remote.known_hosts import KnownHosts
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ async def _connect(
     judge = _HostKeys(host, port, credential.host_key)
     try:
         async with asyncio.timeout(CONNECT_S + LOGIN_S):
+            judge.known = await asyncio.to_thread(KnownHosts.of, host, user, port if port != DEFAULT_PORT else None)
             options = _options(port, user, credential, judge)
             connection = await asyncssh.connect(host, tunnel=tunnel or (), **options)
     except (asyncssh.Error, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError) as error:
@@ -107,7 +109,8 @@ def _options(port: int, user: str, credential: Credential, judge: _HostKeys) -> 
     if judge.wanted_algorithm:
         own["server_host_key_algs"] = judge.wanted_algorithm
     return {
-        "client_factory": lambda: _Client(judge), "connect_timeout": CONNECT_S, "login_timeout": LOGIN_S,
+        "client_factory": lambda: _Client(judge), "known_hosts": judge.known.match,
+        "connect_timeout": CONNECT_S, "login_timeout": LOGIN_S,
         "keepalive_interval": _KEEPALIVE_S, "keepalive_count_max": _KEEPALIVES, "x11_forwarding": False,
         "agent_forwarding": False, "request_pty": False, "send_env": None, "env": None, **own,
     }  # fmt: skip
@@ -121,6 +124,7 @@ class _HostKeys:
         self._host = host
         self._port = port
         self._wanted = wanted
+        self.known = KnownHosts(of_user=(), of_machine=())
         self.offered: asyncssh.SSHKey | None = None
         self._unwritten = ""
 
@@ -133,7 +137,9 @@ class _HostKeys:
     def accepts(self, key: asyncssh.SSHKey, host: str, port: int) -> bool:
         """Whether a host's key is accepted. `host`, `port`: those that ~/.ssh/config makes of ours."""
         self._host, self._port, self.offered = host, port, key
-        if self._wanted is None:
+        if self.known.alias:  # without a port, as `ssh` has it
+            self._host, self._port = self.known.alias, DEFAULT_PORT
+        if self._wanted is None or self._is_revoked():
             return False
         if self._wanted == ACCEPT_NEW:
             return not self._is_known() and self._remember(key)
@@ -141,16 +147,20 @@ class _HostKeys:
             return key.get_fingerprint() == self._wanted
         return key.export_public_key().decode().split()[:2] == self._wanted.split()[:2]
 
-    def fault(self) -> Fault:
+    def fault(self, reason: str) -> Fault:
+        """`reason`: asyncssh's, which does not show keys that are revoked."""
         shown = self.offered.get_fingerprint() if self.offered is not None else "of a kind that is not known here"
-        if self._unwritten:
-            sentence = f"its key {shown} cannot be remembered in ~/.ssh/known_hosts ({self._unwritten})"
+        if "revoked" in reason.lower() or self._is_revoked():
+            sentence = "the key that it shows is revoked in known_hosts"
+            fix = "give the machine another key: others have that one"
+        elif self._unwritten:
+            sentence = f"its key {shown} cannot be remembered in {self.known.written} ({self._unwritten})"
             fix = f"see to the rights of that file, or write `hostKey: {shown}` beside its `host`"
         elif self._wanted not in (None, ACCEPT_NEW):
             sentence = f"the machine's key is {shown}, not the `hostKey` of the config"
             fix = "if the machine was installed anew, correct `hostKey`; otherwise somebody stands between"
         elif self._is_known():
-            sentence = f"its key has changed: {shown} is not the one in ~/.ssh/known_hosts"
+            sentence = f"its key has changed: {shown} is not the one in known_hosts"
             fix = (
                 f"if the machine was installed anew, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
                 " with `ssh`; otherwise somebody stands between"
@@ -166,17 +176,16 @@ class _HostKeys:
 
     def _remember(self, key: asyncssh.SSHKey) -> bool:
         """Writes a key into `known_hosts`, as `ssh` does, so that nobody asks again; answers whether that worked."""
-        text = key.export_public_key().decode().split()[:2]
-        folder = os.path.expanduser("~/.ssh")
+        text, path = key.export_public_key().decode().split()[:2], self.known.written
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            file = os.open(f"{folder}/known_hosts", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(file, "wb") as known:
                 known.write(" ".join([self._place, *text]).encode() + b"\n")
         except OSError as error:
             self._unwritten = error.strerror or str(error)
             return False
-        log.info("the key %s of %s is remembered in ~/.ssh/known_hosts", key.get_fingerprint(), self._place)
+        log.info("the key %s of %s is remembered in %s", key.get_fingerprint(), self._place, path)
         return True
 
     @property
@@ -185,11 +194,14 @@ class _HostKeys:
         return self._host if self._port == DEFAULT_PORT else f"[{self._host}]:{self._port}"
 
     def _is_known(self) -> bool:
-        try:
-            hosts = asyncssh.read_known_hosts(os.path.expanduser("~/.ssh/known_hosts"))
-            return any(hosts.match(self._host, "", self._port)[:2])
-        except (OSError, ValueError):
-            return False
+        return self.known.knows(self._host, self._own_port)
+
+    def _is_revoked(self) -> bool:
+        return self.offered is not None and self.known.revokes(self.offered, self._host, self._own_port)
+
+    @property
+    def _own_port(self) -> int | None:
+        return None if self._port == DEFAULT_PORT else self._port
 
 
 class _Client(asyncssh.SSHClient):
@@ -204,7 +216,7 @@ def _fault(error: Exception, host: str, port: int, user: str, credential: Creden
     """The fault that an error stands for, in words, with what to do."""
     match error:
         case asyncssh.HostKeyNotVerifiable():
-            return judge.fault()
+            return judge.fault(error.reason)
         case asyncssh.PermissionDenied():
             return _refused(user, credential)
         case asyncssh.KeyImportError() | asyncssh.KeyEncryptionError():
