@@ -189,7 +189,7 @@ def _greeting(told: dict[str, Any]) -> Greeting:
     python = told.get("python")
     try:
         shown = ".".join(map(str, python)) if isinstance(python, list) else None
-        return TypeAdapter(Greeting).validate_python({**fields, "python": shown}, strict=True)
+        return TypeAdapter(Greeting).validate_json(json.dumps({**fields, "python": shown}), strict=True)
     except ValidationError as error:
         [first, *_] = error.errors(include_input=False, include_url=False)
         raise ValueError(f"in its greeting {'.'.join(map(str, first['loc']))} is wrong: {first['msg']}") from None
