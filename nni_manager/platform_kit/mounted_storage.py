@@ -23,7 +23,7 @@ import secrets
 import shlex
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -112,12 +112,11 @@ class MountedStorage:
         """
         if report.state is not JobState.FAILED or report.exit_code != EXIT_OTHER_STORAGE:
             return report
-        return JobReport(
-            state=JobState.FAILED, exit_code=report.exit_code, native_reason="STORAGE", started_ms=report.started_ms,
-            ended_ms=report.ended_ms, link=report.link, place=report.place,
-            message=f"{fields[1]}: the container finds nothing of ours at {Path(self.there).parent}, so it is not the "
-            f"storage that is mounted at {self._mount_point} here; correct it, or {fields[0]}",
-        )  # fmt: skip
+        message = (
+            f"{fields[1]}: the container finds nothing of ours at {Path(self.there).parent}, so it is not the storage"
+            f" that is mounted at {self._mount_point} here; correct it, or {fields[0]}"
+        )
+        return replace(report, message=message)  # of a command that ended so, the runner's word is believed
 
     async def remove_shared(self) -> None:
         """Removes the files that all attempts use, until one needs them again. What trials left is their user's."""

@@ -36,6 +36,8 @@ PATIENCE_S = 15.0
 #: Seconds for which a service is left alone that wants to be, and does not say for how long; and at most.
 _BACK_OFF_S = 10.0
 _LONGEST_BACK_OFF_S = 3600.0
+#: What to do about a certificate that is signed by itself, or by an authority of one's own.
+_OTHER_AUTHORITY = "; set SSL_CERT_FILE, for the manager, to a file of the certificates that it is to trust"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,9 @@ class WebAccount(Connection):
         try:
             return await self._client.request(method, url, **options)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise self._note_down(f"cannot be reached ({self._shown(error)})", refused=True) from None
+            shown = self._shown(error)
+            fix = _OTHER_AUTHORITY if "CERTIFICATE_VERIFY_FAILED" in shown else ""
+            raise self._note_down(f"cannot be reached ({shown}){fix}", refused=True) from None
         except httpx.TimeoutException:
             raise self._note_down(f"did not answer within {TIMEOUT_S:.0f} s", refused=False) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
     (folder / "code" / "trial.py").write_text(_TRIAL)
     (folder / "search_space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
     (folder / "storage").mkdir()
-    arguments = ["--host", ADDRESS, "--port", "80", "--namespaces"]
+    arguments = ["--host", ADDRESS, "--port", "80"]
     with running("openpai", folder / "cluster", *arguments) as fake, running_daemon(folder) as daemon:
         daemon.terminate()
         daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", ADDRESS)

@@ -32,7 +32,7 @@ Section = dict[str, Any]
 
 
 @contextmanager
-def openpai(folder: Path, _environment: pytest.MonkeyPatch) -> Iterator[Section]:
+def openpai(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iterator[Section]:
     (folder / "nfs").mkdir()
     with running("openpai", folder / "cluster") as fake:
         fake.control("reset", users={"alice": {"tokens": ["t0ken"]}}, storages={"team-nfs": str(folder / "nfs")})
@@ -43,9 +43,11 @@ def openpai(folder: Path, _environment: pytest.MonkeyPatch) -> Iterator[Section]
 
 
 @contextmanager
-def dlts(folder: Path, _environment: pytest.MonkeyPatch) -> Iterator[Section]:
+def dlts(folder: Path, _environment: pytest.MonkeyPatch, data: Path) -> Iterator[Section]:
+    """The manager runs where pods run: both see its folder under the same path."""
     with running("dlts", folder / "cluster") as fake:
-        fake.control("reset", users={"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}})
+        users = {"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}}
+        fake.control("reset", users=users, mounts=[[str(data)] * 2])
         yield {"dashboard": f"{fake.address}/", "password": "passw0rd"}
 
 
@@ -65,7 +67,7 @@ def aml(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Section]:
 
 
 @contextmanager
-def dlc(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Section]:
+def dlc(folder: Path, environment: pytest.MonkeyPatch, _data: Path) -> Iterator[Section]:
     example = _example("dlc")["trainingService"]
     (folder / "nas").mkdir()
     there = str(folder / "there")
@@ -82,7 +84,7 @@ def dlc(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Section]:
 
 
 @contextmanager
-def cluster(folder: Path, _environment: pytest.MonkeyPatch) -> Iterator[Section]:
+def cluster(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iterator[Section]:
     """Of Kubernetes. Its pods have what a template gives them, not what images of other fakes bring."""
     image = json.loads(os.environ[containers.IMAGE])
     container = {"env": [{"name": name, "value": value} for name, value in image.items()]}
@@ -91,8 +93,9 @@ def cluster(folder: Path, _environment: pytest.MonkeyPatch) -> Iterator[Section]
         yield {"kubeconfig": str(fake.kubeconfig), "podTemplate": {"spec": {"containers": [container]}}}
 
 
-#: By the name of their example; those that a daemon needs nothing of its own for.
-SERVICES: dict[str, Callable[[Path, pytest.MonkeyPatch], AbstractContextManager[Section]]] = {
+#: By the name of their example; those that a daemon needs nothing of its own for. Made of a folder, its variables
+#: and the daemon's data folder.
+SERVICES: dict[str, Callable[[Path, pytest.MonkeyPatch, Path], AbstractContextManager[Section]]] = {
     "openpai": openpai, "dlts": dlts, "dlc": dlc, "kubeflow": cluster, "frameworkcontroller": cluster,
     "adl": cluster,
 }  # fmt: skip
@@ -110,7 +113,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_digits_example_runs_there(
     shared: Daemon, platform: str, far: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with SERVICES[platform](far, monkeypatch) as section:
+    with SERVICES[platform](far, monkeypatch, shared.data) as section:
         _search(shared, platform, section)
 
 

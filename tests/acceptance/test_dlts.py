@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.fakes import containers
+from tests.fakes import sandbox
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon
 
@@ -25,12 +25,19 @@ nni.report_final_result(x)
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeProcess]:
     with running("dlts", tmp_path / "dlts") as fake:
-        fake.control("reset", users={"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}})
+        set_password(fake, "reset", "passw0rd")
         yield fake
+
+
+def set_password(fake: FakeProcess, verb: str, password: str, **others: Any) -> None:
+    users = {"alice@example.com": {"password": password, "teams": ["platform"]}}
+    fake.control(verb, users=users, **others)
 
 
 def create(daemon: Daemon, fake: FakeProcess, code: Path, trials: int, manager_ip: str) -> str:
     (code / "trial.py").write_text(TRIAL)
+    # the manager runs where pods run: both see its folder under the same path
+    set_password(fake, "users", "passw0rd", mounts=[[str(daemon.data)] * 2])
     config: dict[str, Any] = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "python3 trial.py",
         "trialCodeDirectory": str(code), "trialGpuNumber": 0, "trialConcurrency": 3, "maxTrialNumber": trials,
@@ -64,7 +71,7 @@ def test_answers_get_lost_and_the_daemon_is_killed(listening: Daemon, fake: Fake
 def test_results_come_through_the_home_folder_alone(
     shared: Daemon, fake: FakeProcess, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     fake.stop()
     fake.start()
     id = create(shared, fake, code, 2, "127.0.0.2")
@@ -76,7 +83,7 @@ def test_a_password_is_rotated_while_trials_run_and_none_is_lost(shared: Daemon,
     fake.control("behaviour", hold=True)
     id = create(shared, fake, code, 3, "127.0.0.1")
     until(lambda: len(fake.control("jobs")) == 3, within_s=30)
-    fake.control("users", users={"alice@example.com": {"password": "another", "teams": ["platform"]}})
+    set_password(fake, "users", "another")
     shared.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
     shared.call("PUT", f"/experiments/{id}/credentials", json={"secrets": {"${PASSWORD}": "another"}})
     fake.control("behaviour", hold=False)

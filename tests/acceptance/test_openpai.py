@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.fakes import containers
+from tests.fakes import sandbox
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TRIAL = """\
 import sys
@@ -89,7 +89,7 @@ def test_answers_get_lost_the_daemon_is_killed_and_the_fake_begins_anew(listenin
     cluster.fake.stop(kill=True)
     cluster.fake.start()
     listening.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
-    listening.wait(id, "DONE")
+    listening.wait(id, "DONE", timeout_s=120)
     trials = assert_every_trial_has_its_own_result(listening, id, 6)
     assert len(cluster.jobs) == 6
     assert [Path(cluster.nfs, id, one["id"], "stdout").read_text() for one in trials] == ["clean\n"] * 6
@@ -98,7 +98,7 @@ def test_answers_get_lost_the_daemon_is_killed_and_the_fake_begins_anew(listenin
 def test_results_come_through_the_storage_where_runners_cannot_reach_us(
     listening: Daemon, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     cluster.fake.stop()
     cluster.fake.start()
     id = cluster.create(listening, 3, nniManagerIp="127.0.0.2")
@@ -120,6 +120,30 @@ def test_a_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon,
     listening.wait(id, "DONE")
     assert_every_trial_has_its_own_result(listening, id, 3)
     assert len(cluster.jobs) == 3
+
+
+def test_a_job_that_the_cluster_starts_again_is_the_same_trial(listening: Daemon, cluster: Cluster) -> None:
+    """Its node is lost in the middle: that is no end, and nothing of ours starts another job."""
+    command = 'test -e "$NNI_OUTPUT_DIR/go" || { touch "$NNI_OUTPUT_DIR/began"; sleep 1000; }; python3 trial.py'
+    id = cluster.create(listening, 1, trialCommand=command)
+    until(lambda: list(cluster.nfs.glob(f"{id}/*/began")), within_s=30)
+    (began,) = cluster.nfs.glob(f"{id}/*/began")
+    began.with_name("go").touch()
+    (job,) = cluster.jobs
+    cluster.fake.control("end", user="alice", name=job["name"], code=-1001)
+    listening.wait(id, "DONE")
+    assert_every_trial_has_its_own_result(listening, id, 1)
+    assert [job["retries"] for job in cluster.jobs] == [1]
+
+
+def test_a_stop_is_heard_over_the_network_alone(listening: Daemon, cluster: Cluster) -> None:
+    """OpenPAI passes no signal on: the runner hears of the stop, and the command gets SIGTERM."""
+    command = "trap 'touch $NNI_OUTPUT_DIR/heard; exit 0' TERM; touch $NNI_OUTPUT_DIR/began; sleep 1000 & wait"
+    id = cluster.create(listening, 1, trialCommand=command)
+    until(lambda: list(cluster.nfs.glob(f"{id}/*/began")), within_s=30)
+    (trial,) = listening.trials(id)
+    listening.call("POST", f"/experiments/{id}/trials/{trial['id']}/kill")
+    until(lambda: list(cluster.nfs.glob(f"{id}/*/heard")), within_s=30)
 
 
 def test_what_cannot_work_is_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:

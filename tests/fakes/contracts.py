@@ -35,9 +35,20 @@ def definition(file: str, name: str) -> Any:
     return jsonschema_rs.Draft7Validator({**schema, "$ref": f"#/definitions/{name}"})
 
 
+@functools.cache
+def whole(file: str) -> Any:
+    """A validator of a whole schema; None where there is none."""
+    root = folder()
+    if root is None or not (root / file).is_file():
+        return None
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft7Validator(json.loads((root / file).read_text()))
+
+
 def fault(file: str, name: str, body: object) -> str:
-    """What is wrong with `body`; empty when nothing is, or nobody knows."""
-    validator = definition(file, name)
+    """What is wrong with `body`; empty when nothing is, or nobody knows. No `name`: by the whole schema."""
+    validator = definition(file, name) if name else whole(file)
     if validator is None:
         return ""
     error = next(iter(validator.iter_errors(body)), None)

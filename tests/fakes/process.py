@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.fakes import sandbox
+
 _ROOT = Path(__file__).parents[2]
 
 
@@ -49,7 +53,9 @@ class FakeProcess:
 
 @contextmanager
 def running(name: str, folder: Path, *arguments: str) -> Iterator[FakeProcess]:
-    """Ended with everything that it started."""
+    """Ended with everything that it started. Skips, and says why, where no containers can be made for its jobs."""
+    if reason := sandbox.missing():
+        pytest.skip(reason)
     fake = FakeProcess(name, folder, arguments)
     fake.start()
     try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +17,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connections, HealthState
 from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount, WebLease, retry_after_s
+from tests.certificates import Authority
 
 pytestmark = pytest.mark.unit
 
@@ -193,3 +196,33 @@ async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         assert SECRET not in repr(one._signature)
     assert "http://test/api/jobs" in caplog.text
     assert SECRET not in caplog.text
+
+
+async def test_a_certificate_of_an_authority_of_ones_own_is_trusted_when_its_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.issue("127.0.0.1"))
+    server = await asyncio.start_server(_answer_with_nothing, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(PlatformUnavailable, match="set SSL_CERT_FILE"):
+        await _asked_once(url)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    assert (await _asked_once(url)).status_code == 200
+    server.close()
+
+
+async def _asked_once(url: str) -> httpx.Response:
+    asked = Account("web:test", name="Test", base_url=url, paces={})
+    try:
+        return await asked.ask("GET", "me")
+    finally:
+        await asked.close()
+
+
+async def _answer_with_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    writer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from typing import Any
 
@@ -61,7 +62,13 @@ def job(id: str, spec: JobSpec, *, team: str, email: str, image: str, gpu_type: 
         "image": image, "cmd": command, "gpuType": gpu_type, "resourcegpu": spec.gpu_number or 0,
         "workPath": "./", "enableworkpath": True, "dataPath": "./", "enabledatapath": False,
         "jobPath": "", "enablejobpath": True, "mountpoints": [], "interactivePorts": [],
-        "env": [{"name": protocol.ENV_TOKEN, "value": token}] if token else [],
+        "envs": [{"name": protocol.ENV_TOKEN, "value": in_template(token)}] if token else [],
         "ssh": False, "ipython": False, "tensorboard": False,
         "hostNetwork": False, "isPrivileged": False, "hostIPC": False, "useGPUTopology": False,
     }  # fmt: skip
+
+
+def in_template(value: str) -> str:
+    """The value of a variable as it has to be sent: it is put between double quotation marks into a template of YAML,
+    where a quotation mark would end it, and the job with it."""
+    return json.dumps(value, ensure_ascii=False)[1:-1]

@@ -62,18 +62,27 @@ class DltsPlatform(WebJobs[DltsAccount]):
     async def preflight(self) -> Sequence[PreflightFinding]:
         try:
             async with self._lease.entered():
-                teams = await self._lease.call(lambda account: account.teams())
+                return [await self._looked()]
         except BadCredentials as error:
             return [_wrong("password", str(error), "correct email and password")]
         except Refused as error:
             return [_wrong("dashboard", str(error), "see that this is the address of a dashboard")]
         except PlatformUnavailable as error:
             return [PreflightFinding(severity=Severity.AWAY, subject="dashboard", sentence=str(error))]
+
+    async def _looked(self) -> PreflightFinding:
+        """The finding on account and team. The list of teams lacks those whose cluster cannot be asked now: that a team
+        is not in it says nothing, the cluster's own answer does."""
+        teams = await self._lease.call(lambda account: account.teams())
         email, team = _value(self.settings, "email"), _value(self.settings, "team")
         if team not in teams:
-            sentence = f"{email} is not in the team '{team}'; teams: {', '.join(teams) or 'none'}"
-            return [_wrong("team", sentence, "set team to one of those")]
-        return [PreflightFinding(severity=Severity.FINE, subject="dashboard", sentence=f"{email} is logged in")]
+            try:
+                await self._lease.call(lambda account: account.gpu_type())
+            except Refused as error:
+                others = f"; teams: {', '.join(teams)}" if teams else ""
+                sentence = f"{email} is not in the team '{team}' ({error.words}){others}"
+                return _wrong("team", sentence, "set team to one of the account's")
+        return PreflightFinding(severity=Severity.FINE, subject="dashboard", sentence=f"{email} is logged in")
 
     def _made_storage(self) -> MountedStorage:
         own = self.host.folder / self.host.service

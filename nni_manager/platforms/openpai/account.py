@@ -124,10 +124,11 @@ class OpenpaiAccount(ListingAccount):
     async def user(self) -> Any:
         return await self.ask_json("GET", f"api/v2/users/{quote(self._user, safe='')}")
 
-    async def storages(self) -> list[str]:
-        """The names of the storages that the account may use."""
+    async def storages(self) -> dict[str, bool]:
+        """The storages that the account may use: name → whether all users see the same in it, not a folder of their own
+        each."""
         answer = await self.ask_json("GET", "api/v2/storages")
-        return [str(one.get("name")) for one in answer.get("storages", [])]
+        return {str(one.get("name")): one.get("share") is not False for one in answer.get("storages", [])}
 
     # Jobs
 
@@ -225,4 +226,6 @@ def _require_missing(error: Refused) -> None:
 
 
 def _dumped(job: Json) -> str:
-    return str(yaml.dump(dict(job), Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=10**9))
+    """The text of a job. Not in braces: OpenPAI finds the secrets that it masks by a line that begins with them."""
+    form: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "allow_unicode": True, "width": 10**9}
+    return str(yaml.dump(dict(job), Dumper=_DUMPER, **form))

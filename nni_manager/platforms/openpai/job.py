@@ -79,6 +79,8 @@ _ROLE = "taskrole"
 _IMAGE = "docker_image_0"
 _TOKEN = "nniTrialToken"  # noqa: S105 (a name)
 _INDEX = "$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
+#: OpenPAI makes the commands of a role lines of a script of bash that begins so.
+_SCRIPT = "set -o errexit -o nounset -o pipefail"
 _END = "END_OF_THE_COMMAND_OF_THIS_ROLE"
 
 #: Shell text that starts the runner; its argument: shell text that names a process that does not report.
@@ -133,7 +135,7 @@ def users_job(user_job: Mapping[str, Any], settings: Json, spec: JobSpec, name: 
         if role == reporter:
             many = int(its.get("instances", 1)) > 1
             replica = f"$([ {_INDEX} = 0 ] || echo {replica})" if many else ""
-        text = " && ".join(str(command).strip() for command in its.get("commands", []))
+        text = "\n".join([_SCRIPT, *(str(command).strip() for command in its.get("commands", []))])
         if _END in text.splitlines():
             raise InvalidInput(f"openpaiConfig: taskRoles.{role}.commands: must not have the line {_END}")
         given = f"{protocol.ENV_COMMAND}=$(cat <<'{_END}'\n{text}\n{_END}\n)\nexport {protocol.ENV_COMMAND}"
@@ -194,12 +196,8 @@ def _mount_path(storage: str, path: str) -> dict[str, str]:
 
 
 def _command(spec: JobSpec, start: str) -> str:
-    """The command of a role's containers, shell text. It ends with no code from 128 on: those have meanings of their
-    own there, and most make the job start again."""
+    """The command of a role's containers: a line of a script of bash that would end at the first failure. It ends with
+    no code from 128 on: most of those make the job start again, always. No signal reaches it."""
     has_token = protocol.ENV_TOKEN in spec.runner_environment
     token = f"export {protocol.ENV_TOKEN}=<% $secrets.{_TOKEN} %>; " if has_token else ""
-    wait = "wait $p; c=$?; while kill -0 $p 2>/dev/null; do wait $p; c=$?; done"
-    return (
-        f"{token}({start}) & p=$!; trap 'kill -TERM $p' TERM INT; {wait}; "
-        f"[ $c -lt 128 ] || c={USER_CODE}; exit $c"
-    )  # fmt: skip
+    return f"{token}c=0; ({start}) || c=$?; [ $c -lt 128 ] || c={USER_CODE}; exit $c"

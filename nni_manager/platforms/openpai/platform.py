@@ -170,10 +170,10 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         """The report on a job, by its entry in the list or its detail. An end is worked out once."""
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
-        detail = entry
+        detail = None
         if states.needs_detail(entry) and "appExitSpec" not in entry:
-            detail = await self._lease.call(lambda account: account.detail(_name(handle))) or entry
-        report = states.report(entry, detail if states.needs_detail(entry) else None)
+            detail = await self._lease.call(lambda account: account.detail(_name(handle)))
+        report = states.report(entry, detail)
         place = f"files in {self._folders.here(handle.job_name)}"
         report = dataclasses.replace(report, link=self._link(handle), place=place)
         return self._noted(handle, self._folders.storage.explained(report, _FIELDS))

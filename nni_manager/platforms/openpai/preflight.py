@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Json
@@ -25,13 +26,15 @@ async def look(settings: Json, lease: WebLease[OpenpaiAccount], storages: Sequen
             known = await lease.call(lambda account: account.user())
             found = [_fine(f"{host}: login", f"{user} is logged in")]
             found += _virtual_cluster(settings, known.get("virtualCluster"))
-            found += await _storages(storages, lambda: lease.call(lambda account: account.storages()))
+            if storages:
+                there = await lease.call(lambda account: account.storages())
+                found += [one for name in storages for one in _storage(settings, name, there)]
             return found
     except BadCredentials as error:
         fix = "give another token, from the portal's profile page" if settings.get("token") else "correct the password"
         return [_wrong("token" if settings.get("token") else "password", str(error), fix)]
     except Refused as error:
-        if error.status == 404:
+        if error.code == "NoUserError" or error.status == 404:
             return [_wrong("username", f"OpenPAI at {host} knows no {user}: {error.words}", "correct username or host")]
         return [_wrong(f"{host}: login", str(error), "see that the account may use the cluster")]
     except PlatformUnavailable as error:
@@ -47,17 +50,17 @@ def _virtual_cluster(settings: Json, allowed: object) -> Findings:
     return [_wrong("virtualCluster", sentence, "set virtualCluster to one of those")]
 
 
-async def _storages(wanted: Sequence[str], ask: Callable[[], Awaitable[list[str]]]) -> Findings:
-    if not wanted:
-        return []
-    known = await ask()
-    return [
-        _wrong(
-            "storageConfigName", f"the account has no storage '{name}'; it has: {', '.join(known) or 'none'}",
-            "set storageConfigName to one of those",
-        )
-        for name in wanted if name not in known
-    ]  # fmt: skip
+def _storage(settings: Json, name: str, there: Mapping[str, bool]) -> Iterator[PreflightFinding]:
+    """`there`: see `OpenpaiAccount.storages`."""
+    if name not in there:
+        sentence = f"the account has no storage '{name}'; it has: {', '.join(there) or 'none'}"
+        yield _wrong("storageConfigName", sentence, "set storageConfigName to one of those")
+    elif not there[name] and Path(str(settings["localStorageMountPoint"])).name != settings["username"]:
+        yield PreflightFinding(
+            severity=Severity.WARNING, subject="localStorageMountPoint",
+            sentence=f"the storage '{name}' is not shared: containers see its folder {settings['username']} alone",
+            fix=f"set localStorageMountPoint to the folder {settings['username']} in the storage as it is mounted here",
+        )  # fmt: skip
 
 
 def _fine(subject: str, sentence: str) -> PreflightFinding:

@@ -9,6 +9,9 @@ The rest-server makes `state` of the Framework's `subState` and exit code; -210 
     SUCCEEDED  Completed, 0
     FAILED     Completed, anything else
     UNKNOWN    anything else
+
+A job whose end OpenPAI calls transient (a signal among the container's codes, a node lost, a pod evicted) is none of
+these: it waits and runs again, as another attempt of the same job, however often; nothing in a job turns that off.
 """
 
 from __future__ import annotations
@@ -36,13 +39,17 @@ _WAITS = {
     "AttemptCreationRequested": "it is being created",
     "AttemptPreparing": "it waits for machines that have room, or for its image",
 }
-#: The exit code in place of those from 128 on, which OpenPAI takes for troubles of its own: after some it starts again.
+#: The exit code of a command in place of those from 128 on, after most of which OpenPAI starts jobs again, always.
 USER_CODE = 220
+#: OpenPAI's exit code in place of all that it has no pattern for: says nothing.
+_NO_PATTERN = 255
 #: Phrases of a failure that decide something here.
 _CAUSES = {
     "UserContainerDockerOOMKilled": Reason.OUT_OF_MEMORY,
     "ContainerTensorflowOOMKilled": Reason.OUT_OF_MEMORY,
 }
+#: Bytes of a job's last lines.
+_TAIL_BYTES = 2048
 _TABLE = StateTable("OpenPAI", STATES)
 
 
@@ -51,9 +58,8 @@ def job_state(native: str) -> JobState:
 
 
 def needs_detail(entry: Mapping[str, Any]) -> bool:
-    """Whether the list does not say why a job failed: codes below 0 are the cluster's own."""
-    code = entry.get("appExitCode")
-    return entry.get("state") == "FAILED" and (not isinstance(code, int) or code < 0)
+    """Whether the list does not say why a job failed: OpenPAI replaces exit codes; its detail has the container's."""
+    return entry.get("state") == "FAILED"
 
 
 def report(entry: Mapping[str, Any], detail: Mapping[str, Any] | None = None) -> JobReport:
@@ -62,38 +68,69 @@ def report(entry: Mapping[str, Any], detail: Mapping[str, Any] | None = None) ->
     started_ms, ended_ms = _moment(entry, "launchedTime"), _moment(entry, "completedTime")
     if not state.is_final:
         return JobReport(state=state, wait=_wait(entry) if state is JobState.PENDING else None, started_ms=started_ms)
-    end = _end(state, entry) if detail is None else _failure(detail)
+    end = _failure(detail or entry) if state is JobState.FAILED else _end(state)
     return replace(end, started_ms=started_ms, ended_ms=ended_ms)
 
 
-def _end(state: JobState, entry: Mapping[str, Any]) -> JobReport:
+def _end(state: JobState) -> JobReport:
     if state is JobState.SUCCEEDED:
         return JobReport(state=state, exit_code=0)
-    if state is JobState.CANCELLED:
-        return JobReport(state=state, message="it was stopped on OpenPAI")
-    code = entry.get("appExitCode")
-    if not isinstance(code, int) or code == USER_CODE:
-        return JobReport(state=state, native_reason="the command ended with a code above 127")
-    return JobReport(state=state, exit_code=code, message=f"its container ended with exit code {code}")
+    return JobReport(state=state, message="it was stopped on OpenPAI")
 
 
 def _failure(detail: Mapping[str, Any]) -> JobReport:
-    """The report on a failed job by the cluster's own exit codes, which it explains itself."""
-    spec = detail.get("appExitSpec") or {}
-    phrase = str(spec.get("phrase") or f"exit code {detail.get('appExitCode')}")
+    """The report on a failed job. OpenPAI's code is none of a command; the container's is in what the runtime said."""
+    spec, said = _mapping(detail, "appExitSpec"), _mapping(_mapping(detail, "appExitMessages"), "runtime")
+    phrase = _phrase(detail, spec, said)
     is_theirs = spec.get("type") == "PLATFORM_FAILURE"
-    words = str(spec.get("reason") or detail.get("appExitDiagnostics") or "").strip().partition("\n")[0][:300]
     return JobReport(
         state=JobState.PREEMPTED if is_theirs else JobState.FAILED,
+        exit_code=None if is_theirs else _users_code(said),
         native_reason=phrase,
         cause=_CAUSES.get(phrase),
-        message=f"OpenPAI: {phrase}: {words}" if words else f"OpenPAI: {phrase}",
+        message=_sentence(detail, spec, said, phrase),
+        stderr_tail=_tail(said),
     )
+
+
+def _users_code(said: Mapping[str, Any]) -> int | None:
+    """The exit code of the container; None: the runtime does not say, or the command ended with a code above 127."""
+    code = said.get("originUserExitCode")
+    return code if isinstance(code, int) and code != USER_CODE else None
+
+
+def _phrase(detail: Mapping[str, Any], spec: Mapping[str, Any], said: Mapping[str, Any]) -> str:
+    """OpenPAI's word for the failure; empty where that only says that there is no pattern for the container's code."""
+    if detail.get("appExitCode") == _NO_PATTERN and isinstance(said.get("originUserExitCode"), int):
+        return ""
+    return str(spec.get("phrase") or f"exit code {detail.get('appExitCode')}")
+
+
+def _sentence(detail: Mapping[str, Any], spec: Mapping[str, Any], said: Mapping[str, Any], phrase: str) -> str:
+    if not phrase:
+        code = said["originUserExitCode"]
+        end = "a code above 127, or by a signal" if code == USER_CODE else f"exit code {code}"
+        return f"its container ended with {end}"
+    words = str(spec.get("reason") or detail.get("appExitDiagnostics") or "").strip().partition("\n")[0][:300]
+    return f"OpenPAI: {phrase}: {words}" if words else f"OpenPAI: {phrase}"
+
+
+def _tail(said: Mapping[str, Any]) -> str:
+    """The last lines that the container printed, of which OpenPAI keeps some."""
+    printed = str(_mapping(said, "errorLogs").get("user") or "")
+    return printed.encode()[-_TAIL_BYTES:].decode(errors="ignore")
+
+
+def _mapping(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = told.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _wait(entry: Mapping[str, Any]) -> Wait:
     native = str(entry.get("subState"))
     explained = f"{native}: {_WAITS[native]}" if native in _WAITS else native
+    if retries := entry.get("retries"):
+        explained += f"; after a trouble of its own it started the job again ({retries} so far)"
     return Wait(code=WaitCode.SUBMITTED, sentence=f"OpenPAI says {explained}", details={"subState": native})
 
 

@@ -1,5 +1,17 @@
-"""A DLWorkspace dashboard: its routes over HTTP, and jobs that really run.
+"""A fake DLWorkspace (DLTS), written from the service's sources; it shares nothing with the adapter.
 
-There is no official schema of its bodies: six validators of the dashboard are one, where they are at hand; everything
-else is a reading of its source, and of that of the service behind it.
+What it follows, at microsoft/DLWorkspace 27d3a3a8:
+
+- addresses, credentials, bodies, which errors are hidden: `src/dashboard/server/api` (`router.js`, `v2/router.js`,
+  `middlewares/`, `controllers/`, `services/`, `validator/`)
+- what is behind them: `src/RestAPI/dlwsrestapi.py`, `src/utils/JobRestAPIUtils.py`, `job_op.py`, `MySQLDataHandler.py`
+- the pod: `src/Jobs_Templete/pod.yaml.template`, `src/ClusterManager/pod_template.py` and `job.py` (mounts); only
+  `envs` reaches it, between quotation marks of YAML
+- process 1: `src/init-scripts/bootstrap.sh`, `init_user.sh`
+- states and stops: `src/ClusterManager/job_manager.py`, `job_launcher.py` (a pod is deleted with a grace of zero)
+
+Guesses: how long a state lasts; what a cluster mounts beside `/home`, `/job`, `/work` and `/data`, which its
+configuration says; the password of a user, here chosen, there the MD5 of address and a secret of the service; what a
+proxy before the dashboard answers. The user of a pod is the one who runs the fake, as both see the same storage; where
+that is not root, a login shell stands for `runuser`.
 """

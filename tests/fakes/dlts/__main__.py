@@ -13,7 +13,8 @@ def main() -> None:
     told = _arguments()
     server = Dashboard(told.folder, time.time)
     if told.password:
-        server._reset({"users": {told.email: {"password": told.password, "teams": [told.team]}}})
+        users = {told.email: {"password": told.password, "teams": [told.team]}}
+        server._reset({"users": users, "mounts": [one.split("=", 1) for one in told.mount]})
     web.serve(server.app, told.host, told.port)
 
 
@@ -22,6 +23,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--email", default="alice@example.com")
     parser.add_argument("--password", default="")
     parser.add_argument("--team", default="platform")
+    parser.add_argument("--mount", action="append", default=[], metavar="FOLDER=THERE", help="in all pods")
     return parser.parse_args()
 
 

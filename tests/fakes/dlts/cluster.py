@@ -1,134 +1,172 @@
-"""The cluster behind the dashboard: jobs, their containers, and what is known of them after a restart."""
+"""The database of jobs, and the cluster manager that goes through it."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.fakes import containers
+from tests.fakes import sandbox
+from tests.fakes.dlts import pod
+from tests.fakes.sandbox import Mount
 
+#: Those that are listed always; of the others only the newest.
 ACTIVE = ("unapproved", "queued", "scheduling", "running", "pausing", "paused", "killing")
-_KILLABLE = ("unapproved", "queued", "scheduling", "running", "pausing", "paused")
+KILLABLE = ("unapproved", "queued", "scheduling", "running", "pausing", "paused")
+#: Characters of an id in the database.
+_MOST = 50
 
 
-@dataclass
+@dataclass(slots=True)
 class Job:
+    """A row; field names are the service's. `forced`: a status that a test says it has. Times in s since the epoch."""
+
     jobId: str
     userName: str
     vcName: str
-    params: dict[str, Any]
-    time_s: float
-    jobStatus: str = "queued"
-    errorMsg: str | None = None
+    jobParams: dict[str, Any]
+    number: int
+    submitted_s: float
+    jobStatus: str = "unapproved"
+    errorMsg: str = ""
     is_begun: bool = False
-    started_s: float = 0.0
-    ended_s: float = 0.0
-    kill_at_s: float = 0.0
-    #: Said of it instead of its status.
-    odd_status: str = ""
-    containers: list[str] = field(default_factory=list)
+    forced: str = ""
+    started_s: float | None = None
+    ended_s: float | None = None
 
     @property
-    def shown(self) -> str:
-        return self.odd_status or self.jobStatus
+    def status(self) -> str:
+        return self.forced or self.jobStatus
 
 
 class Cluster:
-    """`folder`: everything that outlives this process. `clock`: seconds since the epoch."""
+    """`folder`: outlives a restart. `hold`: jobs wait until they are begun. `pretended_s`: they have no pods."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        self.folder = folder
-        self.clock = clock
-        self.hold = False
-        #: Jobs have no containers, and end well after so many seconds.
-        self.pretended_s: float | None = None
-        self.kill_grace_s = 1.0
-        #: (folder of this machine, where jobs have it), of the users' homes.
-        self.mounts: list[list[str]] = []
-        self.jobs: dict[str, Job] = {}
-        for path in sorted((folder / "jobs").glob("*/job.json")):
-            job = Job(**json.loads(path.read_text()))
-            self.jobs[job.jobId] = job
-
-    def add(self, job: Job) -> None:
-        self.jobs[job.jobId] = job
-        self._save(job)
-        self.advance()
-
-    def remove(self, id: str) -> None:
-        job = self.jobs.pop(id)
-        self._destroy(job)
-        shutil.rmtree(self.folder / "jobs" / id)
-
-    def kill(self, job: Job) -> bool:
-        """False: not from this status."""
-        self.advance()
-        if job.jobStatus not in _KILLABLE:
-            return False
-        job.kill_at_s = self.clock() + (self.kill_grace_s if job.jobStatus == "running" else 0)
-        job.jobStatus = "killing"
-        for folder in job.containers:
-            containers.terminate(Path(folder))
-        self._save(job)
-        self.advance()
-        return True
-
-    def end(self, job: Job, status: str, message: str) -> None:
-        self._end(job, status, message)
+    def __init__(self, folder: Path, now: Callable[[], float]) -> None:
+        self._folder, self._now = folder, now
+        self.hold, self.pretended_s = False, 0.0
+        self.mounts: list[Mount] = []
+        files = sorted((folder / "jobs").glob("*.json"))
+        found = sorted((Job(**json.loads(file.read_text())) for file in files), key=lambda job: job.number)
+        self.jobs = {job.jobId: job for job in found}
 
     @property
     def is_busy(self) -> bool:
         return any(job.jobStatus in ACTIVE for job in self.jobs.values())
 
+    def add(self, told: dict[str, Any]) -> str:
+        """The error, if there is one. What the database does not take is one error, whatever the cause."""
+        if not str(told.get("jobName", "")).strip():
+            return "ERROR: Job name cannot be empty"
+        if not str(told.get("vcName", "")).strip():
+            return "ERROR: VC name cannot be empty"
+        told = {"jobId": "", "cmd": "", "resourcegpu": 0, **told}
+        told["preemptionAllowed"] = str(told.get("preemptionAllowed", False)).lower() == "true"
+        id = told["jobId"] = told["jobId"] or told["familyToken"]
+        if len(id) > _MOST or id in self.jobs or "jobType" not in told:
+            return "Cannot schedule job. Cannot add job into database."
+        if error := _wrong_path(told):
+            return error
+        user = pod.alias(told["userName"])
+        day = time.strftime("%y%m%d", time.gmtime(self._now()))
+        told["jobPath"] = f"{user}/{told['jobPath']}" if told.get("jobPath") else f"{user}/jobs/{day}/{id}"
+        self.jobs[id] = Job(id, told["userName"], told["vcName"], told, len(self.jobs), self._now())
+        self._save(self.jobs[id])
+        return ""
+
+    def kill(self, job: Job) -> bool:
+        """From now on it is being killed; whether that could be."""
+        can = job.status in KILLABLE
+        if can:
+            job.jobStatus, job.forced = "killing", ""
+            self._save(job)
+        return can
+
+    def destroy(self, job: Job) -> None:
+        sandbox.destroy(self._container(job))
+
+    def remove(self, job: Job) -> None:
+        """The database forgets it."""
+        self.destroy(job)
+        del self.jobs[job.jobId]
+        self._file(job).unlink()
+
     def advance(self) -> None:
-        """What has happened since."""
-        for job in list(self.jobs.values()):
-            if job.jobStatus in ACTIVE:
+        for job in self.jobs.values():
+            before = job.jobStatus
+            if not job.forced:
                 self._advance(job)
+            if job.jobStatus != before:
+                self._save(job)
 
     def _advance(self, job: Job) -> None:
-        code = containers.exit_code(Path(job.containers[-1])) if job.containers else None
-        if job.jobStatus == "killing":
-            if code is not None or self.clock() >= job.kill_at_s:
-                self._end(job, "killed", None)
-        elif job.jobStatus in ("queued", "scheduling"):
-            if job.is_begun or not self.hold:
+        match job.jobStatus:
+            case "unapproved":
+                job.jobStatus = "queued"
+            case "queued" if job.is_begun or not self.hold:
+                job.jobStatus, job.is_begun = "scheduling", True
+            case "scheduling":
                 self._start(job)
-        elif job.jobStatus == "running" and code is not None:
-            self._end(job, "failed" if code else "finished", f"pod failed with exit code {code}" if code else None)
-        elif job.jobStatus == "running" and self.pretended_s is not None:
-            if self.clock() >= job.started_s + self.pretended_s:
-                self._end(job, "finished", None)
-                job.ended_s = job.started_s + self.pretended_s  # nobody may have looked since
+            case "running":
+                self._watch(job)
+            case "killing":  # without a grace: nothing in the pod hears of it
+                self.destroy(job)
+                self._end(job, "killed")
 
     def _start(self, job: Job) -> None:
-        job.jobStatus, job.started_s = "running", self.clock()
-        if self.pretended_s is None:
-            folder = self.folder / "jobs" / job.jobId / str(len(job.containers))
-            environment = {one["name"]: one["value"] for one in job.params.get("env", [])}
-            environment |= {"DLTS_JOB_ID": job.jobId, "DLWS_VC_NAME": job.vcName, "DLWS_USER_EMAIL": job.userName}
-            mounts = [containers.Mount(Path(source), Path(target)) for source, target in self.mounts]
-            containers.start(folder, job.params["cmd"], environment, mounts)
-            job.containers.append(str(folder))
-        self._save(job)
+        job.jobStatus, job.started_s = "running", self._now()
+        if self.pretended_s:
+            return
+        params = job.jobParams
+        if not params.get("jobtrainingtype"):
+            self._end(job, "error", "Missing required parameters!")
+            return
+        try:
+            pod.start(self._container(job), self._folder / "nfs", params, self.mounts)
+        except ValueError as error:
+            self._end(job, "error", str(error))
 
-    def _end(self, job: Job, status: str, message: str | None) -> None:
-        self._destroy(job)
-        job.jobStatus, job.errorMsg, job.ended_s = status, message, self.clock()
-        self._save(job)
+    def _watch(self, job: Job) -> None:
+        """The exit code itself is told to nobody."""
+        if self.pretended_s:
+            if self._now() - (job.started_s or 0) >= self.pretended_s:
+                self._end(job, "finished")
+            return
+        code = sandbox.exit_code(self._container(job))
+        if code is not None:
+            self._end(job, *(("finished", "") if code == 0 else ("failed", "pod failed")))
 
-    def _destroy(self, job: Job) -> None:
-        for folder in job.containers:
-            containers.destroy(Path(folder))
+    def _end(self, job: Job, status: str, message: str = "") -> None:
+        job.jobStatus, job.errorMsg, job.ended_s = status, message, self._now()
+
+    def _container(self, job: Job) -> Path:
+        return self._folder / "pods" / job.jobId
+
+    def _file(self, job: Job) -> Path:
+        return self._folder / "jobs" / f"{job.jobId}.json"
 
     def _save(self, job: Job) -> None:
-        path = self.folder / "jobs" / job.jobId / "job.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(asdict(job)))
-        os.replace(draft, path)
+        file = self._file(job)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.with_suffix(".new").write_text(json.dumps(asdict(job)))
+        file.with_suffix(".new").replace(file)
+
+    def clear(self) -> None:
+        """Nothing of it is left."""
+        for job in self.jobs.values():
+            self.destroy(job)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _wrong_path(told: dict[str, Any]) -> str:
+    for field, word in {"jobPath": "job", "workPath": "work", "dataPath": "data"}.items():
+        path = str(told.get(field) or "")
+        if ".." in path:
+            return f"ERROR: '..' cannot be used in {word} directory"
+        if path.startswith(("/", "\\")):
+            return f"ERROR: {word} directory should not start with '/' or '\\' "
+    return ""

@@ -1,15 +1,12 @@
-"""The dashboard: what it is asked, who may, and how it misbehaves.
-
-Beside its own routes, for tests and people who play with it, without credentials: ``/fake/reset``, ``users``,
-``behaviour``, ``begin``, ``end``, ``status``, ``remove``, ``kill`` of the job ``id``, ``jobs``, ``requests``.
-"""
+"""The dashboard, with the REST service behind it, and their misbehaviour."""
 
 from __future__ import annotations
 
 import asyncio
+import email.utils
 import json
-import re
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,226 +15,263 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from tests.fakes import contracts
 from tests.fakes.dlts.cluster import ACTIVE, Cluster, Job
+from tests.fakes.sandbox import Mount
 from tests.fakes.web import BrokenOff, passing_time
 
-_NO_DATABASE = "Cannot create job! Cannot schedule job. Cannot add job into database."
-#: What the service behind reads of a job without asking whether it is there.
-_NEEDED = ("jobType", "jobtrainingtype", "jobName", "image", "cmd", "resourcegpu", "preemptionAllowed")
-_LISTED = 10
+CLUSTER = "default-cluster"
+_KIND = "P40"
 
-Handler = Callable[[Request, str], Awaitable[Response]]
+
+class Refused(Exception):
+    """`status`: of the answer, which is text."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Faults:
+    """`outage`: a status, or "drop". `backend`: the service behind the dashboard is away. `throttled`: calls."""
+
+    def __init__(self) -> None:
+        self.outage: int | str = ""
+        self.hang = self.backend = False
+        self.lose_answers = self.throttled = 0
+        self.list_most: int | None = None
 
 
 class Dashboard:
-    """`folder`: of the cluster, and of what `reset` was told."""
+    """`folder`: what outlives a restart. `now`: seconds since the epoch."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        self.clock = clock
-        self.cluster = Cluster(folder, clock)
-        #: Email → password and teams.
-        self.users: dict[str, dict[str, Any]] = {}
-        #: (seconds, user, method, path, status, the client's port)
-        self.requests: list[tuple[float, str, str, str, int, int]] = []
-        self._settings = folder / "settings.json"
-        self._misbehave({})
-        if self._settings.exists():
-            self._set(json.loads(self._settings.read_text()))
+    def __init__(self, folder: Path, now: Callable[[], float]) -> None:
+        self._folder, self._now = folder, now
+        #: Time, user, method, path, status, connection of each call.
+        self.requests: list[tuple[float, str, str, str, int, str]] = []
+        self._begin()
+        routes = [
+            Route("/fake/{verb}", self._control, methods=["GET", "POST"]),
+            Route("/api/{path:path}", self._serve, methods=["GET", "POST", "PUT"]),
+        ]
+        self.app = Starlette(routes=routes, lifespan=passing_time(self))
 
-    def _misbehave(self, told: dict[str, Any]) -> None:
-        self.outage: Any = told.get("outage", "")
-        self.hang = bool(told.get("hang"))
-        self.throttled = int(told.get("throttled", 0))
-        self.lose_answers = int(told.get("lose_answers", 0))
-        self.list_most = int(told.get("list_most", 10**9))
+    def _begin(self) -> None:
+        self.cluster, self.faults = Cluster(self._folder, self._now), Faults()
+        self.users: dict[str, Any] = {}
+        if (self._folder / "told.json").exists():
+            self._take(json.loads((self._folder / "told.json").read_text()))
 
     @property
-    def app(self) -> Starlette:
-        job = "/clusters/{cluster}/jobs/{id}"
-        routes = [
-            self._route("GET", "/teams", self._teams),
-            self._route("GET", "/teams/{team}/clusters/{cluster}", self._team),
-            self._route("POST", "/clusters/{cluster}/jobs", self._submit),
-            self._route("POST", "/clusters/{cluster}/jobs/status", self._set_many),
-            self._route("GET", f"{job}/status", self._status),
-            self._route("PUT", f"{job}/status", self._set_status),
-            self._route("GET", f"/v2{job}", self._detail),
-            self._route("GET", "/v2/clusters/{cluster}/teams/{team}/jobs", self._list),
-            Route("/fake/{verb}", self._control, methods=["GET", "POST"]),
-        ]
-        return Starlette(routes=routes, lifespan=passing_time(self.cluster))
+    def is_busy(self) -> bool:
+        return self.cluster.is_busy
 
-    def _route(self, method: str, path: str, handler: Handler) -> Route:
-        async def handle(request: Request) -> Response:
-            while self.hang:  # noqa: ASYNC110 (a reset makes another one)
-                await asyncio.sleep(0.02)
-            user = self._who(request)
-            response = await self._answer(handler, request, user)
-            port = request.client.port if request.client else 0
-            self.requests.append((self.clock(), user, request.method, request.url.path, response.status_code, port))
-            return response
-
-        return Route(f"/api{path}", handle, methods=[method])
-
-    async def _answer(self, handler: Handler, request: Request, user: str) -> Response:
-        if self.throttled > 0:
-            self.throttled -= 1
-            return PlainTextResponse("Too Many Requests", 429, {"Retry-After": "1"})
-        if self.outage == "drop":
-            return BrokenOff()
-        if self.outage:
-            return PlainTextResponse("Bad Gateway", int(self.outage))
-        if not user:
-            return PlainTextResponse("Forbidden", 403)
-        if "cluster" in request.path_params and request.path_params["cluster"] not in (".default", "only"):
-            return PlainTextResponse("Cluster is not found", 404)
+    def advance(self) -> None:
         self.cluster.advance()
-        return await handler(request, user)
 
-    def _who(self, request: Request) -> str:
-        query = request.query_params
-        email, password = query.get("email", ""), query.get("password") or query.get("token")
-        known = self.users.get(email)
-        return email if known is not None and password == known["password"] else ""
+    # Control
 
-    # Its own routes
+    def behave(self, **changes: Any) -> None:
+        """From now on: fields of `Faults`, and `hold`, `pretended_s` of the cluster."""
+        for name, value in changes.items():
+            target = self.faults if hasattr(self.faults, name) else self.cluster
+            assert hasattr(target, name), name
+            setattr(target, name, value)
 
-    async def _teams(self, _request: Request, user: str) -> Response:
-        return JSONResponse([{"id": team, "clusters": [{"id": "only"}]} for team in self.users[user]["teams"]])
+    def _set(self, told: Mapping[str, Any]) -> None:
+        """`users` (address → `password`, `teams`), `mounts` (pairs: a folder here, and where pods see it)."""
+        kept = {"users": self.users, "mounts": [[str(one.source), str(one.target)] for one in self.cluster.mounts]}
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "told.json").write_text(json.dumps({**kept, **told}))
+        self._take({**kept, **told})
 
-    async def _team(self, request: Request, user: str) -> Response:
-        if request.path_params["team"] not in self.users[user]["teams"]:
-            return PlainTextResponse("Team is not found", 404)
-        return JSONResponse({"metadata": json.dumps({"P40": {"num_gpu_per_node": 4}}), "vcName": "x"})
+    def _take(self, told: Mapping[str, Any]) -> None:
+        self.users = dict(told["users"])
+        self.cluster.mounts = [Mount(Path(here), Path(there)) for here, there in told["mounts"]]
 
-    async def _submit(self, request: Request, user: str) -> Response:
-        body = await request.json()
-        if fault := _schema_fault("job.schema.json", body):
-            return PlainTextResponse(fault, 400)
-        team = body.get("vcName") or body["team"]
-        if team not in self.users[user]["teams"]:
-            return JSONResponse({"error": f"Cannot create job! Access denied to team {team}"})
-        id = str(body.get("jobId", ""))
-        is_stored = all(name in body for name in _NEEDED) and 0 < len(id) <= 50 and id not in self.cluster.jobs
-        if not is_stored:
-            return JSONResponse({"error": _NO_DATABASE})
-        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", id):
-            return JSONResponse({"error": "Cannot create job! The name is no part of a pod's name"})
-        self.cluster.add(Job(jobId=id, userName=user, vcName=team, params=body, time_s=self.clock()))
-        if self.lose_answers > 0:
-            self.lose_answers -= 1
-            return BrokenOff()
-        return JSONResponse({"jobId": id}, 201)
-
-    async def _status(self, request: Request, _user: str) -> Response:
-        job = self.cluster.jobs.get(request.path_params["id"])
-        if job is None:
-            return PlainTextResponse("Job does not exist", 404)
-        return JSONResponse({"status": job.shown, **({"message": job.errorMsg} if job.errorMsg else {})})
-
-    async def _set_status(self, request: Request, user: str) -> Response:
-        body = await request.json()
-        if fault := _schema_fault("status.schema.json", body):
-            return PlainTextResponse(fault, 400)
-        return JSONResponse({"message": self._changed(request.path_params["id"], body["status"], user)})
-
-    async def _set_many(self, request: Request, user: str) -> Response:
-        body = await request.json()
-        if fault := _schema_fault("batch-status.schema.json", body):
-            return PlainTextResponse(fault, 400)
-        return JSONResponse({id: self._changed(id, status, user) for id, status in body["status"].items()})
-
-    def _changed(self, id: str, status: str, user: str) -> str:
-        job = self.cluster.jobs.get(id)
-        is_killed = status == "killing" and job is not None and job.userName == user and self.cluster.kill(job)
-        return "Success, the job is scheduled to be terminated." if is_killed else f"Cannot Kill the job. Job ID: {id}"
-
-    async def _detail(self, request: Request, _user: str) -> Response:
-        job = self.cluster.jobs.get(request.path_params["id"])
-        return PlainTextResponse("Bad Gateway", 502) if job is None else JSONResponse(_shown(job))
-
-    async def _list(self, request: Request, user: str) -> Response:
-        limit = int(request.query_params.get("limit", 0)) or _LISTED
-        team = request.path_params["team"]
-        mine = [job for job in self.cluster.jobs.values() if job.userName == user and job.vcName == team]
-        mine.sort(key=lambda job: job.time_s, reverse=True)
-        ended = [job for job in mine if job.jobStatus not in ACTIVE]
-        page = [job for job in mine if job.jobStatus in ACTIVE] + ended[:limit]
-        return JSONResponse([_shown(job) for job in page[: self.list_most]])
-
-    # Ours
+    def _reset(self, told: Mapping[str, Any]) -> None:
+        """A new database; nothing of the old one runs."""
+        self.cluster.clear()
+        self.requests.clear()
+        self._begin()
+        self._set(told)
 
     async def _control(self, request: Request) -> Response:
-        body = json.loads(await request.body() or b"{}")
-        self.cluster.advance()
-        match request.path_params["verb"]:
-            case "requests":
-                return JSONResponse(self.requests)
-            case "jobs":
-                return JSONResponse([_shown(job) for job in self.cluster.jobs.values()])
-            case "reset":
-                self._reset(body)
-            case "users":
-                self._set(body)
-            case "behaviour":
-                self.behave(**body)
-            case verb:
-                self._do(verb, self.cluster.jobs[body["id"]], body)
-        self.cluster.advance()
+        told = await request.json() if request.method == "POST" else {}
+        verb = request.path_params["verb"]
+        if verb == "requests":
+            return JSONResponse(self.requests)
+        if verb == "jobs":
+            return JSONResponse([self._row(job) for job in self.cluster.jobs.values()])
+        if verb in ("reset", "users", "behaviour"):
+            {"reset": self._reset, "users": self._set, "behaviour": lambda told: self.behave(**told)}[verb](told)
+        else:
+            self._change(verb, self.cluster.jobs[told["id"]], told.get("status", ""))
         return JSONResponse({})
 
-    def behave(self, **told: Any) -> None:
-        for name in ("hold", "pretended_s", "kill_grace_s"):
-            if name in told:
-                setattr(self.cluster, name, told[name])
-        for name in ("outage", "hang", "lose_answers", "list_most", "throttled"):
-            if name in told:
-                setattr(self, name, told[name])
+    def _change(self, verb: str, job: Job, status: str) -> None:
+        if verb == "begin":
+            job.is_begun = True
+        elif verb == "status":
+            job.forced = status
+        else:
+            {"kill": self.cluster.kill, "remove": self.cluster.remove}[verb](job)
+        self.advance()
 
-    def _do(self, verb: str, job: Job, body: dict[str, Any]) -> None:
-        match verb:
-            case "begin":
-                job.is_begun = True
-            case "end":
-                self.cluster.end(job, body["status"], body.get("message", ""))
-            case "kill":
-                self.cluster.kill(job)
-            case "remove":
-                self.cluster.remove(job.jobId)
-            case "status":
-                job.odd_status = body["status"]
+    # Calls
 
-    def _reset(self, settings: dict[str, Any]) -> None:
-        for id in tuple(self.cluster.jobs):
-            self.cluster.remove(id)
-        self._misbehave({})
-        self.cluster.hold, self.cluster.pretended_s = False, None
-        self.requests.clear()
-        self._settings.parent.mkdir(parents=True, exist_ok=True)
-        self._settings.write_text(json.dumps(settings))
-        self._set(settings)
+    async def _serve(self, request: Request) -> Response:
+        while self.faults.hang:  # noqa: ASYNC110 (until a test says so)
+            await asyncio.sleep(0.05)
+        self.advance()
+        path, user = f"/api/{request.path_params['path']}", ""
+        answer = self._out_of_order()
+        if answer is None:
+            try:
+                user = self._user(request)
+                answer = await self._answer(request, path.split("/")[2:], user)
+            except Refused as error:
+                answer = PlainTextResponse(str(error), error.status)
+        if (
+            request.method == "POST"
+            and path.endswith("/jobs")
+            and answer.status_code == 200
+            and self.faults.lose_answers
+        ):
+            self.faults.lose_answers -= 1
+            answer = BrokenOff()
+        self.requests.append((self._now(), user, request.method, path, answer.status_code, str(request.client)))
+        return answer
 
-    def _set(self, settings: dict[str, Any]) -> None:
-        self.users = settings.get("users", {})
-        self.cluster.mounts = settings.get("mounts", [])
+    def _out_of_order(self) -> Response | None:
+        if self.faults.outage == "drop":
+            return BrokenOff()
+        if self.faults.outage:
+            return PlainTextResponse("gateway", int(self.faults.outage))
+        if self.faults.throttled:
+            self.faults.throttled -= 1
+            return PlainTextResponse("slower", 429, {"Retry-After": "1"})
+        return None
+
+    def _user(self, request: Request) -> str:
+        """From the query, which has the password as well; `token` is its older name."""
+        email = request.query_params.get("email", "")
+        password = request.query_params.get("password", request.query_params.get("token", ""))
+        if not password:
+            raise Refused(403, "Forbidden")
+        if password != self.users.get(email, {}).get("password"):
+            raise Refused(403, "Invalid token")
+        return email
+
+    async def _answer(self, request: Request, parts: list[str], user: str) -> Response:
+        is_v2 = parts[0] == "v2"
+        match request.method, is_v2, parts[is_v2:]:
+            case "GET", False, ["teams"]:  # an error behind it is an empty list
+                return JSONResponse([] if self.faults.backend else [self._team(team) for team in self._teams(user)])
+            case "GET", _, ["teams", team, "clusters", cluster]:
+                self._check(cluster)
+                return JSONResponse(self._virtual_cluster(user, team, is_v2))
+            case "POST", False, ["clusters", cluster, "jobs"]:
+                self._check(cluster)
+                return await self._submit(request, user)
+            case "POST", False, ["clusters", cluster, "jobs", "status"]:
+                self._check(cluster)
+                return self._kill_many(user, (await request.json())["status"])
+            case "GET", True, ["clusters", cluster, "teams", team, "jobs"]:
+                self._check(cluster)
+                return JSONResponse(self._list(request, user, team))
+            case "GET", _, ["clusters", cluster, "jobs", id]:
+                self._check(cluster)
+                return JSONResponse(self._detail(user, id))
+            case "GET", False, ["clusters", cluster, "jobs", id, "status"]:
+                self._check(cluster)
+                return JSONResponse(self._status(id))
+            case "PUT", False, ["clusters", cluster, "jobs", id, "status"]:
+                self._check(cluster)
+                return self._put_status(user, id, (await request.json()).get("status"))
+        raise Refused(404, "Not Found")
+
+    def _check(self, cluster: str) -> None:
+        if cluster not in (".default", CLUSTER):
+            raise Refused(404, "Cluster is not found")
+        if self.faults.backend:
+            raise Refused(502, "Bad Gateway")
+
+    def _teams(self, user: str) -> list[str]:
+        return list(self.users[user]["teams"])
+
+    def _team(self, team: str) -> dict[str, Any]:
+        gpus = {_KIND: {"perNode": 4, "quota": 8}}
+        return {"id": team, "clusters": [{"id": CLUSTER, "admin": False, "gpus": gpus}]}
+
+    def _virtual_cluster(self, user: str, team: str, is_v2: bool) -> dict[str, Any]:
+        """The first version has the database's row, in which JSON stands as text."""
+        if team not in self._teams(user):
+            raise Refused(404, "Team is not found")
+        if is_v2:
+            return {"config": {}, "runningJobs": 0, "types": {_KIND: {"gpu": {"total": 8, "used": 0, "available": 8}}}}
+        texts = {"quota": json.dumps({_KIND: 8}), "metadata": json.dumps({_KIND: {"num_gpu_per_node": 4}})}
+        return {"vcName": team, "parent": "default", **texts, "gpu_capacity": {_KIND: 8}, "gpu_available": {_KIND: 8}}
+
+    async def _submit(self, request: Request, user: str) -> Response:
+        """200, whatever the service behind says."""
+        job = await request.json()
+        if isinstance(job, dict) and not job.get("team") and job.get("vcName"):
+            job["team"] = job["vcName"]
+        if not isinstance(job, dict) or not isinstance(job.get("team"), str):
+            raise Refused(400, " should have required property 'team'")
+        job |= {"userName": user, "familyToken": str(uuid.uuid4()), "isParent": 1}
+        error = "" if job.get("vcName") in (None, *self._teams(user)) else "Access Denied!"
+        error = error or self.cluster.add(job)
+        self.advance()
+        answer = {"error": f"Cannot create job!{error}"} if error else {"jobId": job.get("jobId") or job["familyToken"]}
+        return PlainTextResponse(json.dumps(answer) + "\n")
+
+    def _list(self, request: Request, user: str, team: str) -> list[dict[str, Any]]:
+        """All that are active, and the newest `limit` others; of one user."""
+        limit = int(request.query_params.get("limit") or 0) or 10
+        mine = [job for job in self.cluster.jobs.values() if (job.userName, job.vcName) == (user, team)]
+        over = [job for job in mine if job.status not in ACTIVE]
+        found = {job.jobId for job in mine if job.status in ACTIVE} | {job.jobId for job in over[-limit:]}
+        return [self._row(job) for job in reversed(mine) if job.jobId in found][: self.faults.list_most]
+
+    def _detail(self, user: str, id: str) -> dict[str, Any]:
+        """Empty for a job that is unknown, or another's."""
+        job = self.cluster.jobs.get(id)
+        return self._row(job) if job is not None and job.userName == user else {}
+
+    def _row(self, job: Job) -> dict[str, Any]:
+        return {
+            "jobId": job.jobId, "jobName": job.jobParams["jobName"], "userName": job.userName, "vcName": job.vcName,
+            "jobStatus": job.status, "jobStatusDetail": None, "jobType": job.jobParams["jobType"],
+            "jobTime": _date(job.submitted_s), "jobParams": job.jobParams, "priority": 100,
+        }  # fmt: skip
+
+    def _status(self, id: str) -> dict[str, Any]:
+        """Of anybody's job."""
+        if (job := self.cluster.jobs.get(id)) is None:
+            raise Refused(404, "Not Found")
+        return {"status": job.status, **({"message": job.errorMsg} if job.errorMsg else {})}
+
+    def _put_status(self, user: str, id: str, status: object) -> Response:
+        if status not in ("approved", "killing", "pausing", "queued"):
+            raise Refused(400, ".status should be equal to one of the allowed values")
+        job = self.cluster.jobs.get(id)
+        done = job is not None and job.userName == user and status == "killing" and self.cluster.kill(job)
+        words = "Success, the job is scheduled to be terminated." if done else f"Cannot Kill the job. Job ID:{id}"
+        return PlainTextResponse(json.dumps({"result": words}) + "\n")
+
+    def _kill_many(self, user: str, wanted: Mapping[str, str]) -> Response:
+        results = {}
+        for id in (id for id, status in wanted.items() if status == "killing" and id in self.cluster.jobs):
+            job = self.cluster.jobs[id]
+            if job.userName != user:
+                results[id] = "unauthorized to kill"
+            else:
+                before = job.status
+                results[id] = "successfully killed" if self.cluster.kill(job) else f'cannot kill a(n) "{before}" job'
+        return JSONResponse({"killing": json.dumps({"result": results})})
 
 
-def _shown(job: Job) -> dict[str, Any]:
-    return {
-        "jobId": job.jobId, "jobName": job.params["jobName"], "userName": job.userName, "vcName": job.vcName,
-        "jobStatus": job.shown, "errorMsg": job.errorMsg, "jobTime": job.time_s, "jobParams": job.params,
-        "starts": len(job.containers),
-    }  # fmt: skip
+def _date(seconds: float) -> str:
 
-
-def _schema_fault(file: str, body: object) -> str:
-    """By the dashboard's own validators, where they are at hand."""
-    root = contracts.folder()
-    if root is None:
-        return ""
-    import jsonschema_rs
-
-    schema = json.loads((root / "dlts" / file).read_text())
-    error = next(iter(jsonschema_rs.Draft7Validator(schema).iter_errors(body)), None)
-    return "" if error is None else error.message
+    return email.utils.formatdate(seconds, usegmt=True)

@@ -1,5 +1,18 @@
-"""An OpenPAI cluster: the rest-server's contract over HTTP, and jobs that really run.
+"""A fake OpenPAI cluster, written from the service's sources; it shares nothing with the adapter.
 
-`protocol` judges and renders jobs as the server does, `limits` counts calls, `cluster` keeps jobs and what becomes of
-them, `server` answers. What the vendor has no word for is below ``/fake``: see `server`.
+What it follows, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsoft/openpai-runtime 59ec6d1:
+
+- addresses and order of checks: `routes/`, `config/express.js`
+- limits: `config/rate-limit.js`, with the numbers of the deployment's `config/rest-server.yaml`
+- credentials: `middlewares/token.js`, `controllers/v2/token.js`, `config/token.js`, `controllers/v2/user.js`
+- job configs: `config/v2/protocol.js`, `middlewares/v2/protocol.js`, `utils/protocolSecret.js`
+- jobs, storage, retry policy, environment: `models/v2/job/k8s.js`, `runtime-env.js`, `models/v2/storage.js`
+- lists, details, states: `controllers/v2/job.js`, `models/v2/utils/frameworkConverter.js`
+- process 1 and how codes are replaced: `src/runtime`, `src/runtime.d/runtime_entry.sh`, `user.sh`,
+  `go/pkg/aggregator/error_aggregator.go`, and `src/k8s-job-exit-spec/config/k8s-job-exit-spec.yaml`
+
+Guesses, as their sources are elsewhere or say nothing: FrameworkController's retries (transient: always, unknown: up to
+`jobRetryCount`, permanent: never) and its states between attempts; how long a state lasts; the grace of 30 s, which is
+Kubernetes' own; the answer of a quota, of which the sources have the name alone; what the gateway answers in an outage;
+the words of Joi and of the YAML reader.
 """

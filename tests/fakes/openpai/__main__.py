@@ -17,7 +17,6 @@ def main() -> None:
             "users": {told.user: {"tokens": told.token, "password": told.password}},
             "storages": dict(one.split("=", 1) for one in told.storage),
         })  # fmt: skip
-    server.behave(namespaces=told.namespaces)
     web.serve(server.app, told.host, told.port)
 
 
@@ -27,7 +26,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--password", default="")
     parser.add_argument("--token", action="append", default=[], help="of the user")
     parser.add_argument("--storage", action="append", default=[], metavar="NAME=FOLDER")
-    parser.add_argument("--namespaces", action="store_true", help="storage is mounted, in a namespace; needs root")
     return parser.parse_args()
 
 

@@ -1,68 +1,100 @@
-"""What the rest-server says of a job, in its own fields."""
+"""Jobs as the server shows them."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
-from tests.fakes.openpai.cluster import EXITS, Job
-
-_BEFORE_COMPLETED = 0
+from tests.fakes.openpai import exits
+from tests.fakes.openpai.cluster import COMPLETED, Job, Task, shown_state
 
 
 def summary(job: Job) -> dict[str, Any]:
+    """An entry of a list."""
+    roles = job.config["taskRoles"].values()
     return {
-        "debugId": hashlib.md5(f"{job.user}~{job.name}".encode()).hexdigest(),
-        "name": job.name,
-        "username": job.user,
-        "state": job.state,
-        "subState": job.sub_state,
-        "executionType": "STOP" if job.is_stopping else "START",
-        "tags": [],
-        "retries": job.retries,
-        "retryDetails": {"user": 0, "platform": job.retries, "resource": 0},
-        "retryDelayTime": None,
-        "submissionTime": job.submitted_ms,
-        "createdTime": job.submitted_ms,
-        "launchedTime": job.started_ms,
-        "completedTime": job.completed_ms,
-        "appExitCode": job.exit_code,
-        "virtualCluster": job.virtual_cluster,
-        "totalGpuNumber": sum(count * gpu for _, count, gpu in job.roles.values()),
-        "totalTaskNumber": sum(count for _, count, _ in job.roles.values()),
-        "totalTaskRoleNumber": len(job.roles),
-        "jobPriority": None,
-    }
+        "debugId": job.framework, "name": job.name, "username": job.user, "state": job.state,
+        "subState": job.shown_sub_state, "executionType": "STOP" if job.code == exits.STOPPED else "START", "tags": [],
+        "retries": job.platform_retries + job.user_retries, "retryDetails": _retries(job), "retryDelayTime": None,
+        "submissionTime": job.submitted_ms, "createdTime": job.submitted_ms, "launchedTime": job.launched_ms,
+        "completedTime": job.completed_ms, "appExitCode": job.code if job.sub_state == COMPLETED else None,
+        "virtualCluster": virtual_cluster(job.config),
+        "totalTaskNumber": sum(role.get("instances", 1) for role in roles),
+        "totalGpuNumber": sum(role.get("instances", 1) * role["resourcePerInstance"]["gpu"] for role in roles),
+        "totalTaskRoleNumber": len(roles), "jobPriority": None,
+    }  # fmt: skip
 
 
 def detail(job: Job) -> dict[str, Any]:
-    known = EXITS.get(job.exit_code or _BEFORE_COMPLETED)
-    spec = None
-    if known is not None:
-        spec = {"code": job.exit_code, "phrase": known[0], "type": known[1], "issuer": "PAI_K8S", "reason": known[0]}
-    kept = (
-        "username", "state", "subState", "executionType", "retries", "retryDetails", "retryDelayTime",
-        "submissionTime", "createdTime", "launchedTime", "completedTime", "appExitCode", "virtualCluster",
+    """With the last attempt."""
+    listed, code = summary(job), job.code
+    same = (
+        "executionType",
+        "retries",
+        "retryDetails",
+        "retryDelayTime",
+        "createdTime",
+        "launchedTime",
+        "completedTime",
+    )
+    status = {
+        "username": job.user, "state": job.state, "subState": job.shown_sub_state, **{key: listed[key] for key in same},
+        "submissionTime": job.submitted_ms, "attemptId": job.attempt, "attemptState": job.state,
+        "appId": f"{job.attempt}_{job.framework}", "appProgress": int(code is not None), "appTrackingUrl": "",
+        "appCreatedTime": job.submitted_ms, "appLaunchedTime": job.launched_ms, "appCompletedTime": job.completed_ms,
+        "virtualCluster": listed["virtualCluster"], **_end(job),
+    }  # fmt: skip
+    roles = {name: _role(job, name) for name in job.config["taskRoles"]}
+    names = {key: listed[key] for key in ("debugId", "name", "tags", "jobPriority")}
+    return {**names, "jobStatus": status, "taskRoles": roles}
+
+
+def _end(job: Job) -> dict[str, Any]:
+    keys = (
+        "appExitCode", "appExitSpec", "appExitDiagnostics", "appExitMessages", "appExitTriggerMessage",
+        "appExitTriggerTaskRoleName", "appExitTriggerTaskIndex", "appExitType",
     )  # fmt: skip
-    entry = summary(job)
+    if job.code is None:
+        return dict.fromkeys(keys)
+    spec = exits.spec_of(job.code)
+    words = f"Pod failed: {spec.phrase}" if job.code else "Pod succeeded"
+    messages = {"container": None, "runtime": job.said, "launcher": None if job.said else words}
+    return dict(
+        zip(keys, (job.code, spec.shown(job.code), words, messages, words, None, None, spec.phrase), strict=True)
+    )
+
+
+def _role(job: Job, name: str) -> dict[str, Any]:
+    tasks = [_task(job, task) for task in job.tasks if task.role == name]
+    return {"taskRoleStatus": {"name": name}, "taskStatuses": tasks}
+
+
+def _task(job: Job, task: Task) -> dict[str, Any]:
+    log = f"/api/v2/jobs/{job.user}~{job.name}/attempts/{job.attempt}/taskRoles/{task.role}/taskIndex/{task.index}"
+    state = job.state if task.code is None else shown_state(COMPLETED, task.code)
     return {
-        "debugId": entry["debugId"],
-        "name": job.name,
-        "tags": [],
-        "jobStatus": {
-            **{name: entry[name] for name in kept},
-            "attemptId": job.retries,
-            "attemptState": job.state,
-            "appId": entry["debugId"],
-            "appCreatedTime": job.submitted_ms,
-            "appLaunchedTime": job.started_ms,
-            "appCompletedTime": job.completed_ms,
-            "appExitSpec": spec,
-            "appExitDiagnostics": None if job.exit_code is None else f"exit code {job.exit_code}",
-            "appExitTriggerMessage": None,
-            "appExitTriggerTaskRoleName": None,
-            "appExitTriggerTaskIndex": None,
-            "appExitType": None if spec is None else spec["type"],
-        },
-        "taskRoles": {},
-    }
+        "taskIndex": task.index, "taskState": state, "containerId": f"{job.framework}-{task.role}-{task.index}",
+        "containerIp": "127.0.0.1", "containerNodeName": "worker-1", "containerPorts": {}, "containerGpus": None,
+        "containerLog": f"{log}/attempts/0/logs", "containerExitCode": task.code,
+        "containerExitSpec": None if task.code is None else exits.spec_of(task.code).shown(task.code),
+        "containerExitDiagnostics": None, "retries": 0, "accountableRetries": 0, "createdTime": job.submitted_ms,
+        "launchedTime": job.launched_ms, "completedTime": job.completed_ms, "attemptId": 0, "attemptState": state,
+    }  # fmt: skip
+
+
+def _retries(job: Job) -> dict[str, int]:
+    return {"user": job.user_retries, "platform": job.platform_retries, "resource": 0}
+
+
+def virtual_cluster(config: dict[str, Any]) -> str:
+    return str((config.get("defaults") or {}).get("virtualCluster") or "default")
+
+
+def clusters(names: tuple[str, ...]) -> dict[str, Any]:
+    """Of the list of virtual clusters."""
+    nothing = {"cpu": 0, "memory": 0, "gpu": 0}
+    much = {"cpu": 64, "memory": 262144, "gpu": 16}
+    one = {
+        "capacity": 100, "usedCapacity": 0, "dedicated": False, "status": "RUNNING", "resourcesUsed": nothing,
+        "resourcesGuaranteed": much, "resourcesTotal": much,
+    }  # fmt: skip
+    return dict.fromkeys(names, one)

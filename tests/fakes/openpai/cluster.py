@@ -1,244 +1,236 @@
-"""The cluster behind the rest-server: jobs, their containers, and what is known of them after a restart."""
+"""Jobs and their lives: attempts, tasks, stops, and what is started again."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.fakes import containers
-from tests.fakes.openpai import protocol
+from tests.fakes import sandbox
+from tests.fakes.openpai import exits, runtime
+from tests.fakes.openpai.runtime import Storage
 
-#: What the cluster's own exit codes mean, as far as they are acted out: phrase and type.
-EXITS = {
-    -210: ("StopFrameworkRequested", "USER_STOP"),
-    -101: ("PodExternalDeleted", "PLATFORM_FAILURE"),
-    -1000: ("PodEvicted", "PLATFORM_FAILURE"),
-    -1001: ("PodNodeLost", "PLATFORM_FAILURE"),
-    -1003: ("PodPreemptedForCriticalPod", "PLATFORM_FAILURE"),
-    -1200: ("UserContainerDockerOOMKilled", "USER_FAILURE"),
-    220: ("UserCommandExitWithError", "USER_FAILURE"),
-}
-#: Exit codes of containers that the cluster takes for its own trouble: the job starts again, however often it has.
-ALWAYS_RETRIED = frozenset({130, 131, 137, 143, 223, 250, 253})
-_STOPPED = -210
+#: Native states of an attempt, in their order.
+REQUESTED, PREPARING, RUNNING, DELETING, COMPLETED = (
+    "AttemptCreationPending", "AttemptPreparing", "AttemptRunning", "AttemptDeletionRequested", "Completed",
+)  # fmt: skip
 
 
-@dataclass
+@dataclass(slots=True)
+class Task:
+    """`code`: as the cluster has it, None until its container ended. `said`: by the runtime."""
+
+    role: str
+    index: int
+    code: int | None = None
+    said: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
 class Job:
+    """`sub_state`: native. `code`: of the last attempt, set as soon as it is decided. Times in ms since the epoch."""
+
     user: str
-    name: str
-    config: str
-    virtual_cluster: str
+    config: dict[str, Any]
+    text: str
     submitted_ms: int
-    #: Role → entry point and number of tasks.
-    roles: dict[str, list[Any]]
-    #: Role → tasks of it that make the job succeed; below 1: all of all roles do.
-    succeeds_with: dict[str, int]
-    #: Where each storage that the job mounts is seen: source and target.
-    mounts: list[list[str]]
-    is_begun: bool = False
-    is_stopping: bool = False
-    stop_at_s: float = 0.0
-    retries: int = 0
-    started_ms: int | None = None
+    sub_state: str = REQUESTED
+    attempt: int = 0
+    platform_retries: int = 0
+    user_retries: int = 0
+    launched_ms: int | None = None
     completed_ms: int | None = None
-    exit_code: int | None = None
-    #: Said of it instead of its state.
-    odd_state: str = ""
-    #: Its sub-state while it waits.
-    waits_as: str = ""
-    #: Containers of all attempts so far: role, index, folder.
-    containers: list[list[Any]] = field(default_factory=list)
+    code: int | None = None
+    said: dict[str, Any] | None = None
+    #: When what still runs is killed.
+    kill_ms: int | None = None
+    is_begun: bool = False
+    #: What a test says that it is.
+    forced_state: str = ""
+    forced_sub_state: str = ""
+    tasks: list[Task] = field(default_factory=list)
 
     @property
-    def sub_state(self) -> str:
-        if self.completed_ms is not None:
-            return "Completed"
-        if self.is_stopping:
-            return "AttemptDeletionRequested"
-        return "AttemptRunning" if self.started_ms is not None else self.waits_as or "AttemptPreparing"
+    def name(self) -> str:
+        return str(self.config["name"])
+
+    @property
+    def progress(self) -> object:
+        """Differs when something has happened."""
+        return self.sub_state, self.code, self.attempt, [task.code for task in self.tasks]
+
+    @property
+    def framework(self) -> str:
+        """Its name in the cluster."""
+        return hashlib.md5(f"{self.user}~{self.name}".encode()).hexdigest()
 
     @property
     def state(self) -> str:
-        """From sub-state and exit code, by the server's table."""
-        if self.odd_state:
-            return self.odd_state
-        if self.sub_state == "Completed":
-            return {0: "SUCCEEDED", _STOPPED: "STOPPED"}.get(self.exit_code or 0, "FAILED")
-        if self.is_stopping:
-            return "STOPPING"
-        return "RUNNING" if self.started_ms is not None else "WAITING"
+        return self.forced_state or shown_state(self.shown_sub_state, self.code)
+
+    @property
+    def shown_sub_state(self) -> str:
+        return self.forced_sub_state or self.sub_state
 
 
-@dataclass
-class Behaviour:
-    """How the cluster is; changed by ``POST /fake/behaviour``."""
-
-    #: Jobs wait until ``/fake/begin``.
-    hold: bool = False
-    #: Jobs that run at a time; None: all.
-    capacity: int | None = None
-    #: Seconds that a stopped job has.
-    stop_grace_s: float = 1.0
-    #: Jobs run so long by the clock, and have no containers. None: they are real.
-    pretended_s: float | None = None
-    namespaces: bool = False
+def shown_state(sub_state: str, code: int | None) -> str:
+    is_stop = code in (exits.STOPPED, exits.COMPLETED)
+    if sub_state in (REQUESTED, "AttemptCreationRequested", PREPARING):
+        return "WAITING"
+    if sub_state == COMPLETED:
+        return "SUCCEEDED" if code == 0 else "STOPPED" if is_stop else "FAILED"
+    if sub_state.startswith("Attempt"):
+        return "STOPPING" if is_stop and sub_state != RUNNING else "RUNNING"
+    return "UNKNOWN"
 
 
 class Cluster:
-    """`folder`: everything that outlives this process. `clock`: seconds since the epoch."""
+    """`folder`: outlives a restart. `hold`: jobs wait until they are begun. `pretended_s`: they have no containers."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        self.folder = folder
-        self.clock = clock
-        self.behaviour = Behaviour()
+    def __init__(self, folder: Path, now: Callable[[], float]) -> None:
+        self._folder, self._now = folder, now
+        self.hold, self.pretended_s, self.grace_s = False, 0.0, 30.0
+        self.storages: dict[str, Storage] = {}
         self.jobs: dict[tuple[str, str], Job] = {}
-        for path in sorted((folder / "jobs").glob("*/job.json")):
-            job = Job(**json.loads(path.read_text()))
+        for file in sorted((folder / "jobs").glob("*.json")):
+            told = json.loads(file.read_text())
+            job = Job(**{**told, "tasks": [Task(**one) for one in told["tasks"]]})
             self.jobs[job.user, job.name] = job
 
-    def add(self, job: Job) -> None:
-        self.jobs[job.user, job.name] = job
-        self._save(job)
-        self.advance()
-
-    def remove(self, user: str, name: str) -> None:
-        """Every trace of it."""
-        job = self.jobs.pop((user, name))
-        self._destroy(job)
-        shutil.rmtree(self._folder(job))
-
-    def stop(self, job: Job) -> None:
-        self.advance()
-        if job.completed_ms is None and not job.is_stopping:
-            job.is_stopping, job.stop_at_s = True, self.clock() + self.behaviour.stop_grace_s
-            for _, _, folder in self._current(job):
-                containers.terminate(Path(folder))
-            self._save(job)
-            self.advance()
-
-    def end(self, job: Job, code: int) -> None:
-        """The cluster does it."""
-        self._complete(job, code)
-
-    def retry(self, job: Job) -> None:
-        """As after trouble of the cluster's own: another attempt, with the next containers."""
-        self._destroy(job)
-        job.retries += 1
-        job.started_ms = None
-        self._save(job)
-        self.advance()
-
-    def advance(self) -> None:
-        """What has happened since."""
-        for job in list(self.jobs.values()):
-            if job.completed_ms is None:
-                self._advance(job)
-
-    def destroy(self) -> None:
-        for job in self.jobs.values():
-            self._destroy(job)
+    @property
+    def now_ms(self) -> int:
+        return int(self._now() * 1000)
 
     @property
     def is_busy(self) -> bool:
-        return any(job.completed_ms is None for job in self.jobs.values())
+        return any(job.sub_state != COMPLETED for job in self.jobs.values())
+
+    def add(self, user: str, config: dict[str, Any], text: str) -> Job:
+        job = self.jobs[user, config["name"]] = Job(user, config, text, self.now_ms // 1000 * 1000)
+        self._save(job)
+        return job
+
+    def stop(self, job: Job) -> None:
+        """As a user's request does: what has ended stays as it is."""
+        if job.code is None:
+            self._complete(job, exits.STOPPED, None)
+            self._save(job)
+
+    def end(self, job: Job, code: int) -> None:
+        """As the cluster's own trouble does."""
+        self.destroy(job)
+        for task in job.tasks:
+            task.code = code
+        self._complete(job, code, None)
+        self._save(job)
+
+    def destroy(self, job: Job) -> None:
+        for task in job.tasks:
+            sandbox.destroy(self._container(job, task))
+
+    def remove(self, job: Job) -> None:
+        """The cluster forgets it."""
+        self.destroy(job)
+        del self.jobs[job.user, job.name]
+        self._file(job).unlink()
+
+    def advance(self) -> None:
+        for job in self.jobs.values():
+            before = job.progress
+            if job.sub_state != COMPLETED:
+                self._advance(job)
+            if job.progress != before:
+                self._save(job)
 
     def _advance(self, job: Job) -> None:
-        if job.started_ms is None:
-            if job.is_stopping:
-                self._complete(job, _STOPPED)
-            elif (job.is_begun or not self.behaviour.hold) and self._has_room():
-                self._start(job)
+        if job.sub_state == REQUESTED:
+            job.sub_state = PREPARING
+        elif job.sub_state == PREPARING and (job.is_begun or not self.hold):
+            self._launch(job)
+        elif job.sub_state == RUNNING:
+            self._watch(job)
+        elif job.sub_state == DELETING:
+            self._delete(job)
+
+    def _launch(self, job: Job) -> None:
+        job.sub_state, job.launched_ms, job.is_begun = RUNNING, self.now_ms, True
+        roles = job.config["taskRoles"]
+        job.tasks = [Task(role, index) for role in roles for index in range(roles[role].get("instances", 1))]
+        if not self.pretended_s:
+            for task in job.tasks:
+                folder = self._container(job, task)
+                runtime.start(folder, job.user, job.config, task.role, task.index, self.storages)
+
+    def _watch(self, job: Job) -> None:
+        if self.pretended_s:
+            if self.now_ms >= (job.launched_ms or 0) + self.pretended_s * 1000:
+                self._complete(job, 0, None)
             return
-        code = self._verdict(job)
-        if job.is_stopping and (code is not None or self.clock() >= job.stop_at_s):
-            self._complete(job, _STOPPED)
-        elif code in ALWAYS_RETRIED:
-            self.retry(job)
-        elif code is not None:
-            self._complete(job, code)
+        self._look(job)
+        decided = next((task for role in job.config["taskRoles"] for task in self._deciding(job, role)), None)
+        if decided is not None:
+            self._complete(job, decided.code or 0, decided.said)
+        elif all(task.code is not None for task in job.tasks):
+            self._complete(job, 0, None)
 
-    def _has_room(self) -> bool:
-        most = self.behaviour.capacity
-        running = sum(one.started_ms is not None and one.completed_ms is None for one in self.jobs.values())
-        return most is None or running < most
+    def _look(self, job: Job) -> None:
+        for task in job.tasks:
+            if task.code is None and (end := runtime.ended(self._container(job, task))):
+                task.code, task.said = end
 
-    def _start(self, job: Job) -> None:
-        job.started_ms = round(self.clock() * 1000)
-        if self.behaviour.pretended_s is None:
-            for role, (entrypoint, count, *_) in job.roles.items():
-                for index in range(count):
-                    self._start_task(job, role, entrypoint, index)
-        self._save(job)
+    def _deciding(self, job: Job, role: str) -> list[Task]:
+        """The task with which its role's completion policy is fulfilled. Failures come first."""
+        tasks = [task for task in job.tasks if task.role == role]
+        wanted = job.config["taskRoles"][role].get("completion") or {}
+        failed = [task for task in tasks if task.code]
+        succeeded = [task for task in tasks if task.code == 0]
+        most_failed, enough = wanted.get("minFailedInstances") or 1, wanted.get("minSucceededInstances") or len(tasks)
+        if 0 < most_failed <= len(failed):
+            return failed[-1:]
+        return succeeded[-1:] if 0 < enough <= len(succeeded) else []
 
-    def _start_task(self, job: Job, role: str, entrypoint: str, index: int) -> None:
-        folder = self._folder(job) / f"{job.retries}-{role}-{index}"
-        environment = {
-            "PAI_JOB_NAME": f"{job.user}~{job.name}", "PAI_USER_NAME": job.user, "PAI_CURRENT_TASK_ROLE_NAME": role,
-            "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(index), "PAI_TASK_INDEX": str(index),
-        }  # fmt: skip
-        mounts = [containers.Mount(Path(source), Path(target)) for source, target in job.mounts]
-        job.containers.append([role, index, str(folder)])
-        containers.start(folder, entrypoint, environment, mounts, namespaces=self.behaviour.namespaces)
+    def _complete(self, job: Job, code: int, said: dict[str, Any] | None) -> None:
+        """The attempt's end is decided; what still runs is asked to end, and has its grace."""
+        job.code, job.said, job.sub_state = code, said, DELETING
+        job.kill_ms = self.now_ms + int(self.grace_s * 1000)
+        for task in job.tasks:
+            sandbox.terminate(self._container(job, task))
+        self._delete(job)
 
-    def _current(self, job: Job) -> Iterator[list[Any]]:
-        prefix = str(self._folder(job) / f"{job.retries}-")
-        return (one for one in job.containers if one[2].startswith(prefix))
+    def _delete(self, job: Job) -> None:
+        if self.now_ms >= (job.kill_ms or 0):
+            for task in job.tasks:
+                sandbox.kill(self._container(job, task))
+        if not any(self._runs(job, task) for task in job.tasks):
+            self._conclude(job)
 
-    def _verdict(self, job: Job) -> int | None:
-        """The job's exit code, by its completion policy; None: it goes on."""
-        if self.behaviour.pretended_s is not None:
-            return 0 if self.clock() * 1000 >= (job.started_ms or 0) + self.behaviour.pretended_s * 1000 else None
-        codes = [(role, containers.exit_code(Path(folder))) for role, _, folder in self._current(job)]
-        failed = [code for _, code in codes if code]
-        if failed:
-            return failed[0]
-        if all(code == 0 for _, code in codes):
-            return 0
-        done = (
-            sum(its == role and code == 0 for its, code in codes) >= most > 0
-            for role, most in job.succeeds_with.items()
-        )
-        return 0 if any(done) else None
+    def _runs(self, job: Job, task: Task) -> bool:
+        folder = self._container(job, task)
+        return task.code is None and folder.exists() and sandbox.exit_code(folder) is None
 
-    def _complete(self, job: Job, code: int) -> None:
-        self._destroy(job)
-        job.exit_code, job.completed_ms = code, round(self.clock() * 1000)
-        if code == 0 and self.behaviour.pretended_s is not None:  # nobody may have looked since
-            job.completed_ms = (job.started_ms or 0) + round(self.behaviour.pretended_s * 1000)
-        self._save(job)
+    def _conclude(self, job: Job) -> None:
+        code, reaction = job.code or 0, exits.spec_of(job.code or 0).reaction
+        if reaction == exits.ALWAYS:
+            job.platform_retries += 1
+        elif reaction == exits.TO_MAX and job.user_retries < job.config.get("jobRetryCount", 0):
+            job.user_retries += 1
+        else:
+            job.sub_state, job.code, job.completed_ms = COMPLETED, code, self.now_ms
+            return
+        job.sub_state, job.code, job.said, job.tasks = REQUESTED, None, None, []
+        job.attempt += 1
 
-    def _destroy(self, job: Job) -> None:
-        for _, _, folder in self._current(job):
-            containers.destroy(Path(folder))
+    def _container(self, job: Job, task: Task) -> Path:
+        return self._folder / "containers" / job.framework / f"{job.attempt}-{task.role}-{task.index}"
 
-    def _folder(self, job: Job) -> Path:
-        return self.folder / "jobs" / f"{job.user}~{job.name}"
+    def _file(self, job: Job) -> Path:
+        return self._folder / "jobs" / f"{job.framework}.json"
 
     def _save(self, job: Job) -> None:
-        path = self._folder(job) / "job.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(asdict(job)))
-        os.replace(draft, path)
-
-
-def job_of(user: str, config: dict[str, Any], mounts: list[list[str]], now_ms: int) -> Job:
-    """As it was submitted."""
-    roles = {}
-    succeeds_with = {}
-    for name, role in config["taskRoles"].items():
-        count = int(role.get("instances", 1))
-        resources = role["resourcePerInstance"]
-        roles[name] = [protocol.entrypoint(config, name), count, resources["gpu"]]
-        succeeds_with[name] = (role.get("completion") or {}).get("minSucceededInstances") or count
-    return Job(
-        user=user, name=config["name"], config=protocol.masked(config),
-        virtual_cluster=(config.get("defaults") or {}).get("virtualCluster") or "default", submitted_ms=now_ms,
-        roles=roles, succeeds_with=succeeds_with, mounts=mounts,
-    )  # fmt: skip
+        file = self._file(job)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.with_suffix(".new").write_text(json.dumps(asdict(job)))
+        file.with_suffix(".new").replace(file)

@@ -1,35 +1,26 @@
-"""Calls counted as express-rate-limit does: so many in a window that begins with the first."""
+"""How often who may ask: counters that begin anew after each window."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+#: Of the deployment: kind of call → calls, window in seconds.
+DEPLOYED = {"all": (600, 60), "list": (120, 60), "submit": (3600, 3600)}
 
 
-@dataclass
-class Limit:
-    """`most` calls in `window_s`."""
+class Limits:
+    """`all` counts by address, the others by user."""
 
-    most: int
-    window_s: float
-    clock: Callable[[], float]
-    _windows: dict[str, tuple[float, int]] = field(default_factory=dict)
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.windows: dict[str, tuple[float, float]] = dict(DEPLOYED)
+        self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def count(self, who: str) -> float | None:
-        """None: it may be made. Else: seconds until it may."""
-        now = self.clock()
-        begun, calls = self._windows.get(who, (now, 0))
-        if now >= begun + self.window_s:
-            begun, calls = now, 0
-        self._windows[who] = begun, calls + 1
-        return None if calls < self.most else math.ceil(begun + self.window_s - now)
-
-
-def limits(clock: Callable[[], float]) -> dict[str, Limit]:
-    """Of the shipped service configuration."""
-    return {
-        "all": Limit(600, 60, clock),
-        "list": Limit(120, 60, clock),
-        "submit": Limit(3600, 3600, clock),
-    }
+    def refuses(self, kind: str, who: str) -> float:
+        """The window in seconds, which is what an answer says to wait, if this is a call too many; else 0."""
+        most, window_s = self.windows[kind]
+        began, count = self._counts.get((kind, who), (self._now(), 0))
+        if self._now() - began >= window_s:
+            began, count = self._now(), 0
+        self._counts[kind, who] = began, count + 1
+        return window_s if count + 1 > most else 0

@@ -1,117 +1,106 @@
-"""Jobs of protocol 2: refused or taken, and their commands rendered, as the rest-server does it.
-
-Its own rules always; the vendor's two schemas, the published one and the stricter one that the server runs, where they
-are at hand.
-"""
+"""Job configs: what is refused, and what the server makes of one."""
 
 from __future__ import annotations
 
-import functools
-import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from tests.fakes import contracts
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,255}")
-_ROLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_TOP = {
-    "protocolVersion", "name", "type", "version", "contributor", "description", "prerequisites", "parameters",
-    "secrets", "jobRetryCount", "taskRoles", "deployments", "defaults", "extras",
-}  # fmt: skip
-_OF_ROLE = {
-    "protocolVersion", "instances", "completion", "taskRetryCount", "prerequisites", "dockerImage", "data", "output",
-    "script", "extraContainerOptions", "resourcePerInstance", "commands",
-}  # fmt: skip
-#: In C, where there is one: a tenth of the time.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_TAG = re.compile(r"<%(.*?)%>", re.DOTALL)
+_SCHEMA = "openpai/job-protocol-v2.server-validator.derived.schema.json"
+_KINDS = ("script", "output", "data", "dockerimage")
+_FIELDS = ("script", "output", "data", "dockerImage")
+_TAG = re.compile(r"<%\s*(.*?)\s*%>", re.S)
 
 
-class InvalidProtocol(Exception):
-    """In the server's words."""
+class Refused(Exception):
+    """`status`, `code`: of the answer."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
 
 
-def parsed(text: str) -> dict[str, Any]:
-    """Raises InvalidProtocol."""
+def parsed(text: object) -> dict[str, Any]:
+    """A job as it was submitted. Refused by the server's own rules, and by its schema where that is at hand."""
     try:
-        job = yaml.load(text, _LOADER)
+        job = yaml.safe_load(str(text))
     except yaml.YAMLError as error:
-        raise InvalidProtocol(f"YAML: {error}") from None
+        raise Refused(500, "", str(error).replace("\n", " ")) from error
     if not isinstance(job, dict):
-        raise InvalidProtocol("data should be object")
-    _judge(job)
-    for fault in _by_schemas(job):
-        raise InvalidProtocol(fault)
+        raise _invalid("should be object")
+    for field in ("protocolVersion", "name", "type", "taskRoles"):
+        if field not in job:
+            raise _invalid(f"should have required property '{field}'")
+    if fault := contracts.fault(_SCHEMA, "", job) or _own_fault(job):
+        raise _invalid(fault)
+    _check_prerequisites(job)
     return job
 
 
-def entrypoint(job: dict[str, Any], role: str) -> str:
-    """A role's commands, joined and rendered: tags are replaced, unknown ones by nothing."""
-    dictionary = {"$parameters": job.get("parameters"), "$secrets": job.get("secrets")}
-    joined = " && ".join(command.strip() for command in job["taskRoles"][role]["commands"])
-    return _TAG.sub(lambda tag: _looked_up(tag[1].strip(), dictionary), joined).strip()
-
-
-def masked(job: dict[str, Any]) -> str:
-    """As anybody may read it afterwards."""
-    shown = {**job, "secrets": "******"} if job.get("secrets") else job
-    return str(yaml.dump(shown, Dumper=_DUMPER, sort_keys=False))
-
-
-def extras(text: str) -> dict[str, Any]:
-    """Of a job as it was submitted."""
-    return dict(yaml.load(text, _LOADER).get("extras") or {})
-
-
-def _looked_up(path: str, dictionary: dict[str, Any]) -> str:
-    found: Any = dictionary
-    for part in path.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return "" if found is None else str(found)
-
-
-def _judge(job: dict[str, Any]) -> None:
-    _need(set(job) <= _TOP, f"data should NOT have additional properties: {sorted(set(job) - _TOP)}")
-    _need(job.get("protocolVersion") in (2, "2"), "data.protocolVersion should be equal to one of the allowed values")
-    _need(isinstance(job.get("name"), str) and _NAME.fullmatch(job["name"]), "data.name should match pattern")
-    _need(job.get("type") == "job", "data.type should be equal to one of the allowed values")
-    roles = job.get("taskRoles")
-    _need(isinstance(roles, dict) and bool(roles), "data.taskRoles should NOT have fewer than 1 properties")
-    images = {one.get("name") for one in job.get("prerequisites", []) if one.get("type") == "dockerimage"}
+def _own_fault(job: Mapping[str, Any]) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9_-]{1,255}", str(job["name"])):
+        return "name: should match pattern"
+    if job.get("jobRetryCount", 0) < 0:
+        return "jobRetryCount: should be >= 0"
     for name, role in job["taskRoles"].items():
-        _need(_ROLE.fullmatch(str(name)), f"data.taskRoles should NOT have additional property {name}")
-        _need(set(role) <= _OF_ROLE, f"data.taskRoles.{name} should NOT have additional properties")
-        resources = role.get("resourcePerInstance") or {}
-        for kind in ("cpu", "memoryMB", "gpu"):
-            _need(type(resources.get(kind)) is int, f"data.taskRoles.{name}.resourcePerInstance.{kind} is an integer")
-        commands = role.get("commands")
-        _need(isinstance(commands, list) and bool(commands), f"data.taskRoles.{name}.commands is required")
-        _need(all(isinstance(one, str) for one in commands), f"data.taskRoles.{name}.commands should be strings")
-        _need(role.get("dockerImage") in images, f"Prerequisite {role.get('dockerImage')} does not exist.")
+        needed = ("dockerImage", "resourcePerInstance", "commands")
+        missing = [field for field in needed if field not in role]
+        missing += [field for field in ("cpu", "memoryMB", "gpu") if field not in role.get("resourcePerInstance", {})]
+        if missing:
+            return f"taskRoles.{name}: should have required property '{missing[0]}'"
+    return ""
 
 
-def _need(holds: object, sentence: str) -> None:
-    if not holds:
-        raise InvalidProtocol(sentence)
+def _check_prerequisites(job: Mapping[str, Any]) -> None:
+    known = {(one["type"], one["name"]) for one in job.get("prerequisites", [])}
+    if len(known) < len(job.get("prerequisites", [])):
+        raise _invalid("Duplicate prerequisites.")
+    for role in job["taskRoles"].values():
+        wanted = {(field.lower(), role[field]) for field in _FIELDS if field in role}
+        names = {name for _, name in known}
+        for name in [name for kind, name in wanted if (kind, name) not in known] + [
+            name for name in role.get("prerequisites", []) if name not in names
+        ]:
+            raise _invalid(f"Prerequisite {name} does not exist.")
 
 
-def _by_schemas(job: dict[str, Any]) -> list[str]:
-    found = [next(iter(validator.iter_errors(job)), None) for validator in _validators()]
-    return [f"{'/'.join(map(str, error.instance_path))}: {error.message}" for error in found if error is not None]
+def _invalid(message: str) -> Refused:
+    return Refused(400, "InvalidProtocolError", message)
 
 
-@functools.cache
-def _validators() -> tuple[Any, ...]:
-    root = contracts.folder()
-    if root is None:
-        return ()
-    import jsonschema_rs
+def commands(job: Mapping[str, Any], role: str) -> str:
+    """What its tasks run: trimmed, joined with newlines, with the values of parameters; secrets last, at the node."""
+    entry = job["taskRoles"][role]
+    lines = [str(command).strip() for command in entry["commands"]]
+    found = {one["name"]: one for one in job.get("prerequisites", [])}
+    values: dict[str, Any] = {"$parameters": job.get("parameters")}
+    values |= {f"${kind}": found.get(entry.get(kind)) for kind in ("script", "output", "data")}
+    text = rendered("\n".join(lines), values, keeps_unknown=True).strip()
+    return rendered(text, {"$secrets": job["secrets"]}, keeps_unknown=False) if job.get("secrets") else text
 
-    server = json.loads((root / "openpai" / "job-protocol-v2.server-validator.derived.schema.json").read_text())
-    published = yaml.safe_load((root / "openpai" / "job-protocol-v2-schema.yaml").read_text())
-    whole = {**published, "$ref": "#/components/schemas/JobProtocol"}
-    return jsonschema_rs.Draft7Validator(server), jsonschema_rs.Draft4Validator(whole)
+
+def rendered(text: str, values: Mapping[str, Any], *, keeps_unknown: bool) -> str:
+    """With what stands between `<%` and `%>` looked up."""
+
+    def value(tag: re.Match[str]) -> str:
+        found: Any = values
+        for key in re.sub(r"\[(\d+)\]", r".\1", tag[1]).split("."):
+            try:
+                found = found[int(key)] if isinstance(found, list) else found[key]
+            except (KeyError, IndexError, TypeError, ValueError):
+                return f"<% {tag[1]} %>" if keeps_unknown else ""
+        return str(found)
+
+    return _TAG.sub(value, text)
+
+
+def masked(text: str) -> str:
+    """As it is kept for reading: all from a line `secrets:` to the next line that begins with a letter is replaced.
+
+    That is a search in the text: in a config whose top level is in braces nothing is replaced.
+    """
+    return re.sub(r"(?ms)^secrets:.*?(?=^\w)", 'secrets: "******"\n', f"{text}\nZ")[:-2]

@@ -1,352 +1,278 @@
-"""The rest-server: what it is asked, who may, how often, and how it misbehaves.
-
-Beside the vendor's routes, for tests and people who play with it, without credentials:
-
-* ``POST /fake/reset`` users, storages and limits; everything else is forgotten
-* ``POST /fake/users`` the same, and jobs go on
-* ``POST /fake/behaviour`` fields of `Misbehaviour` and of `cluster.Behaviour`
-* ``POST /fake/begin``, ``end``, ``stop``, ``retry``, ``remove``, ``state`` of the job ``user``, ``name``
-* ``GET /fake/jobs``, ``GET /fake/requests`` what there is, and what was asked
-"""
+"""The REST server behind its gateway, and its misbehaviour."""
 
 from __future__ import annotations
 
 import asyncio
 import email.utils
-import json
-import urllib.parse
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, fields
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
+import yaml
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tests.fakes.openpai import answers, protocol
-from tests.fakes.openpai.cluster import Cluster, Job, job_of
-from tests.fakes.openpai.limits import Limit, limits
+from tests.fakes.openpai.accounts import Accounts
+from tests.fakes.openpai.cluster import Cluster, Job
+from tests.fakes.openpai.limits import DEPLOYED, Limits
+from tests.fakes.openpai.protocol import Refused
+from tests.fakes.openpai.runtime import Storage
 from tests.fakes.web import BrokenOff, passing_time
 
-_API = "/rest-server/api/v2"
 _MOST_LISTED, _LISTED = 50_000, 5_000
-_MOST_BODY = 100 * 1024
 
 
-@dataclass
-class Misbehaviour:
-    """`/fake/behaviour`."""
+class Faults:
+    """`outage`: a status, or "drop". `lose_answers`: of how many submissions. `quota`: jobs that are not over."""
 
-    #: "drop": connections are broken off; a number: that status, for every call.
-    outage: str | int = ""
-    #: Questions are taken, and not answered before this ends.
-    hang: bool = False
-    #: Submissions that are taken, and whose answer is lost.
-    lose_answers: int = 0
-    #: Calls that are answered 429, with a Retry-After of `retry_after_s` in this form: seconds or date.
-    refuse_calls: int = 0
-    retry_after_s: int = 1
-    retry_after_form: str = "seconds"
-    #: Entries that a list has at most, whatever is asked.
-    list_most: int = _MOST_LISTED
-    #: Jobs that a user may have at a time; None: any number.
-    quota: int | None = None
-    #: Seconds after which a job is on the list.
-    list_lag_s: float = 0.0
-
-
-@dataclass
-class User:
-    password: str = ""
-    tokens: list[str] = field(default_factory=list)
-    virtual_clusters: list[str] = field(default_factory=lambda: ["default"])
-    #: Storages that this user may use; None: all.
-    storages: list[str] | None = None
-
-
-class Refusal(Exception):
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.response = JSONResponse({"code": code, "message": message}, status)
-
-
-Handler = Callable[[Request, str], Awaitable[Response]]
+    def __init__(self) -> None:
+        self.outage: int | str = ""
+        self.hang = False
+        self.lose_answers = 0
+        self.quota: int | None = None
+        self.list_most: int | None = None
+        self.list_lag_s = 0.0
+        self.refuse_calls, self.retry_after_s, self.retry_after_form = 0, 60, "seconds"
 
 
 class RestServer:
-    """`folder`: of the cluster, and of what `reset` was told."""
+    """`folder`: what outlives a restart. `now`: seconds since the epoch."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        self.clock = clock
-        self.cluster = Cluster(folder, clock)
-        self.wrong = Misbehaviour()
-        self.users: dict[str, User] = {}
-        #: Name → folder of this machine that is mounted.
-        self.storages: dict[str, str] = {}
-        self.limits: dict[str, Limit] = limits(clock)
-        #: (seconds, user, kind, method, path, status)
+    def __init__(self, folder: Path, now: Callable[[], float]) -> None:
+        self._folder, self._now = folder, now
+        self._begin()
+        #: Time, user, kind, method, path, status of each call.
         self.requests: list[tuple[float, str, str, str, str, int]] = []
-        self._settings = folder / "settings.json"
-        if self._settings.exists():
-            self._set(json.loads(self._settings.read_text()))
+        routes = [
+            Route("/fake/{verb}", self._control, methods=["GET", "POST"]),
+            Route("/rest-server/{path:path}", self._serve, methods=["GET", "POST", "PUT", "DELETE"]),
+        ]
+        self.app = Starlette(routes=routes, lifespan=passing_time(self))
+
+    def _begin(self) -> None:
+        self.cluster, self.accounts = Cluster(self._folder, self._now), Accounts(self._folder)
+        self.limits, self.faults = Limits(self._now), Faults()
+        self._set_storages(self.accounts.users.pop("", {}).get("storages", {}))
 
     @property
-    def app(self) -> Starlette:
-        job = "/jobs/{user}~{name}"
-        routes = [
-            self._route("GET", "/info", self._info, needs_token=False),
-            self._route("POST", "/authn/basic/login", self._login, needs_token=False),
-            self._route("GET", "/tokens/check", self._check),
-            self._route("GET", "/users/{user}", self._user),
-            self._route("GET", "/storages", self._list_storages),
-            self._route("POST", "/jobs", self._submit, kind="submit"),
-            self._route("GET", "/jobs", self._list, kind="list"),
-            self._route("GET", job, self._detail),
-            self._route("GET", f"{job}/config", self._config),
-            self._route("PUT", f"{job}/executionType", self._execute),
-            Route("/fake/{verb}", self._control, methods=["GET", "POST"]),
-        ]
-        return Starlette(routes=routes, lifespan=passing_time(self.cluster))
+    def is_busy(self) -> bool:
+        return self.cluster.is_busy
 
-    # Every call
-
-    def _route(self, method: str, path: str, handler: Handler, *, kind: str = "", needs_token: bool = True) -> Route:
-        async def handle(request: Request) -> Response:
-            user = self._who(request)
-            while self.wrong.hang:  # noqa: ASYNC110 (a reset makes another one)
-                await asyncio.sleep(0.02)
-            try:
-                response = self._refusal(user, kind, request) or await self._answer(handler, request, user, needs_token)
-            except Refusal as refusal:
-                response = refusal.response
-            self._note(user, kind, request, response.status_code)
-            return response
-
-        return Route(_API + path, handle, methods=[method])
-
-    async def _answer(self, handler: Handler, request: Request, user: str, needs_token: bool) -> Response:
-        if needs_token and not user:
-            raise Refusal(401, "UnauthorizedUserError", "Your token is invalid.")
+    def advance(self) -> None:
         self.cluster.advance()
-        return await handler(request, user)
 
-    def _refusal(self, user: str, kind: str, request: Request) -> Response | None:
-        if self.wrong.outage == "drop":
-            return BrokenOff()
-        if self.wrong.outage:
-            return PlainTextResponse("upstream is away", int(self.wrong.outage))
-        if self.wrong.refuse_calls > 0:
-            self.wrong.refuse_calls -= 1
-            return self._too_many(self.wrong.retry_after_s)
-        address = request.client.host if request.client else ""
-        waits = [self.limits["all"].count(address), self.limits[kind].count(user) if kind in self.limits else None]
-        wait_s = max((one for one in waits if one is not None), default=None)
-        return None if wait_s is None else self._too_many(wait_s)
-
-    def _too_many(self, seconds: float) -> Response:
-        is_date = self.wrong.retry_after_form == "date"
-        told = email.utils.formatdate(self.clock() + seconds, usegmt=True) if is_date else str(int(seconds))
-        text = "Too many requests, please try again later."
-        return PlainTextResponse(text, 429, headers={"Retry-After": told})
-
-    def _note(self, user: str, kind: str, request: Request, status: int) -> None:
-        self.requests.append((self.clock(), user, kind, request.method, request.url.path, status))
-
-    def _who(self, request: Request) -> str:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        known = (name for name, user in self.users.items() if scheme == "Bearer" and token in user.tokens)
-        return next(known, "")
-
-    # The vendor's routes
-
-    async def _info(self, _request: Request, _user: str) -> Response:
-        return JSONResponse({
-            "name": "PAI RestServer", "version": "v1.8.1", "launcherType": "k8s", "authnMethod": "basic",
-        })  # fmt: skip
-
-    async def _login(self, request: Request, _user: str) -> Response:
-        form = dict(urllib.parse.parse_qsl((await request.body()).decode()))
-        name = str(form.get("username"))
-        user = self.users.get(name)
-        if user is None:
-            raise Refusal(404, "NoUserError", f"User {name} is not found.")
-        if not user.password or form.get("password") != user.password:
-            raise Refusal(400, "IncorrectPasswordError", "Password is incorrect.")
-        token = f"jwt-of-{name}-{len(user.tokens)}"
-        user.tokens.append(token)
-        return JSONResponse({"token": token, "user": name, "admin": False})
-
-    async def _check(self, _request: Request, user: str) -> Response:
-        return JSONResponse({"username": user, "admin": False})
-
-    async def _user(self, request: Request, _user: str) -> Response:
-        name = request.path_params["user"]
-        if name not in self.users:
-            raise Refusal(404, "NoUserError", f"User {name} is not found.")
-        return JSONResponse({
-            "username": name, "admin": False, "virtualCluster": self.users[name].virtual_clusters,
-            "storageConfig": [], "email": f"{name}@example.com", "extension": {}, "grouplist": ["default"],
-        })  # fmt: skip
-
-    async def _list_storages(self, _request: Request, user: str) -> Response:
-        return JSONResponse({
-            "storages": [
-                {"name": name, "share": True, "volumeName": f"{name}-pv", "default": False}
-                for name in self._storages_of(user)
-            ]
-        })  # fmt: skip
-
-    def _storages_of(self, user: str) -> list[str]:
-        allowed = self.users[user].storages
-        return [name for name in self.storages if allowed is None or name in allowed]
-
-    async def _submit(self, request: Request, user: str) -> Response:
-        if not request.headers.get("Content-Type", "").startswith("text/yaml"):
-            raise Refusal(400, "InvalidProtocolError", "data should be object")
-        body = await request.body()
-        if len(body) > _MOST_BODY:
-            raise Refusal(413, "UnknownError", "request entity too large")
-        try:
-            config = protocol.parsed(body.decode())
-        except protocol.InvalidProtocol as error:
-            raise Refusal(400, "InvalidProtocolError", str(error)) from None
-        if (user, config["name"]) in self.cluster.jobs:
-            raise Refusal(409, "ConflictJobError", f"Job name {config['name']} already exists.")
-        cluster = (config.get("defaults") or {}).get("virtualCluster") or "default"
-        if cluster not in self.users[user].virtual_clusters:
-            raise Refusal(403, "ForbiddenUserError", f"User {user} is not allowed to do operation in {cluster}")
-        mounts = self._mounts(user, config)
-        self._count(user)
-        self.cluster.add(job_of(user, config, mounts, round(self.clock() * 1000)))
-        if self.wrong.lose_answers > 0:
-            self.wrong.lose_answers -= 1
-            return BrokenOff()
-        return JSONResponse({"status": 202, "message": f"update job {config['name']} successfully"}, 202)
-
-    def _count(self, user: str) -> None:
-        most = self.wrong.quota
-        live = sum(job.user == user and job.completed_ms is None for job in self.cluster.jobs.values())
-        if most is not None and live >= most:
-            raise Refusal(403, "NoEnoughQuotaError", f"User {user} has {live} of {most} jobs")
-
-    def _mounts(self, user: str, config: dict[str, Any]) -> list[list[str]]:
-        mounts = []
-        for storage in (config.get("extras") or {}).get("storages") or []:
-            name = storage["name"]
-            if name not in self._storages_of(user):
-                raise Refusal(404, "NoStorageError", f"Storage {name} is not found.")
-            mounts.append([self.storages[name], storage.get("mountPath") or f"/mnt/{name}"])
-        return mounts
-
-    async def _list(self, request: Request, _user: str) -> Response:
-        query = request.query_params
-        limit = int(query.get("limit", _LISTED))
-        if limit > _MOST_LISTED:
-            raise Refusal(400, "InvalidParametersError", f"Limit exceeds max number {_MOST_LISTED}.")
-        found = [job for job in self.cluster.jobs.values() if self._is_listed(job, query)]
-        field_, _, direction = query.get("order", "submissionTime,DESC").partition(",")
-        key = {"submissionTime": lambda job: job.submitted_ms, "jobName": lambda job: job.name}[field_]
-        found.sort(key=key, reverse=direction != "ASC")
-        offset = int(query.get("offset", 0))
-        page = [answers.summary(job) for job in found[offset : offset + min(limit, self.wrong.list_most)]]
-        if query.get("withTotalCount") == "true":
-            return JSONResponse({"totalCount": len(found), "data": page})
-        return JSONResponse(page)
-
-    def _is_listed(self, job: Job, query: Any) -> bool:
-        word = query.get("keyword", "")
-        return (
-            query.get("username") in (None, job.user)
-            and query.get("vc") in (None, job.virtual_cluster)
-            and query.get("state") in (None, job.state)
-            and any(word in text for text in (job.name, job.user, job.virtual_cluster))
-            and self.clock() * 1000 >= job.submitted_ms + self.wrong.list_lag_s * 1000
-        )
-
-    def _job(self, request: Request) -> Job:
-        user, name = request.path_params["user"], request.path_params["name"]
-        job = self.cluster.jobs.get((user, name))
-        if job is None:
-            raise Refusal(404, "NoJobError", f"Job {user}~{name} is not found.")
-        return job
-
-    async def _detail(self, request: Request, _user: str) -> Response:
-        return JSONResponse(answers.detail(self._job(request)))
-
-    async def _config(self, request: Request, _user: str) -> Response:
-        return PlainTextResponse(self._job(request).config, media_type="text/yaml")
-
-    async def _execute(self, request: Request, user: str) -> Response:
-        job = self._job(request)
-        if job.user != user:
-            raise Refusal(403, "ForbiddenUserError", f"User {user} is not allowed to operate the job.")
-        value = (await request.json()).get("value")
-        if value not in ("START", "STOP"):
-            raise Refusal(400, "InvalidParametersError", "data.value should be equal to one of the allowed values")
-        if value == "STOP":
-            self.cluster.stop(job)
-        return JSONResponse({"status": 202, "message": f"execute job {job.name} successfully"}, 202)
-
-    # Ours
-
-    async def _control(self, request: Request) -> Response:
-        body = json.loads(await request.body() or b"{}")
-        self.cluster.advance()
-        match request.path_params["verb"]:
-            case "requests":
-                return JSONResponse(self.requests)
-            case "jobs":
-                return JSONResponse([
-                    {**answers.summary(job), "containers": job.containers, "extras": protocol.extras(job.config)}
-                    for job in self.cluster.jobs.values()
-                ])  # fmt: skip
-            case "reset":
-                self._reset(body)
-            case "users":
-                self._set(body)
-            case "behaviour":
-                self.behave(**body)
-            case verb:
-                self._do(verb, self.cluster.jobs[body["user"], body["name"]], body)
-        self.cluster.advance()
-        return JSONResponse({})
-
-    def _do(self, verb: str, job: Job, body: dict[str, Any]) -> None:
-        match verb:
-            case "begin":
-                job.is_begun = True
-            case "end":
-                self.cluster.end(job, body["code"])
-            case "stop":
-                self.cluster.stop(job)
-            case "retry":
-                self.cluster.retry(job)
-            case "remove":
-                self.cluster.remove(job.user, job.name)
-            case "state":
-                job.odd_state = body.get("state", "")
-                job.waits_as = body.get("subState", "")
+    # Control
 
     def behave(self, **changes: Any) -> None:
-        for part in (self.wrong, self.cluster.behaviour):
-            for one in fields(part):
-                if one.name in changes:
-                    setattr(part, one.name, changes[one.name])
+        """From now on: fields of `Faults`, and `hold`, `pretended_s`, `grace_s` of the cluster."""
+        for name, value in changes.items():
+            target = self.faults if hasattr(self.faults, name) else self.cluster
+            assert hasattr(target, name), name
+            setattr(target, name, value)
 
-    def _reset(self, settings: dict[str, Any]) -> None:
-        for user, name in tuple(self.cluster.jobs):
-            self.cluster.remove(user, name)
-        self.wrong, self.limits = Misbehaviour(), limits(self.clock)
-        self.cluster.behaviour = type(self.cluster.behaviour)()
+    def _set(self, told: Mapping[str, Any]) -> None:
+        """`users`, `storages` (name → folder, or fields of `Storage`), `limits`."""
+        storages = told.get("storages", {})
+        self.accounts.replace({**told.get("users", {}), "": {"storages": storages}})
+        del self.accounts.users[""]
+        self._set_storages(storages)
+        self.limits.windows = {**DEPLOYED, **{kind: tuple(one) for kind, one in told.get("limits", {}).items()}}
+
+    def _set_storages(self, storages: Mapping[str, Any]) -> None:
+        told = {name: {"folder": one} if isinstance(one, str) else one for name, one in storages.items()}
+        self.cluster.storages = {name: Storage(**one) for name, one in told.items()}
+
+    def _reset(self, told: Mapping[str, Any]) -> None:
+        """A new cluster; nothing of the old one runs."""
+        for job in self.cluster.jobs.values():
+            self.cluster.destroy(job)
+        shutil.rmtree(self._folder, ignore_errors=True)
         self.requests.clear()
-        self._settings.parent.mkdir(parents=True, exist_ok=True)
-        self._settings.write_text(json.dumps(settings))
-        self._set(settings)
+        self._begin()
+        self._set(told)
 
-    def _set(self, settings: dict[str, Any]) -> None:
-        self.users = {name: User(**user) for name, user in settings.get("users", {}).items()}
-        self.storages = settings.get("storages", {})
-        for name, (most, window_s) in settings.get("limits", {}).items():
-            self.limits[name] = Limit(most, window_s, self.clock)
+    async def _control(self, request: Request) -> Response:
+        told = await request.json() if request.method == "POST" else {}
+        verb = request.path_params["verb"]
+        if verb == "requests":
+            return JSONResponse(self.requests)
+        if verb == "jobs":
+            return JSONResponse([self._shown(job) for job in self.cluster.jobs.values()])
+        {"reset": self._reset, "users": self._set, "behaviour": lambda told: self.behave(**told)}.get(
+            verb, lambda told: self._change(verb, **told)
+        )(told)
+        return JSONResponse({})
+
+    def _shown(self, job: Job) -> dict[str, Any]:
+        return {**answers.summary(job), "extras": job.config.get("extras", {}), "config": job.config}
+
+    def _change(self, verb: str, user: str, name: str, **told: Any) -> None:
+        job = self.cluster.jobs[user, name]
+        if verb == "begin":
+            job.is_begun, job.forced_sub_state = True, ""
+        elif verb == "state":
+            job.forced_state = told.get("state", "")
+            job.forced_sub_state = told.get("subState", "")
+        else:
+            {"stop": self.cluster.stop, "remove": self.cluster.remove,
+             "end": lambda job: self.cluster.end(job, told["code"])}[verb](job)  # fmt: skip
+        self.advance()
+
+    # Calls
+
+    async def _serve(self, request: Request) -> Response:
+        while self.faults.hang:  # noqa: ASYNC110 (until a test says so)
+            await asyncio.sleep(0.05)
+        path, kind = "/" + request.path_params["path"], _kind(request)
+        user = ""
+        try:
+            self.advance()
+            answer = self._out_of_order() or self._counted("all", str(request.client and request.client.host))
+            if answer is None:
+                user = "" if _is_open(path) else self.accounts.named_by(request.headers.get("authorization", ""))
+                answer = self._counted(kind, user) if kind else None
+            answer = answer or await self._answer(request, path, user)
+        except Refused as error:
+            answer = JSONResponse({"code": error.code or None, "message": str(error)}, error.status)
+        if kind == "submit" and answer.status_code == 202 and self.faults.lose_answers:
+            self.faults.lose_answers -= 1
+            answer = BrokenOff()
+        self.requests.append((self._now(), user, kind, request.method, path, answer.status_code))
+        return answer
+
+    def _out_of_order(self) -> Response | None:
+        if self.faults.outage == "drop":
+            return BrokenOff()
+        if self.faults.outage:
+            return PlainTextResponse("gateway", int(self.faults.outage))
+        if self.faults.refuse_calls:
+            self.faults.refuse_calls -= 1
+            return self._too_many(self.faults.retry_after_s)
+        return None
+
+    def _counted(self, kind: str, who: str) -> Response | None:
+        window_s = self.limits.refuses(kind, who)
+        return self._too_many(window_s) if window_s else None
+
+    def _too_many(self, wait_s: float) -> Response:
+        is_date = self.faults.retry_after_form == "date"
+        after = email.utils.formatdate(self._now() + wait_s, usegmt=True) if is_date else str(int(wait_s))
+        return PlainTextResponse("Too many requests, please try again later.", 429, {"Retry-After": after})
+
+    async def _answer(self, request: Request, path: str, user: str) -> Response:
+        method, parts = request.method, [unquote(part) for part in path.strip("/").split("/")]
+        match method, parts[2:] if parts[0] == "api" and parts[1:2] in (["v1"], ["v2"]) else []:
+            case "GET", ["info"]:
+                shown = {"name": "PAI RESTful API", "version": "v1.8.1", "launcherType": "k8s", "authnMethod": "basic"}
+                return JSONResponse(shown)
+            case "POST", ["authn", "basic", "login"]:
+                return JSONResponse(self.accounts.login(await _form(request)))
+            case "GET", ["tokens", "check"]:
+                return JSONResponse({"username": user, "application": False, "admin": False})
+            case "GET", ["user" | "users", name]:
+                return JSONResponse(self.accounts.shown(name))
+            case "GET", ["virtual-clusters"]:
+                return JSONResponse(answers.clusters(("default", "vip")))
+            case "GET", ["storages"]:
+                return JSONResponse({"storages": [self._storage(name) for name in self.cluster.storages]})
+            case "GET", ["storages", name]:
+                return JSONResponse({**self._storage(name), "type": "nfs", "data": {}})
+            case "GET", ["jobs"]:
+                return JSONResponse(self._list({key: value[-1] for key, value in parse_qs(request.url.query).items()}))
+            case "POST", ["jobs"]:
+                return self._submit(user, (await request.body()).decode(), request.headers.get("content-type", ""))
+            case _, ["jobs", framework, *rest]:
+                return await self._of_job(request, user, framework, rest)
+        raise _no_api(path)
+
+    def _storage(self, name: str) -> dict[str, Any]:
+        if name not in self.cluster.storages:
+            raise Refused(404, "NoStorageError", f"Storage {name} is not found.")
+        return {"name": name, "share": self.cluster.storages[name].share, "volumeName": f"{name}-pv", "default": False}
+
+    async def _of_job(self, request: Request, user: str, framework: str, rest: list[str]) -> Response:
+        owner, _, name = framework.partition("~")
+        if (job := self.cluster.jobs.get((owner, name))) is None:
+            raise Refused(404, "NoJobError", f"Job {framework} is not found.")
+        match request.method, rest:
+            case "GET", [] | ["attempts", _]:
+                return JSONResponse(answers.detail(job))
+            case "GET", ["config"]:  # JSON, whatever its type says
+                return Response(JSONResponse(yaml.safe_load(job.text)).body, media_type="text/yaml")
+            case "PUT", ["executionType"]:
+                return self._execute(user, job, str((await request.json()).get("value")))
+        raise _no_api(str(request.url.path))
+
+    def _execute(self, user: str, job: Job, value: str) -> Response:
+        if value not in ("STOP", "START"):
+            raise Refused(400, "InvalidParametersError", '"value" must be one of [STOP, START]')
+        name = f"{job.user}~{job.name}"
+        if user != job.user:
+            raise Refused(403, "ForbiddenUserError", f"User {user} is not allowed to execute job {name}.")
+        if value == "STOP":
+            self.cluster.stop(job)
+        return JSONResponse({"status": 202, "message": f"Execute job {name} successfully."}, 202)
+
+    def _list(self, query: Mapping[str, str]) -> Any:
+        limit = int(query.get("limit", _LISTED))
+        if limit > _MOST_LISTED:
+            raise Refused(400, "InvalidParametersError", f"Limit exceeds max number {_MOST_LISTED}.")
+        seen_ms = (self._now() - self.faults.list_lag_s) * 1000
+        jobs = [job for job in self.cluster.jobs.values() if not self.faults.list_lag_s or job.submitted_ms <= seen_ms]
+        found = [answers.summary(job) for job in reversed(jobs)]
+        for field, key in {"username": "username", "vc": "virtualCluster", "state": "state"}.items():
+            if field in query:
+                found = [one for one in found if one[key] in query[field].split(",")]
+        if word := query.get("keyword"):
+            found = [one for one in found if any(word in one[key] for key in ("username", "name", "virtualCluster"))]
+        offset = int(query.get("offset", 0))
+        page = found[offset : offset + limit][: self.faults.list_most]
+        return {"totalCount": len(found), "data": page} if query.get("withTotalCount") == "true" else page
+
+    def _submit(self, user: str, text: str, kind: str) -> Response:
+        """Checked in the server's order. Only text is a job; JSON by its content type is not."""
+        config = protocol.parsed(text if kind.startswith("text/") else "[object Object]")
+        name = config["name"]
+        if (user, name) in self.cluster.jobs:
+            raise Refused(409, "ConflictJobError", f"Job {user}~{name} already exists.")
+        cluster = answers.virtual_cluster(config)
+        if cluster not in self.accounts.clusters(user):
+            raise Refused(403, "ForbiddenUserError", f"User {user} is not allowed to do operation in {cluster}")
+        for storage in (config.get("extras") or {}).get("storages", []):
+            self._storage(storage.get("name", ""))
+        self._check_quota(user)
+        self.cluster.add(user, config, protocol.masked(text))
+        self.advance()
+        return JSONResponse({"status": 202, "message": f"Update job {name} for user {user} successfully."}, 202)
+
+    def _check_quota(self, user: str) -> None:
+        quota = self.faults.quota
+        used = sum(job.user == user and job.completed_ms is None for job in self.cluster.jobs.values())
+        if quota is not None and used >= quota:
+            raise Refused(403, "NoEnoughQuotaError", f"User {user} has {used} of {quota} jobs.")
+
+
+def _kind(request: Request) -> str:
+    if not request.url.path.rstrip("/").endswith("/jobs"):
+        return ""
+    return {"GET": "list", "POST": "submit"}.get(request.method, "")
+
+
+def _is_open(path: str) -> bool:
+    return path.endswith(("/info", "/authn/basic/login")) or path == "/api/v1/token"
+
+
+async def _form(request: Request) -> Mapping[str, Any]:
+    if request.headers.get("content-type", "").startswith("application/json"):
+        told: Mapping[str, Any] = await request.json()
+        return told
+    return {key: value[-1] for key, value in parse_qs((await request.body()).decode()).items()}
+
+
+def _no_api(path: str) -> Refused:
+    return Refused(404, "NoApiError", f"API {path} is not found.")

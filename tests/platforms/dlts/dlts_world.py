@@ -56,6 +56,11 @@ class DltsWorld(WebWorld):
         users = {EMAIL: {"password": password, "teams": [TEAM]}}
         self.fake.control(verb, users=users, mounts=[[str(self.here), str(self.there)]])
 
+    def share_home(self) -> None:
+        """As where the manager itself runs in a job of the cluster: pods see its folder under the same path."""
+        home = str(self.recorder.folder)
+        self.fake.control("users", mounts=[[home, home]])
+
     def built(self, recorder: Recorder, **changes: Any) -> DltsPlatform:
         settings = {
             "platform": "dlts", "dashboard": f"{self.fake.address}/", "cluster": ".default", "team": TEAM,

@@ -17,7 +17,10 @@ from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken, unavailable
 from nni_manager.platforms.dlts.job import ids_of, job_id
 from nni_manager.platforms.dlts.platform import DltsPlatform
+from tests.fakes.dlts.pod import environment
 from tests.platforms.dlts.dlts_world import EMAIL, PASSWORD, TEAM, DltsWorld
+from tests.platforms.web_world import TOKEN
+from trial_runner import protocol
 
 pytestmark = pytest.mark.contract
 
@@ -60,7 +63,7 @@ async def test_the_same_submission_again_is_answered_with_200_and_an_error(world
 
 async def test_a_refusal_in_a_200_is_one(world: DltsWorld) -> None:
     async with world.make(team="strangers") as platform:
-        with pytest.raises(SubmitRejected, match="Access denied to team strangers"):
+        with pytest.raises(SubmitRejected, match="Access Denied!"):
             await insist(world, lambda: platform.submit(world.command("aaaaa", "true")))
 
 
@@ -171,6 +174,7 @@ async def test_gpus_are_of_the_teams_kind(world: DltsWorld) -> None:
 
 async def test_the_home_folder_is_shared_where_nothing_else_is_said(world: DltsWorld) -> None:
     folders = {"localStorageMountPoint": None, "containerStorageMountPoint": None}
+    world.share_home()
     async with world.make(**folders) as platform:
         handle = await taken(world, platform, world.command("aaaaa", "cat greeting.txt"))
         await world.start_job(handle.job_name)
@@ -195,6 +199,21 @@ async def test_all_is_fine_and_away_is_no_fault(world: DltsWorld) -> None:
     assert {one.severity for one in await world.make().preflight()} == {Severity.FINE}
     world.fake.control("behaviour", outage=502)
     assert [one.severity for one in await world.make().preflight()] == [Severity.AWAY]
+
+
+async def test_an_empty_list_of_teams_that_hides_an_outage_is_away(world: DltsWorld) -> None:
+    world.fake.control("behaviour", backend=True)
+    assert [one.severity for one in await world.make().preflight()] == [Severity.AWAY]
+
+
+@pytest.mark.parametrize("token", [TOKEN, "a \"quoted\" \\n 'token' ä\n\x01 of ${odd} {{ characters }}"])
+async def test_a_variable_reaches_the_pod_as_it_is(world: DltsWorld, token: str) -> None:
+    spec = world.command("aaaaa", "true", runner_environment={protocol.ENV_TOKEN: token})
+    async with world.make() as platform:
+        await taken(world, platform, spec)
+    (job,) = world.fake.control("jobs")
+    params = {"familyToken": "f", **job["jobParams"]}
+    assert environment(params)[protocol.ENV_TOKEN] == token
 
 
 _CONFIG = """\

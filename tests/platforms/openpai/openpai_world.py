@@ -56,7 +56,7 @@ class OpenpaiWorld(WebWorld):
             "reset", users={USER: {"tokens": [SECRET], "password": PASSWORD}}, storages={STORAGE: str(self.here)},
             limits={"list": [100_000, 60], "all": [100_000, 60]},
         )  # fmt: skip
-        self.fake.control("behaviour", hold=True)
+        self.fake.control("behaviour", hold=True, grace_s=1)
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         return {

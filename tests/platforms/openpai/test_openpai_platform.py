@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.evidence import RunnerWord, unstarted, weigh
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.contract import NoRoom, Severity
@@ -21,6 +23,7 @@ from nni_manager.platform_kit.testing.observing import accepted, insist, running
 from nni_manager.platforms.openpai.account import OpenpaiAccount, paces
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 from tests.platforms.openpai.openpai_world import PASSWORD, SECRET, STORAGE, THEIRS, USER, OpenpaiWorld, submit_as
+from trial_runner import protocol
 
 pytestmark = pytest.mark.contract
 
@@ -177,8 +180,7 @@ async def test_a_stop_that_crosses_a_success_leaves_it_one(world: OpenpaiWorld) 
 @pytest.mark.parametrize(
     ("code", "state", "reason"),
     [
-        (-1003, JobState.PREEMPTED, "PodPreemptedForCriticalPod"),
-        (-1001, JobState.PREEMPTED, "PodNodeLost"),
+        (252, JobState.PREEMPTED, "FrameworkBarrierPermanentFailed"),
         (-1200, JobState.FAILED, "UserContainerDockerOOMKilled"),
     ],
 )
@@ -191,14 +193,54 @@ async def test_the_clusters_own_exit_codes(world: OpenpaiWorld, code: int, state
     assert (report.state, report.native_reason, report.exit_code) == (state, reason, None)
 
 
+@pytest.mark.parametrize("code", [-1003, -1001, 137])
+async def test_a_trouble_of_the_clusters_own_is_no_end_the_job_runs_again(world: OpenpaiWorld, code: int) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("end", user=USER, name=handle.job_name, code=code)
+        world.fake.control("state", user=USER, name=handle.job_name, subState="AttemptPreparing")
+        again = await seen(world, platform, handle, JobState.PENDING, *_END)
+        assert again.wait is not None and "(1 so far)" in again.wait.sentence
+        world.fake.control("state", user=USER, name=handle.job_name, subState="")
+        assert (await seen(world, platform, handle, JobState.RUNNING, *_END)).state is JobState.RUNNING
+    assert world.entry_of(handle.job_name)["retries"] == 1
+
+
 @pytest.mark.parametrize("command", ["exit 143", "kill -9 $$"])
 async def test_an_exit_code_that_makes_the_cluster_start_jobs_again_does_not(world: OpenpaiWorld, command: str) -> None:
     async with world.make() as platform:
         report = await ended(world, platform, world.command("aaaaa", command))
-    assert report.state is JobState.FAILED
+    assert (report.state, report.exit_code) == (JobState.FAILED, None)
+    assert "above 127" in report.message
     assert world.entry_of(world.command("aaaaa", "").name)["retries"] == 0
     word = json.loads(world.recorder.ends[world.command("aaaaa", "").name])
     assert (word["exitCode"], word["signal"]) in ((143, None), (None, 9))
+
+
+async def test_a_command_that_ends_as_a_container_without_storage_does_is_no_such(world: OpenpaiWorld) -> None:
+    spec = world.command("aaaaa", f"exit {mounted_storage.EXIT_OTHER_STORAGE}")
+    async with world.make() as platform:
+        report = await ended(world, platform, spec)
+    end = weigh(report, RunnerWord.parse(world.recorder.ends[spec.name]))
+    assert end is not None and end.report.exit_code == mounted_storage.EXIT_OTHER_STORAGE
+    assert (end.report.native_reason, end.report.message, end.disagreement) == ("", "", "")
+
+
+async def test_what_a_command_printed_changes_its_word_and_not_its_code(world: OpenpaiWorld) -> None:
+    async with world.make() as platform:
+        report = await ended(world, platform, world.command("aaaaa", "echo ImportError: no such >&2; exit 3"))
+    assert (report.exit_code, report.native_reason) == (3, "ContainerImportError")
+    assert report.stderr_tail.strip().endswith("ImportError: no such")
+
+
+async def test_a_runner_that_cannot_start_says_so_through_the_cluster(world: OpenpaiWorld) -> None:
+    """It is not heard; its exit code arrives as the runtime's, and its words among the last lines."""
+    spec = dataclasses.replace(world.command("aaaaa", "true"), protocol_environment={})
+    async with world.make() as platform:
+        report = unstarted(await ended(world, platform, spec))
+    assert (report.exit_code, report.cause) == (protocol.EXIT_USAGE, Reason.RUNNER_FAILED)
+    assert "is not set" in report.message
 
 
 # Commands
@@ -240,6 +282,16 @@ async def test_a_job_of_ones_own_is_rendered_by_openpai(world: OpenpaiWorld) -> 
         assert report.state is JobState.SUCCEEDED
         handle = JobHandle(platform="openpai", version=1, job_name=world.command("aaaaa", "").name)
         assert await platform.read_file(handle, "stdout", 0, 100) == b"rendered aaaaa\nit's tick\n"
+
+
+async def test_commands_of_a_role_are_lines_of_a_script_as_there(world: OpenpaiWorld) -> None:
+    """Joined with anything else, the first would be an error of syntax and the second swallow what follows."""
+    job = users_job("sleep 0.1 &", "# then it waits", "wait", "echo waited", "false | true", "echo never")
+    async with world.make(openpaiConfig=job) as platform:
+        report = await ended(world, platform, world.command("aaaaa", "exit 9"))
+        assert (report.state, report.exit_code) == (JobState.FAILED, 1)
+        handle = JobHandle(platform="openpai", version=1, job_name=world.command("aaaaa", "").name)
+        assert await platform.read_file(handle, "stdout", 0, 100) == b"waited\n"
 
 
 async def test_one_task_of_one_role_reports(world: OpenpaiWorld) -> None:
@@ -290,8 +342,8 @@ async def test_a_password_gets_another_token_when_one_has_ended(world: OpenpaiWo
         handle = await running(world, platform, "a")
         users(world, tokens=[])
         await seen(world, platform, handle, JobState.RUNNING)
-    with pytest.raises(BadCredentials, match="Password is incorrect"):
-        async with world.make(token=None, password="wrong"):
+    with pytest.raises(BadCredentials, match="is incorrect"):
+        async with world.make(token=None, password="wrong-password"):
             pass
 
 
@@ -338,7 +390,7 @@ async def test_who_asks_too_often_waits(world: OpenpaiWorld, form: str) -> None:
         ({"username": "nobody", "token": SECRET}, "username"),
         ({"virtualCluster": "mars"}, "virtualCluster"),
         ({"storageConfigName": "nobody-has-it"}, "storageConfigName"),
-        ({"token": None, "password": "wrong"}, "password"),
+        ({"token": None, "password": "wrong-password"}, "password"),
     ],
 )
 async def test_what_cannot_work_is_named_before_any_job(
@@ -356,6 +408,19 @@ async def test_all_is_fine_and_away_is_no_fault(world: OpenpaiWorld) -> None:
     assert [one.severity for one in await world.make().preflight()] == [Severity.AWAY]
 
 
+async def test_a_storage_with_folders_of_users_is_told(world: OpenpaiWorld) -> None:
+    """Containers see the folder of their user alone: that one is to be named."""
+    users(world, tokens=[SECRET], share=False)
+    (found,) = [one for one in await world.make().preflight() if one.severity is Severity.WARNING]
+    assert found.subject == "localStorageMountPoint" and USER in found.fix
+    (world.here / USER).mkdir()
+    platform = world.make(localStorageMountPoint=str(world.here / USER))
+    assert {one.severity for one in await platform.preflight()} == {Severity.FINE}
+    async with platform:
+        report = await ended(world, platform, world.command("aaaaa", "cat greeting.txt"))
+    assert report.state is JobState.SUCCEEDED
+
+
 async def test_an_unrelated_folder_is_named_by_the_first_job(
     world: OpenpaiWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,10 +436,11 @@ async def test_an_unrelated_folder_is_named_by_the_first_job(
 # Helpers
 
 
-def users(world: OpenpaiWorld, *, tokens: list[str]) -> None:
+def users(world: OpenpaiWorld, *, tokens: list[str], share: bool = True) -> None:
     """From now on."""
     account = {"tokens": tokens, "password": PASSWORD}
-    world.fake.control("users", users={USER: account}, storages={STORAGE: str(world.here)})
+    storage = {"folder": str(world.here), "share": share}
+    world.fake.control("users", users={USER: account}, storages={STORAGE: storage})
 
 
 def lists(world: OpenpaiWorld) -> list[tuple[float, str, str, str, str, int]]:

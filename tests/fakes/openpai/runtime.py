@@ -1,0 +1,99 @@
+"""The container of one task: what it finds there, and what is its process 1."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fakes import sandbox
+from tests.fakes.openpai import exits, protocol
+from tests.fakes.sandbox import Container, Mount
+
+_HOME = "/usr/local/pai"
+#: Process 1: bash that waits for the next one, without a trap and without `exec`.
+_RUNTIME = f"""\
+#!/bin/bash
+set -o errexit -o nounset -o pipefail
+export PAI_WORK_DIR="$(pwd)"
+{_HOME}/runtime.d/runtime_entry.sh
+"""
+#: The command's output goes through pipes to logs; after a success its end is the pipe's, else the command's.
+_ENTRY = f"""\
+#!/bin/bash
+set -o errexit -o nounset -o pipefail
+cd {_HOME}/logs
+# what handles a failure takes its time, in which the last output reaches the log
+trap 'code=$?; [ $code = 0 ] || {{ (sleep 2; kill $loggers) & wait $loggers || true; }}; exit $code' EXIT
+mkfifo out err
+tee -a user-all < out &
+loggers=$!
+tee -a user-all < err >&2 &
+loggers="$loggers $!"
+cd "$PAI_WORK_DIR"
+{_HOME}/runtime.d/user.sh > {_HOME}/logs/out 2> {_HOME}/logs/err &
+user=$!
+wait $user
+wait $loggers
+"""
+_USER = "#!/bin/bash\nset -o errexit\nset -o nounset\nset -o pipefail\n\n# the job's commands\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """`folder`: of this machine. Not `share`: each user has a folder of their own, and sees nothing else."""
+
+    folder: str
+    share: bool = True
+    readOnly: bool = False
+
+
+def start(
+    folder: Path, user: str, job: Mapping[str, Any], role: str, index: int, storages: Mapping[str, Storage]
+) -> None:
+    """`folder`: fresh, of this attempt of this task."""
+    logs = folder.with_name(f"{folder.name}-logs")
+    logs.mkdir(parents=True)
+    files = {
+        f"{_HOME}/runtime": _RUNTIME, f"{_HOME}/runtime.d/runtime_entry.sh": _ENTRY,
+        f"{_HOME}/runtime.d/user.sh": _USER + protocol.commands(job, role),
+    }  # fmt: skip
+    mounts = [Mount(logs, Path(_HOME) / "logs"), *_mounts(user, job, storages)]
+    environment = _environment(user, job, role, index)
+    sandbox.start(Container(folder, [f"{_HOME}/runtime"], environment, mounts, files, directory="/"))
+
+
+def ended(folder: Path) -> tuple[int, dict[str, Any] | None] | None:
+    """Its exit code as the cluster has it, and what the runtime says; None while it runs."""
+    code = sandbox.exit_code(folder)
+    if code is None:
+        return None
+    log = folder.with_name(f"{folder.name}-logs") / "user-all"
+    return exits.replaced(code, log.read_text(errors="replace") if log.exists() else "")
+
+
+def _mounts(user: str, job: Mapping[str, Any], storages: Mapping[str, Storage]) -> list[Mount]:
+    mounts = []
+    for wanted in (job.get("extras") or {}).get("storages", []):
+        storage, target = storages[wanted["name"]], Path(wanted.get("mountPath") or f"/mnt/{wanted['name']}")
+        source = Path(storage.folder) if storage.share else Path(storage.folder) / user
+        source.mkdir(parents=True, exist_ok=True)
+        mounts.append(Mount(source, target, storage.readOnly))
+    return mounts
+
+
+def _environment(user: str, job: Mapping[str, Any], role: str, index: int) -> dict[str, str]:
+    roles, name = job["taskRoles"], f"{user}~{job['name']}"
+    resources = roles[role]["resourcePerInstance"]
+    environment = {
+        "PAI_FRAMEWORK_NAME": name, "PAI_JOB_NAME": name, "PAI_USER_NAME": user, "PAI_USERNAME": user,
+        "PAI_TASK_ROLE_COUNT": str(len(roles)), "PAI_TASK_ROLE_LIST": ",".join(roles),
+        "PAI_VIRTUAL_CLUSTER": (job.get("defaults") or {}).get("virtualCluster", "default"),
+        "PAI_CURRENT_TASK_ROLE_NAME": role, "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(index),
+        "PAI_TASK_INDEX": str(index), "FC_TASK_INDEX": str(index), "FC_TASKROLE_NAME": role,
+        "FC_POD_UID": str(uuid.uuid4()),
+    }  # fmt: skip
+    environment |= {f"PAI_TASK_ROLE_TASK_COUNT_{one}": str(roles[one].get("instances", 1)) for one in roles}
+    return environment | ({"NVIDIA_VISIBLE_DEVICES": "none"} if resources["gpu"] == 0 else {})

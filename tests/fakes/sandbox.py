@@ -1,0 +1,215 @@
+"""Containers with a root of their own: what the service does not mount does not exist there.
+
+The root is a fresh tmpfs with what lies in `/usr`, a `python3` without packages and a short `/etc`, all read-only.
+Homes of the machine, its `/tmp`, its data and the repository are absent. The command is process 1 of a process
+namespace, with nothing before it: as in every container a signal for which it has no handler does nothing, and with
+its end all others end. It is made by bubblewrap (`bwrap`), by `unshare` where that fails; `missing()` says so where
+neither works. The network is the machine's.
+
+A container outlives the process that started it: its exit code is written to its folder, where another one finds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fakes import own_root
+from tests.fakes.own_root import Step
+
+#: Variable of the process that starts containers: a JSON object of the variables that all images bring. What lies in
+#: the folders of its PYTHONPATH are packages of the image.
+IMAGE = "FAKE_IMAGE"
+#: The same of images whose runners, where they cannot reach the manager, try for a second instead of fifteen.
+SOON_READ = json.dumps({"NNI_RUNNER_DRAIN_S": "1"})
+#: The image's `python3` comes first.
+PATH = f"{Path(os.path.realpath(sys.executable)).parent}:{own_root.PROGRAMS}"
+_MARK = "FAKE_CONTAINER"
+_PACKAGES = "/opt/image"
+_FOLDERS = ("/root", "/home", "/mnt", "/opt", "/run", "/var/tmp", "/var/log")
+_SETTINGS = ("/etc/ld.so.cache", "/etc/ssl", "/etc/alternatives", "/etc/resolv.conf", "/etc/hosts", "/etc/localtime")
+_FILES = {
+    "/etc/passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    "/etc/group": "root:x:0:\nnogroup:x:65534:\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder or file of this machine, and where the container sees it."""
+
+    source: Path
+    target: Path
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """`folder`: fresh, made by `start`, which leaves `stdout`, `stderr` and `exit` there. `command`: process 1.
+
+    `files`: path inside → text, executable, read-only: what the service puts there. Mounts come in their order; one may
+    lie in another. `directory`: where the command begins.
+    """
+
+    folder: Path
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    mounts: Sequence[Mount] = ()
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    directory: str = "/root"
+
+
+def missing() -> str:
+    """Why no container can be made here; empty: one can."""
+    return "" if own_root.makers() else "containers need bubblewrap, or the right to `unshare` mounts and processes"
+
+
+def start(container: Container) -> None:
+    """Returns when it is on its way. RuntimeError where no container can be made."""
+    if reason := missing():
+        raise RuntimeError(reason)
+    folder = container.folder
+    folder.mkdir(parents=True)
+    made = own_root.makers()[0](_root(container), container.command, container.directory)
+    lasting = f"{shlex.join(made)} >stdout 2>stderr; echo $? >exit.new; mv exit.new exit"
+    subprocess.run(  # a daemon of its own, for which nobody has to wait
+        ["setsid", "--fork", "/bin/sh", "-c", lasting], cwd=folder, check=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(container),
+    )  # fmt: skip
+
+
+def exit_code(folder: Path) -> int | None:
+    """Of process 1, 128 and more by a signal; None while it runs."""
+    with suppress(FileNotFoundError):
+        return int((folder / "exit").read_text())
+    return None
+
+
+def terminate(folder: Path) -> None:
+    """SIGTERM to process 1 and to nothing else, as a node's agent does; quiet where there is none."""
+    _signal_first(folder, signal.SIGTERM)
+
+
+def kill(folder: Path) -> None:
+    """SIGKILL to process 1, with which all others end, as after the grace. The exit code is 137."""
+    _signal_first(folder, signal.SIGKILL)
+
+
+def destroy(folder: Path) -> None:
+    """All of it, at once, without an exit code; quiet where there is nothing."""
+    for pid in _marked(folder):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def entering(folder: Path, command: Sequence[str]) -> list[str]:
+    """A command of this machine that runs `command` inside, as `exec` does. ProcessLookupError: nothing runs there."""
+    first = _first(folder)
+    if first is None:
+        raise ProcessLookupError(f"{folder}: no container runs there")
+    user = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
+    return ["nsenter", "--target", str(first), *user, "--mount", "--pid", "--", *command]
+
+
+# What it finds there
+
+
+def _root(container: Container) -> list[Step]:
+    steps: list[Step] = [*_programs(), *own_root.libraries(), *(("folder", at) for at in _FOLDERS)]
+    steps += [("read", one, one) for one in _SETTINGS if os.path.exists(one)]
+    steps += [*_python(container.folder), *_packages()]
+    for number, (path, text) in enumerate({**_FILES, **container.files}.items()):
+        written = container.folder / f"file-{number}"
+        written.write_text(text)
+        written.chmod(0o755)
+        steps.append(("read", str(written), path))
+    for mount in container.mounts:
+        steps.append(("read" if mount.is_read_only else "bind", str(mount.source), str(mount.target)))
+    return steps
+
+
+def _programs() -> Iterator[Step]:
+    """`/usr`, where services mount folders of their own beside what is there, in `/usr/local` too."""
+    for one in (*Path("/usr").iterdir(), *Path("/usr/local").iterdir()):
+        if one.is_symlink():
+            yield "link", os.readlink(one), str(one)
+        elif one != Path("/usr/local"):
+            yield "read", str(one), str(one)
+
+
+def _python(folder: Path) -> list[Step]:
+    """The interpreter of these tests, where it is not the system's own. Its packages are not the image's."""
+    prefix = Path(sys.base_prefix).resolve()
+    if prefix.is_relative_to("/usr"):
+        return []
+    (folder / "no-packages").mkdir()
+    packages = prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    return [("read", str(prefix), str(prefix)), ("read", str(folder / "no-packages"), str(packages))]
+
+
+def _packages() -> Iterator[Step]:
+    """Each by itself, and what links lead to, for nothing else of their folders is the image's."""
+    for number, folder in enumerate(_package_folders()):
+        for one in sorted(folder.iterdir()):
+            yield "read", str(one.resolve()), f"{_PACKAGES}/{number}/{one.name}"
+
+
+def _package_folders() -> list[Path]:
+    return [Path(one) for one in _image().get("PYTHONPATH", "").split(":") if one]
+
+
+def _image() -> dict[str, str]:
+    found: dict[str, str] = json.loads(os.environ.get(IMAGE, "{}"))
+    return found
+
+
+def _environment(container: Container) -> dict[str, str]:
+    image = _image()
+    if folders := _package_folders():
+        image["PYTHONPATH"] = ":".join(f"{_PACKAGES}/{number}" for number in range(len(folders)))
+    return {"PATH": PATH, "HOME": "/root", **image, **container.environment, _MARK: _mark(container.folder)}
+
+
+# Its processes
+
+
+def _mark(folder: Path) -> str:
+    """No path of the machine."""
+    return hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:24]
+
+
+def _marked(folder: Path) -> Iterator[int]:
+    """Its processes, and those around it, by their ids here."""
+    mark = f"{_MARK}={_mark(folder)}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name)
+
+
+def _first(folder: Path) -> int | None:
+    """Process 1 by its id here; None where there is none, or not yet."""
+    for pid in _marked(folder):
+        with suppress(OSError):
+            ids = [line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "NSpid" in line]
+            if len(ids[0]) > 2 and ids[0][-1] == "1":
+                return pid
+    return None
+
+
+def _signal_first(folder: Path, number: int) -> None:
+    first = _first(folder)
+    with suppress(ProcessLookupError):
+        if first is not None:
+            os.kill(first, number)

@@ -1,0 +1,281 @@
+"""The fake OpenPAI does what the service's sources say: each test is of one difference that adapters must bear."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.fakes import sandbox
+from tests.fakes.openpai import exits
+from tests.fakes.process import FakeProcess, running
+
+pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=sandbox.missing() or "-")
+PATIENCE_S = 40
+
+
+class Client:
+    """`storage`: of this machine; jobs see it at /mnt/nfs."""
+
+    def __init__(self, fake: FakeProcess, storage: Path) -> None:
+        self.fake, self.storage = fake, storage
+
+    def call(self, method: str, path: str, *, token: str | None = "t0ken", **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers |= more.pop("headers", {})
+        return httpx.request(method, f"{self.fake.address}/rest-server/api/v2{path}", headers=headers, **more)
+
+    def submit(
+        self, *commands: str, name: str = "one", role: dict[str, Any] | None = None, **fields: Any
+    ) -> httpx.Response:
+        task = {
+            "instances": 1, "dockerImage": "image", "commands": list(commands),
+            "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}, **(role or {}),
+        }  # fmt: skip
+        job = {
+            "protocolVersion": 2, "name": name, "type": "job", "taskRoles": {"main": task},
+            "prerequisites": [{"type": "dockerimage", "uri": "example/image", "name": "image"}],
+            "extras": {"storages": [{"name": "nfs"}]}, **fields,
+        }  # fmt: skip
+        return self.call("POST", "/jobs", content=yaml.safe_dump(job), headers={"Content-Type": "text/yaml"})
+
+    def status(self, name: str = "one") -> dict[str, Any]:
+        status: dict[str, Any] = self.call("GET", f"/jobs/alice~{name}").json()["jobStatus"]
+        return status
+
+    def ended(self, name: str = "one") -> dict[str, Any]:
+        until(lambda: self.status(name)["state"] in ("SUCCEEDED", "FAILED", "STOPPED"))
+        return self.status(name)
+
+    def shown(self) -> str:
+        return (self.storage / "shown").read_text()
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeProcess]:
+    with running("openpai", tmp_path_factory.mktemp("openpai") / "cluster") as fake:
+        yield fake
+
+
+@pytest.fixture
+def client(fake: FakeProcess, tmp_path: Path) -> Client:
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    users = {"alice": {"tokens": ["t0ken"], "password": "passw0rd"}, "bob": {"tokens": ["b0b"]}}
+    storages = {"nfs": str(storage), "private": {"folder": str(storage), "share": False}}
+    fake.control("reset", users=users, storages=storages)
+    return Client(fake, storage)
+
+
+def until(holds: Callable[[], Any]) -> None:
+    limit = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+# What runs
+
+
+def test_commands_are_lines_of_a_script(client: Client) -> None:
+    client.submit("# a comment", "sleep 0 &", "echo both > /mnt/nfs/shown")
+    assert client.ended()["state"] == "SUCCEEDED"
+    assert client.shown() == "both\n"
+
+
+def test_the_script_is_bash_and_ends_at_the_first_failure(client: Client) -> None:
+    script = "echo $- ${BASH_VERSION:+bash} > /mnt/nfs/shown; shopt -o pipefail >> /mnt/nfs/shown"
+    client.submit(script, "(exit 3) & p=$!", "wait $p; c=$?", "echo never >> /mnt/nfs/shown")
+    status = client.ended()
+    flags, shell, *rest = client.shown().split()
+    assert {"e", "u"} <= set(flags) and (shell, rest) == ("bash", ["pipefail", "on"])
+    assert status["appExitMessages"]["runtime"]["originUserExitCode"] == 3
+
+
+def test_a_variable_that_is_not_set_ends_it(client: Client) -> None:
+    client.submit("echo $NEVER_SET", "echo never > /mnt/nfs/shown")
+    assert client.ended()["appExitMessages"]["runtime"]["originUserExitCode"] == 1
+    assert not (client.storage / "shown").exists()
+
+
+def test_process_1_is_the_runtime_and_a_stop_reaches_nothing_below_it(client: Client) -> None:
+    client.fake.control("behaviour", grace_s=1)
+    loop = "touch /mnt/nfs/ready; while :; do sleep 0.05; date +%s%N > /mnt/nfs/alive; done"
+    client.submit("tr '\\0' ' ' < /proc/1/cmdline > /mnt/nfs/shown", f"trap 'echo > /mnt/nfs/heard' TERM; {loop}")
+    until((client.storage / "ready").exists)
+    assert client.call("PUT", "/jobs/alice~one/executionType", json={"value": "STOP"}).status_code == 202
+    assert client.status()["state"] == "STOPPING"
+    assert client.ended()["appExitCode"] == -210
+    assert client.shown() == "/bin/bash /usr/local/pai/runtime "
+    assert not (client.storage / "heard").exists() and (client.storage / "alive").exists()
+
+
+def test_a_job_that_leaves_by_itself_needs_no_grace(client: Client) -> None:
+    client.submit("touch /mnt/nfs/ready", "while [ ! -e /mnt/nfs/go ]; do sleep 0.05; done")
+    until((client.storage / "ready").exists)
+    client.call("PUT", "/jobs/alice~one/executionType", json={"value": "STOP"})
+    (client.storage / "go").touch()
+    assert client.ended()["state"] == "STOPPED"
+
+
+def test_a_task_sees_its_storage_and_nothing_of_the_machine(client: Client) -> None:
+    here = f"{client.storage} {Path(__file__)} {Path.home()}/.bashrc"
+    client.submit(f"for one in {here}; do ! test -e $one || echo $one; done > /mnt/nfs/shown")
+    assert client.ended()["state"] == "SUCCEEDED"
+    assert client.shown() == ""
+
+
+def test_a_storage_that_is_not_shared_is_a_folder_of_the_user(client: Client) -> None:
+    client.submit("echo mine > /there/file", extras={"storages": [{"name": "private", "mountPath": "/there"}]})
+    assert client.ended()["state"] == "SUCCEEDED"
+    assert (client.storage / "alice" / "file").read_text() == "mine\n"
+
+
+# Exit codes
+
+
+@pytest.mark.parametrize("code", [1, 64, 65, 66, 75, 77, 79, 220])
+def test_a_code_without_a_pattern_is_255_and_the_users_own_stands_beside_it(client: Client, code: int) -> None:
+    client.submit(f"exit {code}")
+    status = client.ended()
+    assert (status["state"], status["appExitCode"], status["appExitSpec"]["phrase"]) == (
+        "FAILED", 255, "PAIRuntimeUnknownFailed",
+    )  # fmt: skip
+    assert status["appExitMessages"]["runtime"]["originUserExitCode"] == code
+    (task,) = client.call("GET", "/jobs/alice~one").json()["taskRoles"]["main"]["taskStatuses"]
+    assert task["containerExitCode"] == 255
+
+
+@pytest.mark.parametrize("code", [130, 131, 137, 143])
+def test_a_transient_code_is_started_again_though_no_retry_is_wanted(client: Client, code: int) -> None:
+    client.submit("echo x >> /mnt/nfs/shown", f"[ $(wc -l < /mnt/nfs/shown) -gt 2 ] || exit {code}", jobRetryCount=0)
+    status = client.ended()
+    assert (status["state"], status["retries"], status["retryDetails"]["platform"]) == ("SUCCEEDED", 2, 2)
+    assert client.shown() == "x\n" * 3
+
+
+@pytest.mark.parametrize(("code", "retries"), [(139, 1), (134, 1), (3, 1), (136, 0), (141, 0)])
+def test_other_codes_are_retried_as_often_as_the_job_says_unless_they_are_permanent(
+    client: Client, code: int, retries: int
+) -> None:
+    client.submit(f"exit {code}", jobRetryCount=1)
+    assert client.ended()["retryDetails"]["user"] == retries
+
+
+def test_no_job_can_turn_the_retries_off(client: Client) -> None:
+    assert client.submit("true", jobRetryCount=-2).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "phrase"),
+    [
+        ("ran out of memory trying to allocate 1 GiB", 221, "ContainerTensorflowOOMKilled"),
+        ("AttributeError: 'Net' object has no attribute 'fit'", 231, "ContainerSyntaxError"),
+        ("ImportError: no such module", 232, "ContainerImportError"),
+        ("Segmentation fault", 234, "ContainerSigvFault"),
+    ],
+)
+def test_what_is_printed_decides_the_code_of_a_failure(client: Client, printed: str, code: int, phrase: str) -> None:
+    client.submit(f'echo "{printed}" >&2', "exit 66")
+    status = client.ended()
+    assert (status["appExitCode"], status["appExitSpec"]["phrase"]) == (code, phrase)
+    assert status["appExitMessages"]["runtime"]["originUserExitCode"] == 66
+    assert "matchedUserLogString" in status["appExitMessages"]["runtime"]
+
+
+def test_the_platforms_own_codes_have_no_word_of_the_runtime(client: Client) -> None:
+    client.submit("sleep 1000")
+    until(lambda: client.status()["state"] == "RUNNING")
+    client.fake.control("end", user="alice", name="one", code=-1200)
+    status = client.ended()
+    assert (status["appExitCode"], status["appExitMessages"]["runtime"]) == (-1200, None)
+    assert status["appExitSpec"]["reaction"] == exits.NEVER
+
+
+def test_a_lost_node_starts_the_job_again(client: Client) -> None:
+    client.submit("sleep 1000")
+    until(lambda: client.status()["state"] == "RUNNING")
+    client.fake.control("end", user="alice", name="one", code=-1001)
+    until(lambda: client.status()["state"] == "RUNNING" and client.status()["attemptId"] == 1)
+    assert client.status()["appExitCode"] is None
+
+
+# Calls
+
+
+def test_logins(client: Client) -> None:
+    def login(username: str, password: str) -> tuple[int, str]:
+        form = {"username": username, "password": password}
+        answer = client.call("POST", "/authn/basic/login", token=None, data=form)
+        return answer.status_code, answer.json().get("code", "")
+
+    assert login("nobody", "passw0rd") == (400, "NoUserError")
+    assert login("alice", "another") == (400, "IncorrectPasswordError")
+    assert login("alice", "short") == (400, "InvalidParametersError")
+    assert login("alice", "passw0rd") == (200, "")
+
+
+def test_a_wrong_token_is_401_and_an_unknown_user_400(client: Client) -> None:
+    assert [client.call("GET", "/jobs", token=token).status_code for token in (None, "wrong")] == [401, 401]
+    answer = client.call("GET", "/users/nobody")
+    assert (answer.status_code, answer.json()["code"]) == (400, "NoUserError")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"extras": {"storages": [{"name": "none"}]}}, 404, "NoStorageError"),
+        ({"defaults": {"virtualCluster": "mars"}}, 403, "ForbiddenUserError"),
+        ({"taskRoles": {}, "type": "none"}, 400, "InvalidProtocolError"),
+        ({"prerequisites": [{"type": "dockerimage", "uri": "u", "name": "other"}]}, 400, "InvalidProtocolError"),
+    ],
+)
+def test_what_is_refused(client: Client, fields: dict[str, Any], status: int, code: str) -> None:
+    answer = client.submit("true", **fields)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_a_name_is_taken_once_and_for_all(client: Client) -> None:
+    assert client.submit("true").status_code == 202
+    client.ended()
+    assert (client.submit("true").status_code, client.submit("true").json()["code"]) == (409, "ConflictJobError")
+
+
+def test_secrets_reach_the_command_and_are_masked_by_a_search_in_the_text(client: Client) -> None:
+    client.submit("echo '<% $secrets.word %>' > /mnt/nfs/shown", secrets={"word": "hidden"})
+    client.ended()
+    assert client.shown() == "hidden\n"
+    config = client.call("GET", "/jobs/alice~one/config")
+    assert (config.headers["content-type"].split(";")[0], config.json()["secrets"]) == ("text/yaml", "******")
+
+
+def test_others_may_look_but_not_stop(client: Client) -> None:
+    client.fake.control("behaviour", hold=True)
+    client.submit("true")
+    assert client.call("GET", "/jobs/alice~one", token="b0b").status_code == 200
+    answer = client.call("PUT", "/jobs/alice~one/executionType", token="b0b", json={"value": "STOP"})
+    assert answer.status_code == 403
+
+
+def test_the_list_is_of_all_users_newest_first_and_filtered(client: Client) -> None:
+    client.fake.control("behaviour", hold=True)
+    for name in ("a1", "a2", "b1"):
+        client.submit("true", name=name)
+    names = [
+        job["name"] for job in client.call("GET", "/jobs", params={"keyword": "a", "limit": 2}, token="b0b").json()
+    ]
+    assert names == ["b1", "a2"], "a keyword is looked for in the user's name, too"
+    assert client.call("GET", "/jobs", params={"limit": 50_001}).status_code == 400
+    assert client.call("GET", "/jobs", params={"username": "bob"}).json() == []
+
+
+def test_a_call_too_many_is_429_until_the_window_is_over(client: Client) -> None:
+    client.fake.control("users", users={"alice": {"tokens": ["t0ken"]}}, limits={"list": [1, 60]})
+    answers = [client.call("GET", "/jobs") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert answers[1].headers["retry-after"] == "60"
