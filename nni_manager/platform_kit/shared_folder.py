@@ -28,6 +28,7 @@ from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, P
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.platform_kit.checked_code import sha256_of, unpack_command
 from nni_manager.platform_kit.contract import Host, PreflightFinding
 from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE, write_once
@@ -72,6 +73,7 @@ class SharedFolder:
         self._is_put = False
         #: Name of the packed code in that folder; empty: it was not put there yet.
         self.archive = ""
+        self._sha256 = ""
         self._token = ""
 
     @classmethod
@@ -151,8 +153,11 @@ class SharedFolder:
         trial = f"{there}/trials/{attempt_directory_of(spec.name)}"
         code, output = shlex.quote(f"{trial}/{protocol.CODE_FOLDER}"), shlex.quote(f"{trial}/{OUTPUT_FOLDER}")
         words = shlex.quote(f"{_NOT_THERE} {there} is not what the manager has at {self.here}; see what is mounted")
-        failure = shlex.quote(f"{_NOT_THERE} the code cannot be put into {trial}; see rights and room there")
-        unpack = f"{shlex.quote(python)} -I -W ignore -m tarfile -e {shlex.quote(f'{there}/{self.archive}')} {code}"
+        failure = shlex.quote(
+            f"{_NOT_THERE} {self.archive} is not as the manager put it there, or cannot be unpacked into {trial};"
+            " see rights and room there"
+        )
+        unpack = unpack_command(python, f"{there}/{self.archive}", f"{trial}/{protocol.CODE_FOLDER}", self._sha256)
         return (
             f'[ "$(cat {shlex.quote(f"{there}/{self._mark_name}")} 2>/dev/null)" = {self._token} ] ||'
             f" {{ echo {words} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
@@ -224,7 +229,8 @@ class SharedFolder:
         for folder in (self.here.parent, self.here, self.here / "trials"):
             _make_open(folder)
         self.archive = f"code-{archive.name}"
-        write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft))
+        self._sha256 = sha256_of(archive)
+        write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft), self._sha256)
         mark = self.here / self._mark_name
         write_once(mark, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
         self._token = mark.read_text(encoding="ascii").strip()

@@ -56,10 +56,11 @@ class Unpacking:
         if not isinstance(code, dict):
             raise Refusal(protocol.INVALID, "The argument 'code' must be an object of archive and folder.")
         archive, folder = requests.folder(code, "archive"), requests.folder(code, "folder")
+        sha256 = requests.text(code, "sha256", "")
         if folder in self._waiting:
             self._waiting[folder].append(then)
             return
-        self._background.run(lambda: _unpack(archive, folder), lambda refusal: self._end(folder, refusal))
+        self._background.run(lambda: _unpack(archive, folder, sha256), lambda refusal: self._end(folder, refusal))
         self._waiting[folder] = [then]
 
     def _end(self, folder: str, refusal: Optional[Refusal]) -> None:
@@ -73,11 +74,11 @@ def remove(background: BackgroundWork, message: Message, then: Then) -> None:
     background.run(lambda: _remove(folder), then)
 
 
-def _unpack(archive: str, folder: str) -> None:
+def _unpack(archive: str, folder: str, sha256: str) -> None:
     if not os.path.exists(archive):
         raise Refusal(protocol.UNAVAILABLE, "The code archive {} is not there: send it again.".format(archive))
     try:
-        code_archive.unpack(archive, folder)
+        code_archive.unpack(archive, folder, sha256)
     except code_archive.DamagedArchive as error:
         with suppress(OSError):
             os.unlink(archive)

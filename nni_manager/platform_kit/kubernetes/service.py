@@ -11,6 +11,7 @@ from pathlib import Path
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.checked_code import sha256_of
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes import names, storage
 from nni_manager.platform_kit.kubernetes import shared_objects as shared
@@ -49,7 +50,7 @@ class Service:
         #: Names of jobs whose Secret goes with them.
         self._owning: set[str] = set()
         #: The path of the packed code, as pods see it.
-        self._code_archive = ""
+        self._code_archive = self._code_sha256 = ""
         here = storage.mount_point(settings)
         #: The storage on which this machine reads what trials leave; None on other channels.
         self.storage: MountedStorage | None = None
@@ -94,7 +95,9 @@ class Service:
         if self.storage is not None and self._here is not None:
             try:
                 await asyncio.to_thread(_make_open, self._here / _NNI_FOLDER)
-                self._code_archive = self.storage.code_archive(await self._host.code())
+                code = await self._host.code()
+                self._code_sha256 = await asyncio.to_thread(sha256_of, code)
+                self._code_archive = self.storage.code_archive(code)
             except InvalidInput as error:
                 raise SubmitRejected(str(error)) from None
             except OSError as error:
@@ -118,6 +121,7 @@ class Service:
         return PodSettings(
             platform=self._platform, channel=channel, own_address=self._reach.own_address,
             runner_map=self._runner_map, code_archive=self._code_archive,
+            code_sha256=self._code_sha256,
             storage=storage.volume(settings, self._azure),
             gpu_resource=str(settings.get("gpuResourceName") or "nvidia.com/gpu"),
             priority_class=str(settings.get("priorityClassName") or ""), service_account=service_account,
