@@ -11,6 +11,9 @@ Below both mount points lies, per experiment::
 user's text, so it survives whatever a platform does to commands; that stands in `run.sh`. No secret is on the storage:
 what `start_command` is not preceded by in the environment (the runner's token) the adapter hands over in its own way.
 
+Other users may write to the storage: the experiment's folder is ours, and others pass through it without seeing names;
+an attempt's folder is open to the container, whose user nobody knows, with the sticky bit.
+
 What trials leave stays here for their user; `platform_kit.pull` reads it.
 """
 
@@ -29,7 +32,7 @@ from typing import TypeVar
 
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobReport, JobSpec, JobState
-from nni_manager.platform_kit import checked_code
+from nni_manager.platform_kit import checked_code, storage_folders
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
 
@@ -39,8 +42,6 @@ START_FILE = "run.sh"
 EXIT_OTHER_STORAGE = 66
 #: Seconds that a container waits for the mark: what was written here a moment ago may not be seen there yet.
 _PATIENCE_S = 15
-#: Who runs a container, and as whom it is seen by the storage's server, nobody knows: it must be able to write here.
-_OPEN_FOLDER = 0o777
 
 T = TypeVar("T")
 
@@ -150,7 +151,7 @@ class MountedStorage:
             raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
         if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():
             return
-        _make_folder(self.here)
+        storage_folders.make_passage(self._mount_point, self.here.name)
         archive = runner_archive()
         digest = hashlib.sha256(archive).hexdigest()
         self._runner = _Shared(name=f"runner-{digest[:16]}.pyz", sha256=digest)
@@ -163,7 +164,7 @@ class MountedStorage:
 
     def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: _Shared) -> AttemptFolder:
         folder = self.attempt(spec.attempt_directory)
-        _make_folder(folder.here)
+        storage_folders.make_open(self._mount_point, f"{self.here.name}/{folder.here.name}")
         _write(folder.here / protocol.PARAMETER_FILE, spec.parameter_record)
         script = self._script(folder, variables, code)
         _write(folder.here / START_FILE, script)
@@ -241,12 +242,6 @@ exec python3 "$runner"
 def _plain(path: str) -> str:
     """A path for a shell. Mount points and ids need no quotes; anything else gets them."""
     return shlex.quote(path)
-
-
-def _make_folder(path: Path) -> None:
-    path.mkdir(exist_ok=True)
-    if path.stat().st_mode & 0o777 != _OPEN_FOLDER:
-        path.chmod(_OPEN_FOLDER)
 
 
 def write_once(path: Path, write: Callable[[Path], object], sha256: str = "") -> None:

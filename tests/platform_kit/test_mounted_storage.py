@@ -131,9 +131,19 @@ async def test_nothing_secret_is_on_it(mounted: Mounted) -> None:
     assert [path for path in mounted.here.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()] == []
 
 
-async def test_whoever_a_container_is_there_it_may_write(mounted: Mounted) -> None:
+async def test_any_user_of_a_container_may_write_into_its_folder_alone(mounted: Mounted) -> None:
     folder = await mounted.put(spec())
-    assert folder.here.stat().st_mode & 0o777 == 0o777
+    assert folder.here.stat().st_mode & 0o7777 == 0o1777
+    assert folder.here.parent.stat().st_mode & 0o7777 == 0o711
+
+
+async def test_a_link_in_the_place_of_a_folder_is_refused(mounted: Mounted, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    (mounted.here / "exp1").symlink_to(private)
+    with pytest.raises(PlatformUnavailable, match="exp1: a link or a file"):
+        await mounted.put(spec())
+    assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
 
 
 async def test_another_process_has_a_folder_of_its_own_and_does_not_report(mounted: Mounted) -> None:

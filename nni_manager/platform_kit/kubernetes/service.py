@@ -22,6 +22,7 @@ from nni_manager.platform_kit.kubernetes.reach import Reach
 from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, SECRETS, Resource
 from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStorage
 from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.storage_folders import make_root
 from trial_runner import protocol
 
 #: The key of a job's parameters in its Secret.
@@ -94,15 +95,16 @@ class Service:
             self._azure = await self.put(SECRETS, secret)
         if self.storage is not None and self._here is not None:
             try:
-                await asyncio.to_thread(_make_open, self._here / _NNI_FOLDER)
+                await asyncio.to_thread(make_root, self._here, _NNI_FOLDER)
                 code = await self._host.code()
                 self._code_sha256 = await asyncio.to_thread(sha256_of, code)
                 self._code_archive = self.storage.code_archive(code)
             except InvalidInput as error:
                 raise SubmitRejected(str(error)) from None
             except OSError as error:
+                why = f"{error.filename or self._here}: {error.strerror}"
                 raise PlatformUnavailable(
-                    f"the storage mounted at {self._here} cannot be written: {error.strerror}", refused=True
+                    f"the storage mounted at {self._here} cannot be used: {why}", refused=True
                 ) from None
 
     async def put(self, resource: Resource, body: Object) -> str:
@@ -223,12 +225,6 @@ def login_paths(settings: Json) -> dict[str, str]:
 
 def _mapping(value: object) -> Object:
     return value if isinstance(value, dict) else {}
-
-
-def _make_open(folder: Path) -> None:
-    """Makes a folder in which whoever runs pods can write."""
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)
 
 
 @functools.cache
