@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import re
 import secrets
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -63,6 +65,16 @@ class Greeting:
 
 
 @cache
+def _tree() -> str:
+    """The SHA-256 of names and contents of the program, as `trial_runner/keeper/arrival.py` finds them on a machine."""
+    whole = hashlib.sha256()
+    with zipfile.ZipFile(io.BytesIO(archive()[1])) as packed:
+        for name in sorted(name for name in packed.namelist() if not name.endswith("/")):
+            whole.update(f"{hashlib.sha256(packed.read(name)).hexdigest()} {name}\n".encode())
+    return whole.hexdigest()
+
+
+@cache
 def archive() -> tuple[str, bytes]:
     """The program for machines: the hash it is known by, and its bytes."""
     data = runner_archive()
@@ -83,6 +95,7 @@ async def arrive(
             await _found_python(channel, mark)
             settings = {
                 "archive": digest,
+                "tree": await asyncio.to_thread(_tree),
                 "size": len(data),
                 "folder": folder,
                 "look": look,
@@ -199,7 +212,7 @@ def _check(word: dict[str, Any]) -> None:
     if not word.get("ready"):
         fault = Fault(
             subject="disk", sentence=str(word.get("failed")),
-            fix="make room, or give its user the right to write there",
+            fix=str(word.get("fix") or "make room, or give its user the right to write there"),
         )  # fmt: skip
         raise MachineFault(fault)
 
