@@ -3,9 +3,12 @@
 import os
 import stat
 import tarfile
+from contextlib import ExitStack
 from typing import IO, Callable, List, Optional
 
 _COPY_BYTES = 256 * 1024
+
+Tell = Callable[[int], None]
 
 
 class BadArchive(Exception):
@@ -16,11 +19,39 @@ class DamagedArchive(BadArchive):
     """An error: the archive is not as it was packed; another copy may be whole."""
 
 
-def unpack(path: str, folder: str, tell: Callable[[int], None] = lambda done: None) -> None:
+def unpack(path: str, folder: str, tell: Tell = lambda done: None, sha256: str = "") -> None:
     """Puts a tar.gz into the folder, replacing files of the same name. Raises BadArchive, and OSError of the disk.
 
-    `tell`: called now and then with the bytes, unpacked, that are done.
+    `sha256`: in hex; an archive with another one is refused before any of it is unpacked, as other users may write
+    where it lies. What is unpacked then is the copy that was checked. `tell`: called now and then with the bytes,
+    unpacked, that are done.
     """
+    with ExitStack() as held:
+        file = held.enter_context(open(path, "rb"))
+        _unpack_file(held.enter_context(_checked_copy(file, sha256)) if sha256 else file, folder)
+
+
+def _checked_copy(file: IO[bytes], sha256: str) -> IO[bytes]:
+    import hashlib  # both bring much with them and are seldom needed
+    import tempfile
+
+    copy, digest = tempfile.TemporaryFile(), hashlib.sha256()
+    try:
+        for piece in iter(lambda: file.read(_COPY_BYTES), b""):
+            digest.update(piece)
+            copy.write(piece)
+        if digest.hexdigest() != sha256:
+            raise DamagedArchive(
+                "The code archive {} is not what the manager put there: its SHA-256 is another one.".format(file.name)
+            )
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
+def _unpack_file(file: IO[bytes], folder: str, tell: Tell) -> None:
     try:
         import zlib
     except ImportError as error:
@@ -31,7 +62,8 @@ def unpack(path: str, folder: str, tell: Callable[[int], None] = lambda done: No
     root = os.path.realpath(folder)
     links: List[str] = []
     try:
-        with tarfile.open(path, "r:gz") as archive:  # as a stream, one that is cut short would pass for whole
+        # as a stream, one that is cut short would pass for whole
+        with tarfile.open(fileobj=file, mode="r:gz") as archive:
             for entry in archive:
                 _unpack(archive, entry, root, links, tell)
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:

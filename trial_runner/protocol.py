@@ -190,6 +190,8 @@ ENV_CODE = "NNI_RUNNER_CODE"
 #: Where they lie on storage that the manager shares: the packed code, and the record of parameters.
 ENV_CODE_ARCHIVE = "NNI_RUNNER_CODE_ARCHIVE"
 ENV_RECORD = "NNI_RUNNER_RECORD"
+#: SHA-256 of that code, in hex: other users may write where it lies.
+ENV_CODE_SHA256 = "NNI_RUNNER_CODE_SHA256"
 #: Seconds for which a runner with nothing else to do tries to reach the manager.
 ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
 #: 1: the folder is storage that has a file only once it is closed, so what is held open is copied to `PIECES_FOLDER`.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nni_manager.config import scalars
 from nni_manager.config.source import Source
+from nni_manager.domain.text import refuse_login_in
 
 Reader = Callable[[object], object]
 
@@ -61,7 +62,9 @@ def _url(raw: object) -> str:
     scheme, _, host = address.rpartition("://")
     if scheme not in ("", "http", "https") or not host or host.split("/")[0].split() != [host.split("/")[0]]:
         raise ValueError("must be an address such as https://pai.example.com")
-    return address if scheme else f"https://{address}"
+    address = address if scheme else f"https://{address}"
+    refuse_login_in(address)
+    return address
 
 
 def _absolute(raw: object) -> str:

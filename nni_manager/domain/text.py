@@ -47,6 +47,17 @@ def spelled(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def refuse_login_in(address: str) -> None:
+    """Refuses an address with user or password in front of the host: it is shown in sentences, and kept as it is
+    written. Raises ValueError, whose text shows neither.
+    """
+    if "@" in address.partition("://")[2].partition("/")[0]:
+        raise ValueError(
+            "must not hold a user or password in front of the host (user:password@host); write them into the fields"
+            " that take them, such as username, password or token"
+        )
+
+
 def parse_token(raw: str) -> str:
     """Without what stands around it, as the end of a line. Raises ValueError with the end of a sentence that begins
     with where it comes from; no text repeats it."""

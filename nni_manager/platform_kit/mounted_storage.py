@@ -11,6 +11,9 @@ Below both mount points lies, per experiment::
 user's text, so it survives whatever a platform does to commands; that stands in `run.sh`. No secret is on the storage:
 what `start_command` is not preceded by in the environment (the runner's token) the adapter hands over in its own way.
 
+Other users may write to the storage: the experiment's folder is ours, and others pass through it without seeing names;
+an attempt's folder is open to the container, whose user nobody knows, with the sticky bit.
+
 What trials leave stays here for their user; `platform_kit.pull` reads it.
 """
 
@@ -29,6 +32,7 @@ from typing import TypeVar
 
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.platform_kit import checked_code, storage_folders
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
 
@@ -38,8 +42,6 @@ START_FILE = "run.sh"
 EXIT_OTHER_STORAGE = 66
 #: Seconds that a container waits for the mark: what was written here a moment ago may not be seen there yet.
 _PATIENCE_S = 15
-#: Who runs a container, and as whom it is seen by the storage's server, nobody knows: it must be able to write here.
-_OPEN_FOLDER = 0o777
 
 T = TypeVar("T")
 
@@ -50,6 +52,16 @@ class AttemptFolder:
 
     here: Path
     there: str
+    #: SHA-256 of its `run.sh`, in hex, which its container checks; empty: it was not put there now.
+    script_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """A file that all attempts use: its name in the experiment's folder, and its SHA-256 in hex."""
+
+    name: str
+    sha256: str
 
 
 class MountedStorage:
@@ -64,8 +76,8 @@ class MountedStorage:
         self.there = f"{there.rstrip('/')}/{experiment_id}"
         self._mount_point = here
         self._mark = ""
-        self._runner = ""
-        self._code: dict[Path, str] = {}
+        self._runner = _Shared(name="", sha256="")
+        self._code: dict[Path, _Shared] = {}
         self._putting = asyncio.Lock()
 
     def attempt(self, attempt_directory: str) -> AttemptFolder:
@@ -96,14 +108,16 @@ class MountedStorage:
 
     def start_command(self, folder: AttemptFolder, replica: str = "") -> str:
         """The command of a container, one line of shell text, without quotes or templates that a platform might take
-        for its own. Called after `put`.
+        for its own. `folder`: as `put` answered it. The container runs a copy of `run.sh` that has the right SHA-256.
 
         `replica`: empty for the process that reports; else text of which the shell makes the name of one that does not.
         """
         mark, script = f"{self.there}/{MARK_FILE}", f"{folder.there}/{START_FILE}"
         wait = f"n=0; until [ -e {_plain(mark)} ] || [ $n -ge {_PATIENCE_S} ]; do n=$((n+1)); sleep 1; done"
         look = f"[ x$(cat {_plain(mark)}) = x{self._mark} ] || exit {EXIT_OTHER_STORAGE}"
-        return f"{wait}; {look}; exec sh {_plain(script)} {replica}".rstrip()
+        copy = f"s=$(mktemp) || exit {protocol.EXIT_CANNOT_START}; cp {_plain(script)} $s"
+        check = f"[ x$(sha256sum $s | cut -c 1-64) = x{folder.script_sha256} ] || exit {protocol.EXIT_BAD_CODE}"
+        return f"{wait}; {look}; {copy}; {check}; exec sh $s {replica}".rstrip()
 
     def explained(self, report: JobReport, fields: tuple[str, str]) -> JobReport:
         """The report on a job, in which a container that sees another storage says so.
@@ -137,30 +151,34 @@ class MountedStorage:
             raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
         if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():
             return
-        _make_folder(self.here)
+        storage_folders.make_passage(self._mount_point, self.here.name)
         archive = runner_archive()
-        self._runner = f"runner-{hashlib.sha256(archive).hexdigest()[:16]}.pyz"
-        write_once(self.here / self._runner, lambda draft: draft.write_bytes(archive))
-        name = f"code-{code.name}"
-        write_once(self.here / name, lambda draft: shutil.copyfile(code, draft))
+        digest = hashlib.sha256(archive).hexdigest()
+        self._runner = _Shared(name=f"runner-{digest[:16]}.pyz", sha256=digest)
+        write_once(self.here / self._runner.name, lambda draft: draft.write_bytes(archive), digest)
+        packed = _Shared(name=f"code-{code.name}", sha256=checked_code.sha256_of(code))
+        write_once(self.here / packed.name, lambda draft: shutil.copyfile(code, draft), packed.sha256)
         write_once(self.here / MARK_FILE, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
         self._mark = (self.here / MARK_FILE).read_text(encoding="ascii").strip()
-        self._code[code] = name
+        self._code[code] = packed
 
-    def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: str) -> AttemptFolder:
+    def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: _Shared) -> AttemptFolder:
         folder = self.attempt(spec.attempt_directory)
-        _make_folder(folder.here)
+        storage_folders.make_open(self._mount_point, f"{self.here.name}/{folder.here.name}")
         _write(folder.here / protocol.PARAMETER_FILE, spec.parameter_record)
-        _write(folder.here / START_FILE, self._script(folder, variables, code))
-        return folder
+        script = self._script(folder, variables, code)
+        _write(folder.here / START_FILE, script)
+        return replace(folder, script_sha256=hashlib.sha256(script.encode()).hexdigest())
 
-    def _script(self, folder: AttemptFolder, variables: Mapping[str, str], code: str) -> str:
+    def _script(self, folder: AttemptFolder, variables: Mapping[str, str], code: _Shared) -> str:
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
         values = {
             "folder": folder.there, "record": f"{folder.there}/{protocol.PARAMETER_FILE}",
-            "archive": f"{self.there}/{code}", "runner": f"{self.there}/{self._runner}",
+            "runner": f"{self.there}/{self._runner.name}", "runner_sha256": self._runner.sha256,
         }  # fmt: skip
-        return exports + _SCRIPT.format(**{name: shlex.quote(value) for name, value in values.items()})
+        quoted = {name: shlex.quote(value) for name, value in values.items()}
+        program, archive = shlex.quote(checked_code.UNPACK), shlex.quote(f"{self.there}/{code.name}")
+        return exports + _SCRIPT.format(**quoted, program=program, archive=archive, archive_sha256=code.sha256)
 
     # Errors
 
@@ -208,10 +226,16 @@ fi
 export {protocol.ENV_SYSTEM_DIR}="$folder" {protocol.ENV_CODE_DIR}="$folder/{protocol.CODE_FOLDER}"
 if [ ! -d "${protocol.ENV_CODE_DIR}" ]; then
     rm -rf "$folder/.code"
-    mkdir "$folder/.code" && python3 -m tarfile -e {{archive}} "$folder/.code" &&
+    mkdir "$folder/.code" &&
+        python3 -I -W ignore -c {{program}} {{archive}} "$folder/.code" {{archive_sha256}} &&
         mv "$folder/.code" "${protocol.ENV_CODE_DIR}" || exit {protocol.EXIT_BAD_CODE}
 fi
-exec python3 {{runner}}
+runner="$(mktemp -d)/runner.pyz" && cp {{runner}} "$runner" || exit {protocol.EXIT_CANNOT_START}
+if [ "$(sha256sum "$runner" | cut -c 1-64)" != {{runner_sha256}} ]; then
+    echo {{runner}}: not what the manager put there: its SHA-256 is another one >&2
+    exit {protocol.EXIT_CANNOT_START}
+fi
+exec python3 "$runner"
 """
 
 
@@ -220,15 +244,10 @@ def _plain(path: str) -> str:
     return shlex.quote(path)
 
 
-def _make_folder(path: Path) -> None:
-    path.mkdir(exist_ok=True)
-    if path.stat().st_mode & 0o777 != _OPEN_FOLDER:
-        path.chmod(_OPEN_FOLDER)
-
-
-def write_once(path: Path, write: Callable[[Path], object]) -> None:
-    """Writes a file whole or not at all; what is there stays, as a job may be reading it. Raises OSError."""
-    if path.exists():
+def write_once(path: Path, write: Callable[[Path], object], sha256: str = "") -> None:
+    """Writes a file whole or not at all; what is there stays, as a job may be reading it, unless it has another SHA-256
+    than the one given. Raises OSError."""
+    if checked_code.has(path, sha256) if sha256 else path.exists():
         return
     draft = path.with_name(f".{secrets.token_hex(4)}.tmp")
     try:

@@ -9,6 +9,9 @@ Below the mount point lies, as in NNI::
 
 What keepers need to follow a job (its outbox, its output while it runs) stays on the job's machine: storage that hangs
 holds up the trials on it and nothing else. What trials leave here is their user's: no part of it is ever removed.
+
+Other users may write to the storage. `nni` is anybody's with the sticky bit, the folders below it are ours; others pass
+through them and see no names. An attempt's folder is open, sticky too: its trial may run as another user elsewhere.
 """
 
 from __future__ import annotations
@@ -28,18 +31,20 @@ from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, P
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.platform_kit import storage_folders
+from nni_manager.platform_kit.checked_code import sha256_of, unpack_command
 from nni_manager.platform_kit.contract import Host, PreflightFinding
 from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE, write_once
 from nni_manager.platform_kit.shared_mount import LOCAL_FIELD, Mark, MountAnswer, ask_here, program
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
 KINDS = frozenset({"NFS", "AzureBlob"})
 OUTPUT_FOLDER = "nnioutput"
 _MARK = ".nni-storage."
-_OPEN_FOLDER = 0o777
 #: Seconds for which a mount that was just looked at is believed to be there.
 _BELIEVED_S = 10.0
 _PIECE_BYTES = 1024 * 1024
@@ -65,13 +70,14 @@ class SharedFolder:
         self._point = Path(str(self.section["localMountPoint"]))
         self._user = f"{host.connections.identity}.{host.experiment_id}.{host.service}"
         #: The experiment's folder, as this machine sees it.
-        self.here = self._point / "nni" / host.experiment_id
+        self.here = self._point / self._name
         self._readying = asyncio.Lock()
         self._believed_until_s = float("-inf")
         #: Mark and code are there, as far as was looked.
         self._is_put = False
         #: Name of the packed code in that folder; empty: it was not put there yet.
         self.archive = ""
+        self._sha256 = ""
         self._token = ""
 
     @classmethod
@@ -132,7 +138,7 @@ class SharedFolder:
             if not self._is_put:
                 await self._in_thread(lambda: self._put_shared(archive))
                 self._is_put = True
-        return Mark(file=f"nni/{self._host.experiment_id}/{self._mark_name}", text=self._token)
+        return Mark(file=f"{self._name}/{self._mark_name}", text=self._token)
 
     async def place(self, spec: JobSpec) -> None:
         """Makes the attempt's folder; repeatable. Raises SubmitRejected, too."""
@@ -141,7 +147,7 @@ class SharedFolder:
 
     def there(self, point: str) -> str:
         """The experiment's folder, where the storage is mounted at `point`."""
-        return f"{point.rstrip('/')}/nni/{self._host.experiment_id}"
+        return f"{point.rstrip('/')}/{self._name}"
 
     def command(self, spec: JobSpec, there: str, python: str) -> str:
         """The trial's shell text: it looks for the mark, unpacks the code and runs the trial.
@@ -151,8 +157,11 @@ class SharedFolder:
         trial = f"{there}/trials/{attempt_directory_of(spec.name)}"
         code, output = shlex.quote(f"{trial}/{protocol.CODE_FOLDER}"), shlex.quote(f"{trial}/{OUTPUT_FOLDER}")
         words = shlex.quote(f"{_NOT_THERE} {there} is not what the manager has at {self.here}; see what is mounted")
-        failure = shlex.quote(f"{_NOT_THERE} the code cannot be put into {trial}; see rights and room there")
-        unpack = f"{shlex.quote(python)} -I -W ignore -m tarfile -e {shlex.quote(f'{there}/{self.archive}')} {code}"
+        failure = shlex.quote(
+            f"{_NOT_THERE} {self.archive} is not as the manager put it there, or cannot be unpacked into {trial};"
+            " see rights and room there"
+        )
+        unpack = unpack_command(python, f"{there}/{self.archive}", f"{trial}/{protocol.CODE_FOLDER}", self._sha256)
         return (
             f'[ "$(cat {shlex.quote(f"{there}/{self._mark_name}")} 2>/dev/null)" = {self._token} ] ||'
             f" {{ echo {words} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
@@ -221,17 +230,20 @@ class SharedFolder:
     # Blocks
 
     def _put_shared(self, archive: Path) -> None:
-        for folder in (self.here.parent, self.here, self.here / "trials"):
-            _make_open(folder)
+        storage_folders.make_root(self._point, "nni")
+        for folder in (self._name, f"{self._name}/trials"):
+            storage_folders.make_passage(self._point, folder)
         self.archive = f"code-{archive.name}"
-        write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft))
+        self._sha256 = sha256_of(archive)
+        write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft), self._sha256)
         mark = self.here / self._mark_name
         write_once(mark, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
         self._token = mark.read_text(encoding="ascii").strip()
 
     def _put_attempt(self, spec: JobSpec) -> None:
-        folder = self.here / "trials" / attempt_directory_of(spec.name)
-        _make_open(folder)
+        name = f"{self._name}/trials/{attempt_directory_of(spec.name)}"
+        storage_folders.make_open(self._point, name)
+        folder = self._point / name
         record = spec.parameter_record
         write_once(folder / protocol.PARAMETER_FILE, lambda draft: draft.write_text(record, encoding="utf-8"))
 
@@ -255,6 +267,11 @@ class SharedFolder:
         self._is_put = False
         (await ask_here(self._program_here("use"))).require(LOCAL_FIELD)
         self._believed_until_s = asyncio.get_running_loop().time() + _BELIEVED_S
+
+    @property
+    def _name(self) -> str:
+        """The experiment's folder, below the mount point."""
+        return f"nni/{self._host.experiment_id}"
 
     @property
     def _mark_name(self) -> str:
@@ -282,7 +299,8 @@ class SharedFolder:
                 pieces.append(piece)
                 size += len(piece)
         if pieces:
-            await self._in_thread(lambda: target.write_bytes(b"".join(pieces)))
+            whole = b"".join(pieces)
+            await self._in_thread(lambda: foreign_files.write_whole(str(target.parent), target.name, whole, 0o644))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
@@ -290,10 +308,3 @@ class SharedFolder:
         except OSError as error:
             why = f"{error.filename or self._point}: {error.strerror}"
             raise PlatformUnavailable(f"{LOCAL_FIELD}: the storage cannot be used: {why}", refused=True) from error
-
-
-def _make_open(path: Path) -> None:
-    """Makes a folder open to everybody: as whom the storage's server sees a machine's user, nobody knows."""
-    path.mkdir(exist_ok=True)
-    with suppress(OSError):  # somebody else's
-        path.chmod(_OPEN_FOLDER)

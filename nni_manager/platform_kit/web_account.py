@@ -27,6 +27,7 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connection, Connections, Lease
 from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.platform_kit.secret_texts import SecretTexts
 
 #: Seconds until a service counts as silent.
 TIMEOUT_S = 20.0
@@ -37,8 +38,6 @@ _BACK_OFF_S = 10.0
 _LONGEST_BACK_OFF_S = 3600.0
 #: What to do about a certificate that is signed by itself, or by an authority of one's own.
 _OTHER_AUTHORITY = "; set SSL_CERT_FILE, for the manager, to a file of the certificates that it is to trust"
-#: Characters of a service's own words that are passed on.
-_MOST_WORDS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,7 @@ class WebAccount(Connection):
         self._transport = transport
         self._client: httpx.AsyncClient | None = None
         self._signature = Signature()
-        self._secrets: set[str] = set()
+        self._secrets = SecretTexts()
 
     # Of a Connection
 
@@ -126,7 +125,7 @@ class WebAccount(Connection):
 
     def keep_secret(self, *texts: str) -> None:
         """Keeps these texts out of all sentences of this account."""
-        self._secrets.update(filter(None, texts))
+        self._secrets.keep(*texts)
 
     def sign(self, signature: Signature) -> None:
         """Makes requests carry this signature from now on."""
@@ -192,7 +191,7 @@ class WebAccount(Connection):
         if status == 429:
             raise self.away("asks to be asked less often", refused=True)
         code, words = self.words(response)
-        shown = self.redacted(words.strip()[:_MOST_WORDS])
+        shown = self._secrets.shown(words)
         if status in self.credential_statuses:
             raise BadCredentials(f"{self.name} refuses the credentials ({status}): {shown}")
         if status == 408 or status >= 500:
@@ -201,7 +200,7 @@ class WebAccount(Connection):
             place = self.redacted(response.headers.get("Location", "somewhere else").partition("?")[0])
             raise self._note_down(f"leads to {place}; is the address right?", refused=True)
         self.note_up()
-        raise Refused(status, code, shown)
+        raise Refused(status, self.redacted(code), shown)
 
     def _back_off(self, pace: str, seconds: float) -> None:
         pacing = self._paces.get(pace) or self._paces.get("all")
@@ -219,9 +218,7 @@ class WebAccount(Connection):
 
     def redacted(self, text: str) -> str:
         """A text without any secret of this account."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return self._secrets.redacted(text)
 
     def _shown(self, error: Exception) -> str:
         return self.redacted(str(error)) or type(error).__name__

@@ -77,15 +77,53 @@ async def test_a_container_runs_the_command_with_code_and_parameters(mounted: Mo
 
 
 async def test_what_all_attempts_share_is_put_there_once(mounted: Mounted) -> None:
-    await mounted.put(spec("aaaaa"))
+    put = await mounted.put(spec("aaaaa"))
     before = {path.name: path.stat().st_ino for path in (mounted.here / "exp1").iterdir() if path.is_file()}
     again = MountedStorage(mounted.here, str(mounted.there), "exp1")
-    mark = mounted.storage.start_command(mounted.storage.attempt("bbbbb"))
+    command = mounted.storage.start_command(put)
     mounted.storage = again
-    await mounted.put(spec("bbbbb"))
+    assert again.start_command(await mounted.put(spec("aaaaa"))) == command
     assert {path.name: path.stat().st_ino for path in (mounted.here / "exp1").iterdir() if path.is_file()} == before
     assert len(before) == 3
-    assert again.start_command(again.attempt("bbbbb")) == mark
+
+
+@pytest.mark.parametrize(
+    ("pattern", "code"),
+    [("run.sh", protocol.EXIT_BAD_CODE), ("code-*", protocol.EXIT_BAD_CODE), ("runner-*", protocol.EXIT_CANNOT_START)],
+)
+async def test_what_another_user_put_in_its_place_is_not_run(
+    mounted: Mounted, tmp_path: Path, pattern: str, code: int
+) -> None:
+    folder = await mounted.put(spec())
+    [place] = mounted.here.rglob(pattern)
+    _plant(place, tmp_path)
+    ended = mounted.run(mounted.storage.start_command(folder))
+    assert (ended.returncode, (tmp_path / "taken").exists()) == (code, False), ended.stderr
+    assert "hello" not in ended.stdout and "evil" not in ended.stdout
+
+
+async def test_the_next_manager_puts_the_right_code_there_again(mounted: Mounted, tmp_path: Path) -> None:
+    await mounted.put(spec())
+    for pattern in ("code-*", "runner-*"):
+        [place] = mounted.here.rglob(pattern)
+        _plant(place, tmp_path)
+    mounted.storage = MountedStorage(mounted.here, str(mounted.there), "exp1")
+    ended = mounted.run(mounted.storage.start_command(await mounted.put(spec())))
+    assert ended.stdout == "hello\n", ended.stderr
+
+
+def _plant(place: Path, folder: Path) -> None:
+    """Puts something in the place of a file, as another user may who may write into its folder."""
+    evil = folder / "evil"
+    evil.mkdir(exist_ok=True)
+    (evil / "greeting.txt").write_text("evil\n")
+    made = {
+        "code": lambda: pack(evil, folder / "planted").path.read_bytes(),
+        "runner": lambda: f"open({str(folder / 'taken')!r}, 'w')\n".encode(),
+        "run": lambda: f"touch {folder}/taken\n".encode(),
+    }[place.name.partition("-")[0].partition(".")[0]]()
+    place.unlink()
+    place.write_bytes(made)
 
 
 async def test_nothing_secret_is_on_it(mounted: Mounted) -> None:
@@ -93,9 +131,19 @@ async def test_nothing_secret_is_on_it(mounted: Mounted) -> None:
     assert [path for path in mounted.here.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()] == []
 
 
-async def test_whoever_a_container_is_there_it_may_write(mounted: Mounted) -> None:
+async def test_any_user_of_a_container_may_write_into_its_folder_alone(mounted: Mounted) -> None:
     folder = await mounted.put(spec())
-    assert folder.here.stat().st_mode & 0o777 == 0o777
+    assert folder.here.stat().st_mode & 0o7777 == 0o1777
+    assert folder.here.parent.stat().st_mode & 0o7777 == 0o711
+
+
+async def test_a_link_in_the_place_of_a_folder_is_refused(mounted: Mounted, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    (mounted.here / "exp1").symlink_to(private)
+    with pytest.raises(PlatformUnavailable, match="exp1: a link or a file"):
+        await mounted.put(spec())
+    assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
 
 
 async def test_another_process_has_a_folder_of_its_own_and_does_not_report(mounted: Mounted) -> None:
@@ -122,8 +170,8 @@ async def test_an_unrelated_folder_is_named(mounted: Mounted, monkeypatch: pytes
 async def test_an_image_without_python_is_named(mounted: Mounted, tmp_path: Path) -> None:
     folder = await mounted.put(spec())
     (tmp_path / "bin").mkdir()
-    for name in ("sh", "cat"):
-        (tmp_path / "bin" / name).symlink_to(f"/bin/{name}")
+    for name in ("sh", "cat", "cp", "cut", "mktemp", "sha256sum"):
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     ended = mounted.run(f"PATH={tmp_path}/bin; {mounted.storage.start_command(folder)}")
     assert (ended.returncode, "no python3 in this image" in ended.stderr) == (protocol.EXIT_USAGE, True)
 

@@ -1,5 +1,6 @@
 """Code archives: what belongs into the folder gets there, and nothing gets anywhere else."""
 
+import hashlib
 import io
 import os
 import tarfile
@@ -9,7 +10,11 @@ import pytest
 
 from nni_manager.cli.main import nni_manager
 from nni_manager.platform_kit.runner_archive import runner_archive
-from trial_runner.code_archive import BadArchive, unpack
+from trial_runner import protocol
+from trial_runner.code_archive import BadArchive, DamagedArchive, unpack
+from trial_runner.keeper import code
+from trial_runner.keeper.requests import Refusal
+from trial_runner.runner import preparation
 
 pytestmark = pytest.mark.unit
 
@@ -52,6 +57,35 @@ def test_files_folders_and_links_that_stay_are_unpacked(folder: Path) -> None:
 def test_permissions_are_kept_but_not_those_of_other_users(folder: Path) -> None:
     _unpack(folder, [("run.sh", FILE, "")], mode=0o6755)
     assert (folder / "run.sh").stat().st_mode & 0o7777 == 0o755
+
+
+def test_an_archive_with_another_hash_is_refused_before_it_is_unpacked(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "code.tar.gz"
+    path.write_bytes(_archive([("train.py", FILE, "x")], 0o644))
+    with pytest.raises(DamagedArchive, match=r"code\.tar\.gz is not what the manager put there"):
+        unpack(str(path), str(folder), "0" * 64)
+    assert not folder.exists()
+    unpack(str(path), str(folder), hashlib.sha256(path.read_bytes()).hexdigest())
+    assert (folder / "train.py").read_text() == "x"
+
+
+def test_a_container_refuses_code_that_was_swapped_on_its_storage(tmp_path: Path) -> None:
+    system, unpacked, path = tmp_path / "system", tmp_path / "code", tmp_path / "code.tar.gz"
+    path.write_bytes(_archive([("train.py", FILE, "evil")], 0o644))
+    system.mkdir()
+    told = {protocol.ENV_CODE_ARCHIVE: str(path), protocol.ENV_CODE_SHA256: "0" * 64}
+    with pytest.raises(DamagedArchive):
+        preparation.place_stored(told, str(system), str(unpacked))
+    assert not unpacked.exists() and not list(tmp_path.rglob("train.py"))
+
+
+def test_a_keeper_refuses_code_that_was_swapped_and_asks_for_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "code.tar.gz"
+    path.write_bytes(_archive([("train.py", FILE, "evil")], 0o644))
+    with pytest.raises(Refusal, match="not what the manager put there") as refused:
+        code._unpack(str(path), str(tmp_path / "code"), "0" * 64)
+    assert refused.value.kind == protocol.UNAVAILABLE
+    assert not path.exists() and not (tmp_path / "code").exists()
 
 
 def test_an_earlier_unpacking_is_replaced(folder: Path) -> None:

@@ -4,17 +4,20 @@ attaches.
 Sent as text and run by the machine's own Python with `SETTINGS` set, so it imports nothing of ours before it has
 arrived. The conversation, on standard input and output: a line of JSON (`describe`); the archive, where `has` is false;
 a line of JSON, ``{"ready": true}`` or ``{"failed": sentence}``; then the keeper's own frames. `SETTINGS` has `archive`
-(the hash of its bytes), `size` (how many), `folder` (of this manager and machine, below the home folder), `look`:
-nothing is left there and nothing attached, and `gpus`: seconds for a *reading* of them, its second line; 0: none.
+(the hash of its bytes), `tree` (`tree_hash` of what is in it), `size` (how many bytes), `folder` (of this manager and
+machine, below the home folder), `look`: nothing is left there and nothing attached, and `gpus`: seconds for a *reading*
+of them, its second line; 0: none.
 """
 
 import errno
+import hashlib
 import json
 import os
 import platform
 import re
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -30,28 +33,101 @@ def main():
     root = os.path.join(os.path.expanduser("~"), _ROOT)
     program = os.path.join(root, "bin", SETTINGS["archive"])
     folder = os.path.join(root, SETTINGS["folder"])
-    has = os.path.isdir(program)
+    has = is_program(program)
     say(describe(root, folder, has))
     if SETTINGS["look"]:
         if SETTINGS["gpus"]:
             say(gpus(program, has))
         return 0
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        if not has:
-            install(receive(SETTINGS["size"]), program)
-        remove_old(os.path.dirname(program), SETTINGS["archive"])
+        prepare(folder, None if has else receive(SETTINGS["size"]), program)
     except OSError as error:
         say({"failed": "{} cannot be written ({})".format(error.filename or root, error.strerror)})
         return 1
     sys.path.insert(0, program)
     try:
         from trial_runner.keeper.__main__ import main as keeper
+        from trial_runner.keeper.serve import default_socket_path
+
+        default_socket_path(os.path.join(folder, "keeper"))
+    except OSError as error:
+        fix = "remove it there, or give its user a home folder with a shorter path"
+        say({"failed": "{}: {}".format(error.filename, error.strerror), "fix": fix})
+        return 1
     except ImportError as error:
         say({"failed": "its Python {} cannot run the keeper ({})".format(platform.python_version(), error)})
         return 1
     say({"ready": True})
     return keeper(["attach", "--directory", os.path.join(folder, "keeper")])
+
+
+def prepare(folder, archive, program):
+    # type: (str, bytes | None, str) -> None
+    """Makes our folders, private from the top whatever the umask, and installs the program. Raises OSError."""
+    is_changed = os.path.lexists(program) and not is_program(program)  # before its folders are made private
+    kept = os.umask(0o077)
+    try:
+        home = os.path.expanduser("~")
+        for place in (folder, os.path.dirname(program)):
+            os.makedirs(place, mode=0o700, exist_ok=True)
+            while place != home and len(place) > len(home):
+                make_private(place)
+                place = os.path.dirname(place)
+        if archive is not None:
+            install(archive, program, is_changed)
+        remove_old(os.path.dirname(program), SETTINGS["archive"])
+    finally:
+        os.umask(kept)
+
+
+def make_private(path):
+    # type: (str) -> None
+    """Earlier versions left the mode to the umask."""
+    status = os.stat(path)
+    if status.st_uid not in ours():
+        raise OSError(errno.EPERM, "it is another user's", path)
+    if status.st_mode & 0o077:
+        os.chmod(path, 0o700)
+
+
+def ours():
+    # type: () -> set[int]
+    """Users that are trusted with our files: a server of home folders may show root's as another user's."""
+    return {os.geteuid(), os.stat(os.path.expanduser("~")).st_uid}
+
+
+def is_program(program):
+    # type: (str) -> bool
+    """Whether the program is there as it was sent, and no other user could have changed it: bytecode has no hash."""
+    paths = [program]
+    try:
+        for here, folders, files in os.walk(program):
+            paths += [os.path.join(here, name) for name in folders + files]
+        found = [os.lstat(path) for path in paths]
+        open_bits = 0 if is_private(os.path.dirname(os.path.dirname(program))) else 0o022
+        if any(stat.S_ISLNK(one.st_mode) or one.st_uid not in ours() or one.st_mode & open_bits for one in found):
+            return False
+        return tree_hash(program, paths) == str(SETTINGS["tree"])
+    except OSError:
+        return False
+
+
+def is_private(path):
+    # type: (str) -> bool
+    """Whether no other user can have changed what is below, whatever its mode. Raises OSError."""
+    status = os.stat(path)
+    return status.st_uid in ours() and not status.st_mode & 0o077
+
+
+def tree_hash(program, paths):
+    # type: (str, list[str]) -> str
+    """The SHA-256 of names and contents, without bytecode."""
+    whole = hashlib.sha256()
+    names = [os.path.relpath(path, program) for path in paths if os.path.isfile(path)]
+    for name in sorted(name for name in names if "__pycache__" not in name.split(os.sep)):
+        with open(os.path.join(program, name), "rb") as file:
+            whole.update("{} {}\n".format(hashlib.sha256(file.read()).hexdigest(), name).encode())
+    return whole.hexdigest()
 
 
 def describe(root, folder, has):
@@ -152,20 +228,23 @@ def receive(size):
     return b"".join(pieces)
 
 
-def install(archive, program):
-    # type: (bytes, str) -> None
+def install(archive, program, is_changed):
+    # type: (bytes, str, bool) -> None
     """Installs the program whole or not at all, whoever else does: several machines may share this home folder."""
     import io
     import zipfile
 
-    draft = "{}.{}-{}".format(program, platform.node(), os.getpid())
+    draft = "{}.{}-{}".format(program, platform.node()[:32], os.getpid())
     os.makedirs(draft, mode=0o700)
     try:
         zipfile.ZipFile(io.BytesIO(archive)).extractall(draft)
+        if is_changed:
+            os.rename(program, draft + ".changed")
+            shutil.rmtree(draft + ".changed", ignore_errors=True)
         os.rename(draft, program)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
-        if not os.path.isdir(program):  # somebody else was faster
+        if not is_program(program):  # where it is, somebody else was faster
             raise
 
 

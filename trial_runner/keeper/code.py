@@ -59,7 +59,8 @@ class Unpacking:
         """Puts code into the folder that a spawn's `code` names. Raises Refusal for a bad request, and OSError."""
         if not isinstance(code, dict):
             raise Refusal(protocol.INVALID, "The argument 'code' must be an object of archive and folder.")
-        wish = _Wish(requests.folder(code, "archive"), requests.folder(code, "folder"), then, tell)
+        archive, folder = requests.folder(code, "archive"), requests.folder(code, "folder")
+        wish = _Wish(archive, folder, requests.text(code, "sha256", ""), then, tell)
         if wish.archive in self._waiting:
             self._waiting[wish.archive].append(wish)
         elif os.path.isdir(wish.archive + protocol.CODE_TREE):
@@ -76,7 +77,7 @@ class Unpacking:
         archive = wish.archive
         size = _unpacked_bytes(archive)
         self._background.run(
-            lambda tell: _unpack(archive, tell),
+            lambda tell: _unpack(archive, wish.sha256, tell),
             lambda refusal: self._unpacked(archive, refusal),
             lambda done: self._tell_all(archive, done, size),
         )
@@ -108,6 +109,8 @@ class Unpacking:
 class _Wish(NamedTuple):
     archive: str
     folder: str
+    #: Of the archive, in hex; empty: it is not checked.
+    sha256: str
     then: Then
     tell: TellStep
 
@@ -133,13 +136,13 @@ def _require(archive: str) -> None:
         raise Refusal(protocol.UNAVAILABLE, "The code archive {} is not there: send it again.".format(archive))
 
 
-def _unpack(archive: str, tell: Tell) -> None:
+def _unpack(archive: str, sha256: str, tell: Tell) -> None:
     """Unpacks beside the archive, whole or not at all; what a process that was killed has left goes first."""
     _require(archive)
     tree, draft = archive + protocol.CODE_TREE, archive + protocol.CODE_TREE + _PART
     _remove(draft)
     try:
-        code_archive.unpack(archive, draft, tell)
+        code_archive.unpack(archive, draft, tell, sha256)
         os.rename(draft, tree)
     except code_archive.DamagedArchive as error:
         with suppress(OSError):

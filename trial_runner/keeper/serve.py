@@ -5,6 +5,7 @@ import fcntl
 import os
 import signal
 import socket
+import stat
 import sys
 from typing import Optional
 
@@ -34,7 +35,8 @@ def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
 
 
 def default_socket_path(directory: str) -> str:
-    """The path of the socket: in the directory or, where that is too long, in one of this user's temporary folders."""
+    """The path of the socket: in the directory or, where that is too long, in this user's temporary folder, which is
+    made. Raises OSError where another user could put a socket there."""
     path = os.path.join(directory, "keeper.sock")
     if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         return path
@@ -42,7 +44,19 @@ def default_socket_path(directory: str) -> str:
     from hashlib import sha256
 
     digest = sha256(os.fsencode(directory)).hexdigest()[:16]
-    return os.path.join(tempfile.gettempdir(), "nni-manager-{}".format(os.getuid()), digest + ".sock")
+    folder = os.path.join(tempfile.gettempdir(), "nni-manager-{}".format(os.getuid()))
+    _make_private(folder)
+    return os.path.join(folder, digest + ".sock")
+
+
+def _make_private(folder: str) -> None:
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    status = os.lstat(folder)  # a link would lead to where another user likes
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(errno.EPERM, "not a folder of this user alone, which the keeper's socket needs", folder)
 
 
 def _leave_session() -> None:

@@ -28,6 +28,7 @@ _RUNNERS_OWN = (
     protocol.ENV_CHANNEL,
     protocol.ENV_CODE,
     protocol.ENV_CODE_ARCHIVE,
+    protocol.ENV_CODE_SHA256,
     protocol.ENV_RECORD,
     protocol.ENV_DRAIN_S,
     protocol.ENV_PIECES,
@@ -198,7 +199,7 @@ def place_stored(environment: Mapping[str, str], system_dir: str, code_dir: str)
         _wait_for(archive)
         draft = "{}.{}".format(code_dir.rstrip("/"), os.urandom(4).hex())
         os.makedirs(draft)
-        code_archive.unpack(archive, draft)
+        code_archive.unpack(archive, draft, environment.get(protocol.ENV_CODE_SHA256, ""))
         os.rename(draft, code_dir)
 
 

@@ -65,6 +65,8 @@ class PodSettings:
     service_account: str = ""
     #: The packed code on the storage, as pods see it; empty: it is sent another way.
     code_archive: str = ""
+    #: Its SHA-256, in hex.
+    code_sha256: str = ""
     #: Folder of the code in the image; empty: it is sent.
     code_in_image: str = ""
     #: A pod template, which is merged last.
@@ -164,7 +166,8 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
     if settings.channel == protocol.PULL:
         record = f"{system_directory(spec)}/{protocol.PARAMETER_FILE}"
         return {
-            protocol.ENV_CODE: "present", protocol.ENV_CODE_ARCHIVE: settings.code_archive, protocol.ENV_RECORD: record
+            protocol.ENV_CODE: "present", protocol.ENV_CODE_ARCHIVE: settings.code_archive,
+            protocol.ENV_CODE_SHA256: settings.code_sha256, protocol.ENV_RECORD: record,
         }  # fmt: skip
     return {protocol.ENV_CODE: "present" if settings.channel == protocol.EXEC else "fetch"}
 

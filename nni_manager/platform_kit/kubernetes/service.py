@@ -11,6 +11,7 @@ from pathlib import Path
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.checked_code import sha256_of
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes import names, storage
 from nni_manager.platform_kit.kubernetes import shared_objects as shared
@@ -21,6 +22,7 @@ from nni_manager.platform_kit.kubernetes.reach import Reach
 from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, SECRETS, Resource
 from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStorage
 from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.storage_folders import make_root
 from trial_runner import protocol
 
 #: The key of a job's parameters in its Secret.
@@ -55,7 +57,7 @@ class Service:
         #: Names of jobs whose Secret goes with them.
         self._owning: set[str] = set()
         #: The path of the packed code, as pods see it.
-        self._code_archive = ""
+        self._code_archive = self._code_sha256 = ""
         here = storage.mount_point(settings)
         #: The storage on which this machine reads what trials leave; None on other channels.
         self.storage: MountedStorage | None = None
@@ -112,13 +114,16 @@ class Service:
             self._azure = await self.put(SECRETS, secret)
         if self.storage is not None and self._here is not None:
             try:
-                await asyncio.to_thread(_make_open, self._here / _NNI_FOLDER)
-                self._code_archive = self.storage.code_archive(await self._host.code())
+                await asyncio.to_thread(make_root, self._here, _NNI_FOLDER)
+                code = await self._host.code()
+                self._code_sha256 = await asyncio.to_thread(sha256_of, code)
+                self._code_archive = self.storage.code_archive(code)
             except InvalidInput as error:
                 raise SubmitRejected(str(error)) from None
             except OSError as error:
+                why = f"{error.filename or self._here}: {error.strerror}"
                 raise PlatformUnavailable(
-                    f"the storage mounted at {self._here} cannot be written: {error.strerror}", refused=True
+                    f"the storage mounted at {self._here} cannot be used: {why}", refused=True
                 ) from None
 
     async def put(self, resource: Resource, body: Object) -> str:
@@ -137,6 +142,7 @@ class Service:
         return PodSettings(
             platform=self._platform, channel=channel, own_address=self._reach.own_address,
             runner_map=self._runner_map, code_archive=self._code_archive,
+            code_sha256=self._code_sha256,
             storage=storage.volume(settings, self._azure),
             gpu_resource=str(settings.get("gpuResourceName") or "nvidia.com/gpu"),
             priority_class=str(settings.get("priorityClassName") or ""), service_account=service_account,
@@ -244,12 +250,6 @@ def login_paths(settings: Json) -> dict[str, str]:
 
 def _mapping(value: object) -> Object:
     return value if isinstance(value, dict) else {}
-
-
-def _make_open(folder: Path) -> None:
-    """Makes a folder in which whoever runs pods can write."""
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)
 
 
 @functools.cache

@@ -27,6 +27,7 @@ from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platfo
 from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
 from nni_manager.platform_kit.pull import Pull
+from nni_manager.platform_kit.storage_folders import make_root
 from nni_manager.platform_kit.web_account import WebLease
 from nni_manager.platforms.dlc import job, preflight, states
 from nni_manager.platforms.dlc.account import DlcAccount, JobList
@@ -176,7 +177,7 @@ class DlcPlatform(Platform):
 
     def _make_folder(self) -> None:
         """Makes our folder on the NAS. Raises OSError: of a NAS that is not mounted, too."""
-        (self._mount_point / FOLDER).mkdir(exist_ok=True)
+        make_root(self._mount_point, FOLDER)
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
         if self._pulling is not None and self._pulling.done():

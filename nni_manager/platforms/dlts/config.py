@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from nni_manager.domain.text import refuse_login_in
 from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked, secret
 
@@ -41,6 +42,7 @@ class DltsConfig(PlatformSection):
     def _is_address(cls, address: str) -> str:
         if not address.startswith(("http://", "https://")) or not address.endswith("/"):
             raise ValueError("must be an address such as https://dlts.example.com/ that ends in /")
+        refuse_login_in(address)
         return address
 
 

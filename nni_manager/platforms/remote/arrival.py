@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import re
 import secrets
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+from pydantic import TypeAdapter, ValidationError
 
 from nni_manager.platform_kit.runner_archive import runner_archive
 from nni_manager.platforms.remote.faults import Fault, MachineFault
@@ -62,6 +65,16 @@ class Greeting:
 
 
 @cache
+def _tree() -> str:
+    """The SHA-256 of names and contents of the program, as `trial_runner/keeper/arrival.py` finds them on a machine."""
+    whole = hashlib.sha256()
+    with zipfile.ZipFile(io.BytesIO(archive()[1])) as packed:
+        for name in sorted(name for name in packed.namelist() if not name.endswith("/")):
+            whole.update(f"{hashlib.sha256(packed.read(name)).hexdigest()} {name}\n".encode())
+    return whole.hexdigest()
+
+
+@cache
 def archive() -> tuple[str, bytes]:
     """The program for machines: the hash it is known by, and its bytes."""
     data = runner_archive()
@@ -82,21 +95,22 @@ async def arrive(
             await _found_python(channel, mark)
             settings = {
                 "archive": digest,
+                "tree": await asyncio.to_thread(_tree),
                 "size": len(data),
                 "folder": folder,
                 "look": look,
                 "gpus": _GPUS_S if gpus else 0,
             }
             channel.channel.write(_line(settings))
-            told = json.loads(await channel.line())
+            told = await _word(channel)
             greeting = _greeting(told)
         async with asyncio.timeout(_INSTALL_S):
-            if not told["has"] and (gpus or not look):
+            if not told.get("has") and (gpus or not look):
                 channel.channel.write(data)
             if gpus:
-                greeting = replace(greeting, gpus=json.loads(await channel.line()))
+                greeting = replace(greeting, gpus=await _word(channel))
             elif not look:
-                _check(json.loads(await channel.line()))
+                _check(await _word(channel))
     except (EOFError, ValueError, KeyError, asyncssh.Error) as error:
         raise MachineFault(_odd_shell(str(error))) from error
     except TimeoutError as error:
@@ -168,22 +182,37 @@ def _line(settings: dict[str, Any]) -> bytes:
     return base64.b64encode(text.encode()) + b"\n"
 
 
+async def _word(channel: Channel) -> dict[str, Any]:
+    """The next line of the conversation. Raises EOFError; ValueError where it is no JSON object."""
+    word = json.loads(await channel.line())
+    if not isinstance(word, dict):
+        raise ValueError("it sent something that is no answer of ours")
+    return word
+
+
 def _greeting(told: dict[str, Any]) -> Greeting:
-    if told["system"] != "Linux":
+    """Raises MachineFault; ValueError where the machine sent something else than a greeting."""
+    if told.get("system") != "Linux":
         fault = Fault(
-            subject="system", sentence=f"it runs {told['system']}; trials need Linux", is_wrong=True,
+            subject="system", sentence=f"it runs {str(told.get('system'))[:40]}; trials need Linux", is_wrong=True,
             fix="take it out of `machineList`",
         )  # fmt: skip
         raise MachineFault(fault)
-    fields = {name: told[name] for name in Greeting.__slots__ if name not in ("python", "gpus")}
-    return Greeting(python=".".join(map(str, told["python"])), **fields)
+    fields = {name: told.get(name) for name in Greeting.__slots__ if name not in ("python", "gpus")}
+    python = told.get("python")
+    try:
+        shown = ".".join(map(str, python)) if isinstance(python, list) else None
+        return TypeAdapter(Greeting).validate_json(json.dumps({**fields, "python": shown}), strict=True)
+    except ValidationError as error:
+        [first, *_] = error.errors(include_input=False, include_url=False)
+        raise ValueError(f"in its greeting {'.'.join(map(str, first['loc']))} is wrong: {first['msg']}") from None
 
 
 def _check(word: dict[str, Any]) -> None:
     if not word.get("ready"):
         fault = Fault(
             subject="disk", sentence=str(word.get("failed")),
-            fix="make room, or give its user the right to write there",
+            fix=str(word.get("fix") or "make room, or give its user the right to write there"),
         )  # fmt: skip
         raise MachineFault(fault)
 

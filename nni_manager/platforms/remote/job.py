@@ -24,12 +24,13 @@ _OF_THE_SESSION = frozenset(
 
 
 def request(
-    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, archive: str
-) -> dict[str, Any]:
-    """The request of a job. `folder`: of the experiment on the machine; `archive`: its code."""
+    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, archive: str,
+    sha256: str,
+) -> dict[str, Any]:  # fmt: skip
+    """The request of a job. `folder`: of the experiment on the machine; `archive`: its code, of that SHA-256."""
     code = f"{attempt_folder(folder, spec.name)}/{protocol.CODE_FOLDER}"
     told = _request(spec, entry, greeting, reservation, folder=folder, code=code)
-    return {**told, "code": {"archive": archive, "folder": code}}
+    return {**told, "code": {"archive": archive, "folder": code, "sha256": sha256}}
 
 
 def request_on_storage(

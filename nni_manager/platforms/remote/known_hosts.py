@@ -1,16 +1,27 @@
-"""Keys of machines, and those that ``~/.ssh/known_hosts`` has."""
+"""The files of known host keys that `ssh` would ask about a host: all of them, for known keys and for revoked ones.
+
+asyncssh reads the user's own files alone, takes ``UserKnownHostsFile none`` for "any key will do", and looks for
+revoked keys only where it finds known ones. So the files are read here, and asyncssh gets what they say of a host.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import asyncssh
 
 from nni_manager.platforms.remote.address import DEFAULT_PORT
 
-_FOLDER = "~/.ssh"
+_OF_USER = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+_OF_MACHINE = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+_NO_FILES = ("none", "/dev/null")
+
+#: Keys, authorities and revoked keys of a host, and the same of X.509: as asyncssh wants them.
+Matched = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +33,13 @@ class HostKey:
     fingerprint: str
     #: Algorithm and key, as `known_hosts` has them.
     text: str
+    #: The file to which `ssh` would add it.
+    file: str
 
     @classmethod
-    def of(cls, key: asyncssh.SSHKey, host: str, port: int) -> Self:
+    def of(cls, key: asyncssh.SSHKey, host: str, port: int, file: str) -> Self:
         text = " ".join(key.export_public_key().decode().split()[:2])
-        return cls(place=place_of(host, port), fingerprint=key.get_fingerprint(), text=text)
+        return cls(place=place_of(host, port), fingerprint=key.get_fingerprint(), text=text, file=file)
 
 
 def place_of(host: str, port: int) -> str:
@@ -35,24 +48,92 @@ def place_of(host: str, port: int) -> str:
 
 
 def remember(key: HostKey) -> None:
-    """Writes a key into `known_hosts`, as `ssh` does. Raises OSError."""
-    folder = os.path.expanduser(_FOLDER)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    file = os.open(f"{folder}/known_hosts", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    """Writes a key into its file, as `ssh` does. Raises OSError."""
+    os.makedirs(os.path.dirname(key.file), mode=0o700, exist_ok=True)
+    file = os.open(key.file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(file, "r+b") as known:
         begin = b"" if _ends_a_line(known.fileno()) else b"\n"
         known.write(begin + f"{key.place} {key.text}\n".encode())
 
 
-def is_known(host: str, port: int) -> bool:
-    """Whether `known_hosts` has any key of a host."""
-    try:
-        hosts = asyncssh.read_known_hosts(os.path.expanduser(f"{_FOLDER}/known_hosts"))
-        return any(hosts.match(host, "", port)[:2])
-    except (OSError, ValueError):
-        return False
-
-
 def _ends_a_line(file: int) -> bool:
     size = os.fstat(file).st_size
     return size == 0 or os.pread(file, 1, size - 1) == b"\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownHosts:
+    """The files, as `~/.ssh/config` names them for a host, or as they are called by default."""
+
+    of_user: tuple[str, ...]
+    of_machine: tuple[str, ...]
+    #: The name that stands for the host in the files (`HostKeyAlias`); empty: its own.
+    alias: str = ""
+
+    @classmethod
+    def of(cls, host: str, user: str = "", port: int | None = None) -> KnownHosts:
+        """The files of a host. Raises asyncssh.ConfigParseError."""
+        given = {"username": user} if user else {}
+        options = asyncssh.SSHClientConnectionOptions(
+            config=(), host=host, client_keys=None, agent_path=None, **given, **({"port": port} if port else {})
+        )
+        values = {"d": os.path.expanduser("~"), "h": options.host, "n": host, "p": str(options.port),
+                  "r": options.username, "u": getpass.getuser(), "%": "%"}  # fmt: skip
+        return cls(
+            of_user=_files(options.config.get("UserKnownHostsFile"), _OF_USER, values),
+            of_machine=_files(options.config.get("GlobalKnownHostsFile"), _OF_MACHINE, values),
+            alias=options.host_key_alias or "",
+        )
+
+    @property
+    def written(self) -> str:
+        """The file to which `ssh` adds a key."""
+        return self.of_user[0] if self.of_user else os.path.expanduser(_OF_USER[0])
+
+    def match(self, host: str, address: str, port: int | None) -> Matched:
+        """What the files say of a host.
+
+        A key that is revoked for the host is revoked at each of its ports.
+        """
+        known = self._read()
+        found = known.match(host, address, port)
+        if port is None:
+            return found
+        others = (known.match(host, address, None), known.match(f"[{host}]:{port}", "", None))
+        revoked = list(dict.fromkeys(key for one in (found, *others) for key in one[2]))
+        return (found[0], found[1], revoked, *found[3:])
+
+    def knows(self, host: str, port: int | None) -> bool:
+        """Whether any file has a key or an authority of the host: another key is a changed one then."""
+        return any(self.match(host, "", port)[:2])
+
+    def revokes(self, key: asyncssh.SSHKey, host: str, port: int | None) -> bool:
+        """Whether the key is revoked for the host, at whatever port."""
+        return key in self.match(host, "", port)[2]
+
+    def _read(self) -> asyncssh.SSHKnownHosts:
+        """All files; one that is not there, or cannot be read, has nothing."""
+        return asyncssh.import_known_hosts("\n".join(map(_text, (*self.of_user, *self.of_machine))))
+
+
+def _files(told: object, default: Sequence[str], values: dict[str, str]) -> tuple[str, ...]:
+    """The files of an option of `~/.ssh/config`; None: it is not there."""
+    names = default if told is None else [str(name) for name in told]  # type: ignore[attr-defined]
+    return tuple(_expanded(name, values) for name in names if name not in _NO_FILES)
+
+
+def _expanded(name: str, values: dict[str, str]) -> str:
+    """A file's name with the home folder and the tokens of `ssh_config` in it."""
+    parts = name.split("%")
+    expanded, rest = parts[0], iter(parts[1:])
+    for part in rest:
+        expanded += values.get(part[:1], f"%{part[:1]}") + part[1:] if part else "%" + next(rest, "")
+    return os.path.expanduser(expanded)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

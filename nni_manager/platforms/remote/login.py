@@ -17,7 +17,7 @@ import asyncssh
 from nni_manager.platforms.remote import known_hosts
 from nni_manager.platforms.remote.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential
 from nni_manager.platforms.remote.faults import Fault, MachineFault
-from nni_manager.platforms.remote.known_hosts import HostKey
+from nni_manager.platforms.remote.known_hosts import HostKey, KnownHosts
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,7 @@ async def _connect(
     judge = _HostKeys(host, port, credential.host_key)
     try:
         async with asyncio.timeout(CONNECT_S + LOGIN_S):
+            judge.known = await asyncio.to_thread(KnownHosts.of, host, user, port if port != DEFAULT_PORT else None)
             options = _options(port, user, credential, judge)
             connection = await asyncssh.connect(host, tunnel=tunnel or (), **options)
     except (asyncssh.Error, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError) as error:
@@ -109,7 +110,8 @@ def _options(port: int, user: str, credential: Credential, judge: _HostKeys) -> 
     if judge.wanted_algorithm:
         own["server_host_key_algs"] = judge.wanted_algorithm
     return {
-        "client_factory": lambda: _Client(judge), "connect_timeout": CONNECT_S, "login_timeout": LOGIN_S,
+        "client_factory": lambda: _Client(judge), "known_hosts": judge.known.match,
+        "connect_timeout": CONNECT_S, "login_timeout": LOGIN_S,
         "keepalive_interval": _KEEPALIVE_S, "keepalive_count_max": _KEEPALIVES, "x11_forwarding": False,
         "agent_forwarding": False, "request_pty": False, "send_env": None, "env": None, **own,
     }  # fmt: skip
@@ -123,6 +125,7 @@ class _HostKeys:
         self._host = host
         self._port = port
         self._wanted = wanted
+        self.known = KnownHosts(of_user=(), of_machine=())
         self.offered: asyncssh.SSHKey | None = None
         self._unwritten = ""
 
@@ -135,7 +138,9 @@ class _HostKeys:
     def accepts(self, key: asyncssh.SSHKey, host: str, port: int) -> bool:
         """Whether a host's key is accepted. `host`, `port`: those that ~/.ssh/config makes of ours."""
         self._host, self._port, self.offered = host, port, key
-        if self._wanted is None:
+        if self.known.alias:  # without a port, as `ssh` has it
+            self._host, self._port = self.known.alias, DEFAULT_PORT
+        if self._wanted is None or self._is_revoked():
             return False
         if self._wanted == ACCEPT_NEW:
             return not self._is_known() and self._remember(key)
@@ -143,24 +148,32 @@ class _HostKeys:
             return key.get_fingerprint() == self._wanted
         return key.export_public_key().decode().split()[:2] == self._wanted.split()[:2]
 
-    def fault(self) -> Fault:
+    def fault(self, reason: str) -> Fault:
+        """`reason`: asyncssh's, which does not show keys that are revoked."""
         unknown = None
         shown = self.offered.get_fingerprint() if self.offered is not None else "of a kind that is not known here"
-        if self._unwritten:
-            sentence = f"its key {shown} cannot be remembered in ~/.ssh/known_hosts ({self._unwritten})"
+        if "revoked" in reason.lower() or self._is_revoked():
+            sentence = "the key that it shows is revoked in known_hosts"
+            fix = "give the machine another key: others have that one"
+        elif self._unwritten:
+            sentence = f"its key {shown} cannot be remembered in {self.known.written} ({self._unwritten})"
             fix = f"see to the rights of that file, or write `hostKey: {shown}` beside its `host`"
         elif self._wanted not in (None, ACCEPT_NEW):
             sentence = f"the machine's key is {shown}, not the `hostKey` of the config"
             fix = "if the machine was installed anew, correct `hostKey`; otherwise somebody stands between"
         elif self._is_known():
-            sentence = f"its key has changed: {shown} is not the one in ~/.ssh/known_hosts"
+            sentence = f"its key has changed: {shown} is not the one in known_hosts"
             fix = (
                 f"if the machine was installed anew, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
                 " with `ssh`; otherwise somebody stands between"
             )
         else:
             sentence = f"its key {shown} is not known"
-            unknown = HostKey.of(self.offered, self._host, self._port) if self.offered is not None else None
+            unknown = (
+                HostKey.of(self.offered, self._host, self._port, self.known.written)
+                if self.offered is not None
+                else None
+            )
             fix = (
                 "if `ssh-keygen -lf` shows the same on the machine, run `nnictl platform trust --config FILE` with the"
                 f" experiment file, log in once with `{self._command}`, or write `hostKey: {shown}` beside its `host`;"
@@ -173,12 +186,13 @@ class _HostKeys:
 
     def _remember(self, key: asyncssh.SSHKey) -> bool:
         """Writes a key into `known_hosts`, as `ssh` does, so that nobody asks again; answers whether that worked."""
+        shown = HostKey.of(key, self._host, self._port, self.known.written)
         try:
-            known_hosts.remember(HostKey.of(key, self._host, self._port))
+            known_hosts.remember(shown)
         except OSError as error:
             self._unwritten = error.strerror or str(error)
             return False
-        log.info("the key %s of %s is remembered in ~/.ssh/known_hosts", key.get_fingerprint(), self._place)
+        log.info("the key %s of %s is remembered in %s", shown.fingerprint, shown.place, shown.file)
         return True
 
     @property
@@ -186,7 +200,14 @@ class _HostKeys:
         return known_hosts.place_of(self._host, self._port)
 
     def _is_known(self) -> bool:
-        return known_hosts.is_known(self._host, self._port)
+        return self.known.knows(self._host, self._own_port)
+
+    def _is_revoked(self) -> bool:
+        return self.offered is not None and self.known.revokes(self.offered, self._host, self._own_port)
+
+    @property
+    def _own_port(self) -> int | None:
+        return None if self._port == DEFAULT_PORT else self._port
 
 
 class _Client(asyncssh.SSHClient):
@@ -201,7 +222,7 @@ def _fault(error: Exception, host: str, port: int, user: str, credential: Creden
     """The fault that an error stands for, in words, with what to do."""
     match error:
         case asyncssh.HostKeyNotVerifiable():
-            return judge.fault()
+            return judge.fault(error.reason)
         case asyncssh.PermissionDenied():
             return _refused(user, credential)
         case asyncssh.KeyImportError() | asyncssh.KeyEncryptionError():

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.checked_code import sha256_of
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machines.line import KeeperMachine
@@ -74,6 +75,8 @@ class Site:
         self._untold: set[str] = set()
         #: Nothing can be started: the code cannot be packed.
         self.code_error = ""
+        #: SHA-256 of the code that was sent, in hex.
+        self.code_sha256 = ""
 
     # Its life
 
@@ -293,6 +296,7 @@ class Site:
 
     async def _send_code(self) -> str:
         archive = await self._host.code()
+        self.code_sha256 = await asyncio.to_thread(sha256_of, archive)
         target = f"{self.folder}/{archive.name}"
         await ship(self.machine, archive, target, self._tell_progress)
         return target

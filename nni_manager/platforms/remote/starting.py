@@ -73,7 +73,10 @@ class Starting:
         if machine.greeting is None or not site.archive:
             raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
         if self._shared is None:
-            request = job.request(spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive)
+            request = job.request(
+                spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive,
+                sha256=site.code_sha256,
+            )  # fmt: skip
         else:
             await self._shared.place(spec)
             request = job.request_on_storage(

@@ -10,6 +10,10 @@ import asyncssh
 
 #: Bytes of what comes before the first word that are kept, to be shown when it never comes.
 _KEPT_BYTES = 2048
+#: Bytes of a line, and of what a login shell prints before the first word; a mark is never longer than the third.
+_MOST_IN_LINE = 4 * 1024 * 1024
+_MOST_BEFORE_MARK = 16 * 1024 * 1024
+_LONGEST_MARK = 256
 
 
 class Channel(asyncssh.SSHClientSession[bytes]):
@@ -54,8 +58,14 @@ class Channel(asyncssh.SSHClientSession[bytes]):
     # The conversation
 
     async def until(self, mark: re.Pattern[bytes]) -> re.Match[bytes]:
-        """Drops all up to the end of the mark, before which a login shell may have printed much. Raises EOFError."""
+        """Drops all up to the end of the mark, before which a login shell may have printed much. Raises EOFError, also
+        where it prints without end."""
+        dropped = 0
         while (found := mark.search(self._received)) is None:
+            if (waste := len(self._received) - _LONGEST_MARK) > 0:
+                dropped += waste
+                del self._received[:waste]
+            self._require(dropped, _MOST_BEFORE_MARK)
             await self._more()
         found = mark.search(bytes(self._received))  # what it refers to must not change
         assert found is not None, "just found"
@@ -65,10 +75,18 @@ class Channel(asyncssh.SSHClientSession[bytes]):
     async def line(self) -> bytes:
         """The next line, without its end. Raises EOFError."""
         while (end := self._received.find(b"\n")) < 0:
+            self._require(len(self._received), _MOST_IN_LINE)
             await self._more()
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         return line
+
+    def _require(self, size: int, most: int) -> None:
+        """Ends the channel where more came than anything of ours sends. Raises EOFError."""
+        if size > most:
+            self.channel.abort()
+            self._received.clear()
+            raise EOFError(f"it sent more than {most // 2**20} MiB where a short line belongs")
 
     async def _more(self) -> None:
         if self.end is not None:

@@ -105,6 +105,56 @@ async def test_a_new_host_key_is_taken_once_and_no_other_after_it(machine: InPro
     assert "has changed" in finding.sentence and machine.refused_logins == 0
 
 
+@pytest.mark.parametrize("option", ["UserKnownHostsFile", "GlobalKnownHostsFile"])
+async def test_changed_host_key_in_files_of_ssh_config(machine: InProcessMachine, tmp_path: Path, option: str) -> None:
+    """`hostKey: accept-new` refuses what `ssh` refuses: each file that it would ask counts."""
+    other = asyncssh.generate_private_key("ssh-ed25519")
+    (tmp_path / "known").write_text(f"[127.0.0.1]:{machine.port} {other.export_public_key().decode()}")
+    _write_config(f"Host 127.0.0.1\n  {option} {tmp_path}/absent {tmp_path}/known\n")
+    finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
+    assert "has changed" in finding.sentence and machine.refused_logins == 0
+
+
+async def test_known_host_key_in_files_of_ssh_config(machine: InProcessMachine, tmp_path: Path) -> None:
+    line = f"[127.0.0.1]:{machine.port} {machine.host_key.export_public_key().decode()}"
+    (tmp_path / "known").write_text(line)
+    _write_config(f"Host 127.0.0.1\n  UserKnownHostsFile none\n  GlobalKnownHostsFile {tmp_path}/known\n")
+    await only(machine.entry(hostKey=None), "login", Severity.FINE)
+
+
+async def test_no_known_hosts_file_is_no_leave_for_any_key(machine: InProcessMachine) -> None:
+    _write_config("Host 127.0.0.1\n  UserKnownHostsFile none\n")
+    finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
+    assert "is not known" in finding.sentence
+
+
+async def test_new_host_key_is_written_where_ssh_writes_it(machine: InProcessMachine, tmp_path: Path) -> None:
+    _write_config(f"Host 127.0.0.1\n  UserKnownHostsFile {tmp_path}/%h/known ~/.ssh/known_hosts\n")
+    await only(machine.entry(hostKey="accept-new"), "login", Severity.FINE)
+    assert f"[127.0.0.1]:{machine.port}" in (tmp_path / "127.0.0.1" / "known").read_text()
+
+
+@pytest.mark.parametrize("place", ["*", "127.0.0.1", "[127.0.0.1]:22022"])
+@pytest.mark.parametrize("wanted", ["accept-new", "fingerprint", None])
+async def test_revoked_host_key_is_revoked_on_every_port(
+    machine: InProcessMachine, place: str, wanted: str | None
+) -> None:
+    key = machine.host_key.export_public_key().decode()
+    place = place.replace("22022", str(machine.port))
+    _write_known_hosts(f"@revoked {place} {key}")
+    wanted = machine.fingerprint if wanted == "fingerprint" else wanted
+    finding = await only(machine.entry(hostKey=wanted), "host key", Severity.WRONG)
+    assert "is revoked" in finding.sentence and machine.refused_logins == 0
+
+
+async def test_host_key_of_an_alias(machine: InProcessMachine) -> None:
+    other = asyncssh.generate_private_key("ssh-ed25519")
+    _write_known_hosts(f"gpubox {other.export_public_key().decode()}")
+    _write_config("Host 127.0.0.1\n  HostKeyAlias gpubox\n")
+    finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
+    assert "has changed" in finding.sentence
+
+
 async def test_a_new_host_key_that_cannot_be_remembered(machine: InProcessMachine) -> None:
     os.mkdir(f"{os.environ['HOME']}/.ssh/known_hosts")
     finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
@@ -254,6 +304,10 @@ def _known_hosts() -> tuple[str, int]:
     """Text and mode."""
     path = Path(os.environ["HOME"], ".ssh", "known_hosts")
     return path.read_text(), path.stat().st_mode & 0o777
+
+
+def _write_known_hosts(text: str) -> None:
+    Path(os.environ["HOME"], ".ssh", "known_hosts").write_text(text)
 
 
 def _know(machine: InProcessMachine, key: asyncssh.SSHKey) -> None:

@@ -1,0 +1,67 @@
+"""Secrets that must not stand in sentences, however a service spells them when it repeats a request.
+
+A text is redacted first and cut afterwards: of a secret that is cut, the beginning would stay.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus, unquote
+
+#: Characters of somebody else's words that are passed on.
+MOST_WORDS = 500
+_STARS = "***"
+#: Shorter texts would be found in any sentence; no service takes such a password.
+_LEAST = 3
+#: User and password in front of a host.
+_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@\"']+@")
+
+
+class SecretTexts:
+    """The secrets of one account or section; no text of it is shown by `repr`."""
+
+    def __init__(self, *secrets: str) -> None:
+        self._spellings: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        self.keep(*secrets)
+
+    def keep(self, *secrets: str) -> None:
+        """Keeps these out of all sentences from now on."""
+        found = {one for secret in secrets if len(secret) >= _LEAST for one in _spellings(secret)}
+        if not found <= self._spellings:
+            self._spellings |= found
+            longest_first = sorted(self._spellings, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(_any_case_of_hex, longest_first)))
+
+    def redacted(self, text: str) -> str:
+        """The text without any of the secrets, and without user and password in front of a host."""
+        text = _IN_ADDRESS.sub(f"{_STARS}@", text)
+        return text if self._pattern is None else self._pattern.sub(_STARS, text)
+
+    def shown(self, text: str, most: int = MOST_WORDS) -> str:
+        """At most so many characters of the text, redacted."""
+        return self.redacted(text.strip())[:most]
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """A secret as headers, addresses, forms, JSON, HTML and Basic authentication spell it."""
+    yield secret
+    for decoded in (secret, unquote(secret)):
+        yield from (quote(decoded, safe=""), quote(decoded), quote_plus(decoded), decoded)
+    yield quote(quote(secret, safe=""), safe="")
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield json.dumps(secret).replace("/", "\\/")[1:-1]
+    yield html.escape(secret)
+    yield html.escape(secret).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+    yield base64.b64encode(secret.encode()).decode().rstrip("=")
+    yield base64.urlsafe_b64encode(secret.encode()).decode().rstrip("=")
+
+
+def _any_case_of_hex(spelling: str) -> str:
+    """A pattern of the spelling in which ``%2F`` is ``%2f``, too."""
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda found: f"%(?i:{found[1]})", re.escape(spelling))

@@ -1,0 +1,98 @@
+"""Folders on storage where other users may write: made, and made sure of, without following any link.
+
+Below the mount point, which the config names and which may be a link, nothing is believed: another user may have put a
+link or a folder of his own where ours is to be. What is changed is what was opened, not what has the name later.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from trial_runner.wire.foreign_files import OpenFolder, opened_folder
+
+#: Everybody may add to it, and nobody remove what is another's.
+_STICKY = 0o1777
+#: Others pass through it to what they know the name of; they see no names.
+_PASSAGE = 0o711
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def make_root(point: Path, name: str) -> None:
+    """Makes the folder of all experiments, or accepts it: ours, or anybody's in which nobody can remove what is
+    another's. Blocks, as all here. Raises OSError, whose text is for people."""
+    with _made(point, name) as folder:
+        status = os.fstat(folder)
+        if _is_ours(folder, status):
+            _set_mode(folder, status, _STICKY)
+        elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+            why = "another user's folder, in which anybody can replace our files; `chmod +t` it"
+            raise PermissionError(errno.EPERM, why, str(point / name))
+
+
+def make_passage(point: Path, name: str) -> None:
+    """Makes a folder of ours into which nobody else writes, and whose names nobody else sees. Raises OSError."""
+    _make_own(point, name, _PASSAGE)
+
+
+def make_open(point: Path, name: str) -> None:
+    """Makes a folder of ours into which everybody writes who knows its name: as whom the storage's server sees the user
+    of a machine or a container, nobody knows. Raises OSError."""
+    _make_own(point, name, _STICKY)
+
+
+def _make_own(point: Path, name: str, mode: int) -> None:
+    with _made(point, name) as folder:
+        status = os.fstat(folder)
+        if not _is_ours(folder, status):
+            raise PermissionError(
+                errno.EPERM, "another user's folder where ours is to be; remove it", str(point / name)
+            )
+        _set_mode(folder, status, mode)
+
+
+@contextmanager
+def _made(point: Path, name: str) -> Iterator[int]:
+    """A context with a descriptor of the folder `name`; those above it are there."""
+    above, _, last = name.rpartition("/")
+    try:
+        with OpenFolder(os.path.realpath(point)) as whole, opened_folder(whole, above) as parent:
+            with suppress(FileExistsError):
+                os.mkdir(last, 0o700, dir_fd=parent)
+            folder = os.open(last, _FOLDER, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            why = "a link or a file where a folder is to be, which another user may have put there; remove it"
+            raise NotADirectoryError(errno.ENOTDIR, why, str(point / name)) from error
+        raise type(error)(error.errno, error.strerror, str(point / name)) from error
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _is_ours(folder: int, status: os.stat_result) -> bool:
+    """Whether its owner is the one that what we make there has: the storage's server may see us as another user."""
+    if status.st_uid == os.geteuid():
+        return True
+    probe = f".nni-probe-{secrets.token_hex(8)}"
+    try:
+        os.mkdir(probe, 0o700, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        return os.stat(probe, dir_fd=folder, follow_symlinks=False).st_uid == status.st_uid
+    finally:
+        os.rmdir(probe, dir_fd=folder)
+
+
+def _set_mode(folder: int, status: os.stat_result, mode: int) -> None:
+    """Quiet where the storage keeps no modes."""
+    if stat.S_IMODE(status.st_mode) != mode:
+        with suppress(OSError):
+            os.fchmod(folder, mode)

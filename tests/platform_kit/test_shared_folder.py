@@ -1,0 +1,178 @@
+"""An experiment's folder on shared storage, where other users of the machine may write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.platform_kit.archive import pack
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE
+from nni_manager.platform_kit.shared_folder import SharedFolder
+from nni_manager.platform_kit.testing.recorder import Recorder
+from tests.platforms.keeper_world import job_spec
+
+pytestmark = pytest.mark.unit
+
+_ANOTHER = 65534
+
+
+class Shared:
+    """An experiment on a storage that is a folder of this machine."""
+
+    def __init__(self, folder: Path, point: Path | None = None) -> None:
+        self.point = point or folder / "share"
+        self.point.mkdir()
+        self.recorder = Recorder("exp1")
+        self.recorder.folder = folder / "experiment"
+        self.recorder.code_archive = packed(folder / "code", "hello")
+        self.folder = self.made()
+
+    def made(self) -> SharedFolder:
+        """As a manager makes it that was started now."""
+        section = {
+            "storageType": "NFS", "nfsServer": "files.example.test", "exportedDirectory": "/data",
+            "localMountPoint": str(self.point), "remoteMountPoint": str(self.point), "localMounted": "usermount",
+        }  # fmt: skip
+        host = self.recorder.host(cast(Keeper, None))
+        return SharedFolder(replace(host, shared_storage=lambda: section))
+
+    async def run(self) -> subprocess.CompletedProcess[str]:
+        """Runs a trial."""
+        await self.folder.place(spec())
+        command = self.folder.command(spec(), self.folder.there(str(self.point)), sys.executable)
+        return await asyncio.to_thread(
+            lambda: subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+        )
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Shared:
+    return Shared(tmp_path)
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Shared]:
+    """A storage that all users of this machine reach and may write to."""
+    with tempfile.TemporaryDirectory() as folder:
+        shared = Shared(tmp_path, Path(folder) / "share")
+        Path(folder).chmod(0o755)
+        shared.point.chmod(0o1777)
+        yield shared
+
+
+def as_another_user(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", "-c", command], user=_ANOTHER, group=_ANOTHER, extra_groups=[], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def packed(folder: Path, words: str) -> Path:
+    folder.mkdir()
+    (folder / "greeting.txt").write_text(f"{words}\n")
+    return pack(folder, folder.with_name(f"{folder.name}-packed")).path
+
+
+def spec() -> JobSpec:
+    return job_spec(
+        name="nni_exp_exp1_trial_abcde", experiment_id="exp1", trial_id="abcde", attempt=1,
+        command="cat greeting.txt", caller_environment={}, code_directory="/nowhere",
+        attempt_directory="/somewhere/trials/abcde",
+    )  # fmt: skip
+
+
+async def test_swapped_code_is_not_run_and_put_right_for_the_next_trial(shared: Shared, tmp_path: Path) -> None:
+    await shared.folder.ready()
+    [archive] = shared.point.rglob("code-*.tar.gz")
+    os.replace(packed(tmp_path / "evil", "evil"), archive)
+    ended = await shared.run()
+    assert (ended.returncode, ended.stdout) == (EXIT_OTHER_STORAGE, ""), ended.stderr
+    report = JobReport(state=JobState.FAILED, exit_code=ended.returncode, stderr_tail=ended.stderr)
+    explained = shared.folder.explained(report)
+    assert explained.state is JobState.PREEMPTED and "is not as the manager put it there" in explained.message
+    ended = await shared.run()
+    assert ended.stdout == "hello\n", ended.stderr
+
+
+@pytest.mark.parametrize("name", ["nni", "nni/exp1", "nni/exp1/trials", "nni/exp1/trials/abcde"])
+async def test_a_planted_link_is_not_followed(shared: Shared, tmp_path: Path, name: str) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    (shared.point / name).parent.mkdir(parents=True, exist_ok=True)
+    (shared.point / name).symlink_to(private)
+    with pytest.raises(PlatformUnavailable, match=f"{name}: a link or a file where a folder is to be"):
+        await shared.folder.place(spec())
+    assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
+
+
+async def test_what_a_trial_printed_is_not_written_through_a_link(shared: Shared, tmp_path: Path) -> None:
+    await shared.folder.place(spec())
+    (tmp_path / "own").write_text("mine")
+    (shared.folder.here / "trials" / "abcde" / "stdout").symlink_to(tmp_path / "own")
+
+    async def read(name: str, offset: int, _limit: int) -> bytes:
+        return name.encode()[offset:]
+
+    await shared.folder.collect(spec().name, read)
+    assert (tmp_path / "own").read_text() == "mine"
+    assert (shared.folder.here / "trials" / "abcde" / "stdout").read_text() == "stdout"
+
+
+async def test_folders_are_made_private_that_an_earlier_version_opened(shared: Shared) -> None:
+    for name in ("nni", "nni/exp1", "nni/exp1/trials"):
+        (shared.point / name).mkdir()
+        (shared.point / name).chmod(0o777)
+    await shared.folder.place(spec())
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in shared.point.rglob("*") if path.is_dir()}
+    assert modes == {"nni": 0o1777, "exp1": 0o711, "trials": 0o711, "abcde": 0o1777}
+
+
+@pytest.mark.machines
+async def test_another_user_s_link_opens_no_private_folder(team: Shared, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    assert as_another_user(f"ln -s {private} {team.point}/nni").returncode == 0
+    with pytest.raises(PlatformUnavailable, match="nni: a link or a file"):
+        await team.folder.place(spec())
+    assert private.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.machines
+async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Shared) -> None:
+    await team.folder.place(spec())
+    [archive] = team.point.rglob("code-*.tar.gz")
+    for command in (f"ls {archive.parent}", f"mv {archive} {archive}.old", f"echo evil > {archive}",
+                    f"mv {archive.parent} {team.point}/nni/other", f"ls {archive.parent}/trials",
+                    f"mv {archive.parent}/trials/abcde/parameter.cfg {team.point}/taken"):  # fmt: skip
+        assert as_another_user(command).returncode != 0, command
+    assert (await team.run()).stdout == "hello\n"
+
+
+@pytest.mark.machines
+@pytest.mark.parametrize(("mode", "is_refused"), [("1777", False), ("777", True)])
+async def test_another_user_s_root_is_used_when_it_is_sticky(team: Shared, mode: str, *, is_refused: bool) -> None:
+    assert as_another_user(f"mkdir {team.point}/nni; chmod {mode} {team.point}/nni").returncode == 0
+    if is_refused:
+        with pytest.raises(PlatformUnavailable, match="another user's folder, in which anybody can replace"):
+            await team.folder.place(spec())
+    else:
+        assert (await team.run()).stdout == "hello\n"
+
+
+@pytest.mark.machines
+async def test_another_user_s_folder_in_the_place_of_ours_is_refused(team: Shared) -> None:
+    assert as_another_user(f"umask 0; mkdir -p {team.point}/nni/exp1; chmod 1777 {team.point}/nni").returncode == 0
+    with pytest.raises(PlatformUnavailable, match="nni/exp1: another user's folder where ours is to be"):
+        await team.folder.place(spec())
