@@ -28,7 +28,7 @@ def unpack(path: str, folder: str, tell: Tell = lambda done: None, sha256: str =
     """
     with ExitStack() as held:
         file = held.enter_context(open(path, "rb"))
-        _unpack_file(held.enter_context(_checked_copy(file, sha256)) if sha256 else file, folder)
+        _unpack_file(held.enter_context(_checked_copy(file, sha256)) if sha256 else file, folder, tell)
 
 
 def _checked_copy(file: IO[bytes], sha256: str) -> IO[bytes]:

@@ -142,7 +142,7 @@ def _unpack(archive: str, sha256: str, tell: Tell) -> None:
     tree, draft = archive + protocol.CODE_TREE, archive + protocol.CODE_TREE + _PART
     _remove(draft)
     try:
-        code_archive.unpack(archive, draft, tell, sha256)
+        code_archive.unpack(archive, draft, tell, sha256=sha256)
         os.rename(draft, tree)
     except code_archive.DamagedArchive as error:
         with suppress(OSError):

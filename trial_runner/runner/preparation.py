@@ -199,7 +199,7 @@ def place_stored(environment: Mapping[str, str], system_dir: str, code_dir: str)
         _wait_for(archive)
         draft = "{}.{}".format(code_dir.rstrip("/"), os.urandom(4).hex())
         os.makedirs(draft)
-        code_archive.unpack(archive, draft, environment.get(protocol.ENV_CODE_SHA256, ""))
+        code_archive.unpack(archive, draft, sha256=environment.get(protocol.ENV_CODE_SHA256, ""))
         os.rename(draft, code_dir)
 
 
