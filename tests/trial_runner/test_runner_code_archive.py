@@ -63,9 +63,9 @@ def test_an_archive_with_another_hash_is_refused_before_it_is_unpacked(folder: P
     path = tmp_path / "code.tar.gz"
     path.write_bytes(_archive([("train.py", FILE, "x")], 0o644))
     with pytest.raises(DamagedArchive, match=r"code\.tar\.gz is not what the manager put there"):
-        unpack(str(path), str(folder), "0" * 64)
+        unpack(str(path), str(folder), sha256="0" * 64)
     assert not folder.exists()
-    unpack(str(path), str(folder), hashlib.sha256(path.read_bytes()).hexdigest())
+    unpack(str(path), str(folder), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
     assert (folder / "train.py").read_text() == "x"
 
 
@@ -83,7 +83,7 @@ def test_a_keeper_refuses_code_that_was_swapped_and_asks_for_it_again(tmp_path: 
     path = tmp_path / "code.tar.gz"
     path.write_bytes(_archive([("train.py", FILE, "evil")], 0o644))
     with pytest.raises(Refusal, match="not what the manager put there") as refused:
-        code._unpack(str(path), str(tmp_path / "code"), "0" * 64)
+        code._unpack(str(path), "0" * 64, lambda done: None)
     assert refused.value.kind == protocol.UNAVAILABLE
     assert not path.exists() and not (tmp_path / "code").exists()
 
