@@ -128,7 +128,8 @@ def test_a_second_daemon_names_the_first(nnictl: CommandLine) -> None:
     first = nnictl.serve()
     assert first.process is not None
     sentence = f"nni-manager: the data directory {nnictl.data} is in use by process {first.process.pid}"
-    assert nnictl.bad("serve", "--no-listen", program="nni-manager") == (1, sentence)
+    code, said = nnictl.bad("serve", "--no-listen", program="nni-manager")
+    assert code == 1 and said.startswith(f"{sentence}; `nni-manager status` shows it")
     assert nnictl.good("experiment", "list"), "the first one is not harmed"
 
 

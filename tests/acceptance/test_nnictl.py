@@ -94,13 +94,13 @@ def test_experiment_show_and_status(world: Running) -> None:
 
 def test_experiment_export_and_import(world: Running, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    assert "4 results" in world.line.good("experiment", "export", world.done, "-t", "json", "-f", out, "-i")
+    assert "4 trials are in" in world.line.good("experiment", "export", world.done, "-t", "json", "-f", out, "-i")
     records = json.loads(out.read_text())
-    assert len(records) == 4 and all(
-        set(one) == {"parameter", "value", "trialJobId", "intermediate"} for one in records
-    )
-    assert all(json.loads(one["value"]) == {"default": 0.5, "loss": 2} for one in records)
-    assert all(one["intermediate"][:2] == ["0.1", "0.2"] and len(one["intermediate"]) == 3 for one in records)
+    of_nni = {"parameter", "value", "trialJobId", "intermediate"}
+    assert len(records) == 4
+    assert all(set(one) == of_nni | {"sequenceId", "status", "startedMs", "endedMs"} for one in records)
+    assert all(one["value"] == {"default": 0.5, "loss": 2} for one in records)
+    assert all(one["intermediate"][:2] == [0.1, 0.2] and len(one["intermediate"]) == 3 for one in records)
     world.line.good("experiment", "export", world.done, "--type", "csv", "--filename", tmp_path / "out.csv")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert [(row["default"], row["loss"]) for row in rows] == [("0.5", "2")] * 4 and "x" in rows[0]
@@ -115,7 +115,8 @@ def test_experiment_export_and_import(world: Running, tmp_path: Path) -> None:
 
 def test_an_export_of_a_closed_experiment(world: Running, tmp_path: Path) -> None:
     world.line.good("experiment", "export", world.stopped, "-t", "csv", "-f", tmp_path / "out.csv")
-    assert (tmp_path / "out.csv").read_text() == "reward,trialJobId\n"
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert rows and all((row["status"], row["reward"]) == ("USER_CANCELED", "") for row in rows)
 
 
 def test_experiment_delete(world: Running) -> None:

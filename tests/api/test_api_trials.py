@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from nni_manager.api.schemas.trials import MetricList, TrialList, TrialWithAttempts
-from nni_manager.api.trials import Order
+from nni_manager.api.trials import TrialOrder
 from nni_manager.store.answers import TRIAL_ORDERS
 from tests.api.world import World
 
@@ -31,7 +31,7 @@ async def ids(api: httpx.AsyncClient, **query: Any) -> list[str]:
 
 
 def test_every_order_of_the_store_is_offered() -> None:
-    assert {order.value for order in Order} == set(TRIAL_ORDERS)
+    assert {order.value for order in TrialOrder} == set(TRIAL_ORDERS)
 
 
 @pytest.mark.usefixtures("seeded")

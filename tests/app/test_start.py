@@ -21,9 +21,9 @@ from pathlib import Path
 from nni_manager.app import serve
 from nni_manager.cli.main import nni_manager
 say_ready = serve._say_ready
-def tell(settings, descriptor):
+def tell(settings, descriptor, **auto):
     Path(settings.data_dir, "imported").write_text("\\n".join(sys.modules))
-    say_ready(settings, descriptor)
+    say_ready(settings, descriptor, **auto)
 serve._say_ready = tell
 nni_manager(prog_name="nni-manager")
 """
