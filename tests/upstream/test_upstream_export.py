@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +54,23 @@ def _theirs(line: CommandLine) -> dict[str, str]:
 
 
 def _of_nni(ours: Path, theirs: Path) -> object:
-    """What NNI writes of our file: the trials that succeeded, without our fields, and results as texts."""
+    """What upstream writes of our file: the trials that succeeded, without our fields."""
     fields = {name for row in _read(theirs) for name in row}
-    rows = [row for row in _read(ours) if row["status"] == "SUCCEEDED"]
-    return [{name: _as_text(name, value) for name, value in row.items() if name in fields} for row in rows]
+    rows = [row for row in _read(ours) if row.get("status") == "SUCCEEDED"]
+    return [{name: value for name, value in row.items() if name in fields} for row in rows]
 
 
-def _as_text(name: str, value: Any) -> Any:
-    if name == "intermediate" and isinstance(value, list):
-        return [json.dumps(one) for one in value]
-    return json.dumps(value) if name == "value" and not isinstance(value, str) else value
+def _plain(value: object) -> object:
+    """Upstream writes results as texts of JSON, in lists of such texts too; we write them as JSON."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return _plain(json.loads(value))
+    return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
     """Columns of NNI's CSV are in no order."""
-    if file.suffix == ".json":
-        rows: list[dict[str, Any]] = json.loads(file.read_text())
-        return rows
-    rows = [dict(row) for row in csv.DictReader(file.read_text().splitlines())]
-    return sorted(rows, key=lambda row: row["trialJobId"])
+    text = file.read_text()
+    rows = json.loads(text) if file.suffix == ".json" else list(csv.DictReader(text.splitlines()))
+    plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
+    return plain if file.suffix == ".json" else sorted(plain, key=lambda row: str(row["trialJobId"]))
