@@ -238,11 +238,7 @@ def tells(event: str) -> Callable[[KeeperJobs], None]:
 
 
 async def entered(keeper: TalkativeKeeper) -> KeeperJobs:
-    recorder = Recorder()
-    recorder.followed_jobs = {"a": {}}
-    jobs = KeeperJobs(recorder.host(keeper))
+    jobs = KeeperJobs(Recorder().host(keeper))
     await jobs.enter()
-    jobs._is_connected = True
-    jobs._forget_told()
     jobs._is_connected = True
     return jobs
