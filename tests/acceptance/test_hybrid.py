@@ -131,7 +131,7 @@ def test_a_token_expires_and_is_replaced_while_trials_run_and_none_is_lost(share
     id_ = shared.create(config, hybrid.folder, {"PAI_TOKEN": "t0ken"})
     until(lambda: len(hybrid.fake.control("jobs")) == 3)
     hybrid.set_token("another")
-    until(lambda: _status(shared, id_, "openpai") == "on hold")
+    until(lambda: "refuses" in _sentence(shared, id_, "openpai"))
     ended = _ended(shared, id_, "local")
     until(lambda: _ended(shared, id_, "local") >= min(ended + 2, 9))  # it goes on
     assert shared.status(id_)["hold"] is None
@@ -192,6 +192,10 @@ def _away(daemon: Daemon, id_: str) -> set[str]:
 
 def _status(daemon: Daemon, id_: str, service: str) -> str:
     return next(str(one["status"]) for one in daemon.status(id_)["services"] if one["name"] == service)
+
+
+def _sentence(daemon: Daemon, id_: str, service: str) -> str:
+    return next(str(one["sentence"]) for one in daemon.status(id_)["services"] if one["name"] == service)
 
 
 def _update_credentials(daemon: Daemon, id_: str, **variables: str) -> None:

@@ -36,6 +36,8 @@ class TalkativeKeeper(Keeper):
 
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    #: Verb → what is answered instead.
+    answers: dict[str, Any] = field(default_factory=dict)
     meanwhile: Callable[[], object] = lambda: None
     is_there: bool = True
 
@@ -51,6 +53,7 @@ class TalkativeKeeper(Keeper):
         if not self.is_there:
             raise PlatformUnavailable("it is away")
         answer = {"list": {"jobs": dict(self.jobs)}, "follow": {"jobs": {}, "unknown": []}}.get(verb, {})
+        answer = self.answers.get(verb, answer)
         self.meanwhile()
         await asyncio.sleep(0)
         return answer
@@ -206,3 +209,36 @@ def test_a_job_that_was_not_taken_may_be_submitted_again(waiting: KeeperJobs) ->
     waiting.on_refused("a", protocol.UNAVAILABLE, "the disk is full")
     waiting.on_changed("a", preparing())
     assert known(waiting).state is JobState.PENDING
+
+
+@pytest.mark.parametrize("event", ["changed", "refused"])
+async def test_what_comes_right_after_the_answer_to_a_submission_is_newer(keeper: TalkativeKeeper, event: str) -> None:
+    jobs, tell = await entered(keeper), tells(event)
+    keeper.answers["spawn"] = preparing()
+    keeper.meanwhile = lambda: tell(jobs) if keeper.asked[-1][0] == "spawn" else None
+    report = await jobs.submit("a", {})
+    assert known(jobs) is report and report.state is (JobState.RUNNING if event == "changed" else JobState.LOST)
+    await jobs.leave()
+
+
+@pytest.mark.parametrize("event", ["changed", "refused"])
+async def test_what_comes_right_after_the_answer_to_who_follows_is_newer(keeper: TalkativeKeeper, event: str) -> None:
+    jobs, tell = await entered(keeper), tells(event)
+    keeper.answers["follow"] = {"jobs": {"a": preparing()}, "unknown": []}
+    keeper.meanwhile = lambda: tell(jobs) if keeper.asked[-1][0] == "follow" else None
+    reports = await jobs.reports(["a"])
+    assert reports["a"].state is (JobState.RUNNING if event == "changed" else JobState.LOST)
+    await jobs.leave()
+
+
+def tells(event: str) -> Callable[[KeeperJobs], None]:
+    if event == "changed":
+        return lambda jobs: jobs.on_changed("a", {"state": protocol.RUNNING, "owner": "o"})
+    return lambda jobs: jobs.on_refused("a", protocol.UNAVAILABLE, "the disk is full")
+
+
+async def entered(keeper: TalkativeKeeper) -> KeeperJobs:
+    jobs = KeeperJobs(Recorder().host(keeper))
+    await jobs.enter()
+    jobs._is_connected = True
+    return jobs

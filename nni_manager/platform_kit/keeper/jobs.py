@@ -117,7 +117,11 @@ class KeeperJobs:
     async def submit(self, name: str, job: Mapping[str, Any], reservation: Reservation | None = None) -> JobReport:
         """Starts a job. `job`: what else `spawn` takes, see `trial_runner.protocol`. Raises SubmitRejected, too."""
         reserved = {} if reservation is None else {"reservation": reservation.as_json()}
+        before = self._reports.get(name)
         told = await self.request("spawn", name=name, owner=self.owner, **job, **reserved)
+        heard = self._reports.get(name)
+        if heard is not None and heard is not before:  # right after the answer, and newer
+            return heard
         if told["state"] in _ALIVE:  # of one that has ended, `reports` asks for what it reported
             self._note_running(name, told, is_news=False)  # whoever submits it, asks
         elif reservation is not None:
@@ -237,7 +241,8 @@ class KeeperJobs:
     def _note_all(self, answer: dict[str, Any]) -> None:
         for name, job in answer["jobs"].items():
             if job["state"] in _ALIVE:
-                self._note_running(name, job)
+                if name not in self._reports:  # what came right after the answer is newer
+                    self._note_running(name, job)
             else:  # its end is told after its last lines
                 self._reports.setdefault(name, _DRAINING)
         for name in answer["unknown"]:

@@ -14,6 +14,7 @@ from nni_manager.platform_kit.keeper.jobs import owner_of
 from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.sites import Known
+from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
@@ -75,4 +76,6 @@ async def _end_and_remove(machine: Machine, host: Host, is_deleted: bool) -> Non
     if is_deleted:
         return await machine.remove(folder)
     with suppress(InvalidInput, OSError):  # there is no code
-        await machine.remove(f"{folder}/{(await host.code()).name}")
+        archive = f"{folder}/{(await host.code()).name}"
+        await machine.remove(archive)
+        await machine.remove(archive + protocol.CODE_TREE)
