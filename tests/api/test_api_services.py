@@ -14,6 +14,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Room
+from nni_manager.scheduler.turns import refusals
 from tests.api.services import EXPERIMENTS, Acted, add_trial, create, shown
 from tests.api.world import World
 
@@ -25,7 +26,10 @@ def by_name(found: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("acted")
-async def test_each_service_says_how_it_is(api: httpx.AsyncClient, world: World) -> None:
+async def test_each_service_says_how_it_is(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "HOLD_AFTER_S", 0.0)
     Acted.trouble["local-2"] = PlatformUnavailable("no route to host")
     Acted.trouble["local-3"] = BadCredentials("the token has expired")
     Acted.rooms["local"] = Room(free=0, why=Wait(code=WaitCode.GPU, sentence="gpu 0 is busy"))

@@ -100,9 +100,10 @@ class Stage:
         try:
             answer = await self.service.submit(_spec(self._is_repeat))
         except PlatformUnavailable as error:
+            self.service.note_refusal(error)
             self._is_repeat = self._is_repeat or not error.refused
-        except BadCredentials:
-            pass
+        except BadCredentials as error:
+            self.service.note_refusal(error)
         else:
             self.handle = None if isinstance(answer, NoRoom) else answer
 

@@ -88,6 +88,8 @@ class Informer:
         #: Answers in a row that what was known is too old.
         self._expired = 0
         self._version = ""
+        #: The version of the last list.
+        self._listed_version = 0
         self._listed_s = float("-inf")
         self._failures = 0
         #: Watches in a row that ended at once and told nothing.
@@ -234,6 +236,7 @@ class Informer:
                 break
         self._take(found)
         self._version, self._listed_s = version, begun_s
+        self._listed_version = _number(version)
         for listener in tuple(self.listeners):
             listener.on_listed(self.resource, begun_s, frozenset(found))
 
@@ -317,9 +320,13 @@ class Informer:
             )  # fmt: skip
         if kind == "DELETED":
             self._remove(found, was_seen=True)
-        elif kind in ("ADDED", "MODIFIED"):
+        elif kind in ("ADDED", "MODIFIED") and not self._is_old_news(found):
             self._put(found)
         self._version = str(found["metadata"].get("resourceVersion") or self._version)
+
+    def _is_old_news(self, found: Object) -> bool:
+        """Whether an event is of an object that is gone: it was there before the last list, which lacks it."""
+        return found["metadata"]["name"] not in self.objects and _identity(found)[1] <= self._listed_version
 
     def _put(self, found: Object) -> None:
         name, (uid, version) = found["metadata"]["name"], _identity(found)
@@ -349,5 +356,8 @@ class Informer:
 def _identity(found: Object) -> tuple[str, int]:
     """The uid and the version of an object: versions of one kind are numbers that grow."""
     meta = found["metadata"]
-    version = str(meta.get("resourceVersion") or "0")
-    return str(meta.get("uid") or meta["name"]), int(version) if version.isdigit() else 0
+    return str(meta.get("uid") or meta["name"]), _number(str(meta.get("resourceVersion") or ""))
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdigit() else 0
