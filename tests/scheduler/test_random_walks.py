@@ -18,7 +18,7 @@ from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, ServiceState
 from nni_manager.scheduler.turns.turn import Seen, take_turn
-from nni_manager.store import experiments, trials
+from nni_manager.store import experiments, services, trials
 from tests.scheduler.pictures import hold, spec
 from tests.store.life import add_with
 
@@ -141,14 +141,22 @@ class World:
             self._add()
         elif what in ("hold", "go on"):
             experiments.set_hold(self.connection, hold() if what == "hold" else None)
+            if what == "go on":
+                self._put_right()
             self.turn()
         elif what == "stop" and self.status is not ExperimentStatus.STOPPED:
             experiments.set_status(self.connection, ExperimentStatus.STOPPING, self.now)
             self.turn()
         elif what == "resume" and self.status is ExperimentStatus.STOPPED:
             trials.reopen_stopped(self.connection)
+            self._put_right()
             experiments.set_status(self.connection, ExperimentStatus.RUNNING, self.now)
             self._crash()
+
+    def _put_right(self) -> None:
+        """What a resume ends besides the hold of the experiment: those of its services, and the counts of failures."""
+        experiments.forget_failures(self.connection)
+        services.clear_holds(self.connection)
 
     def _answer(self, name: str, what: str) -> None:
         if what == "accept":
