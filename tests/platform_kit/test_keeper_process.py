@@ -113,6 +113,18 @@ async def test_another_daemon_finds_the_one_that_runs(place: Place) -> None:
     await first.is_cut_off()
 
 
+async def test_waiting_for_its_end_takes_it_off_the_process_table(place: Place) -> None:
+    """Also when it has let go of its lock already."""
+    keeper = place.keeper()
+    await (await place.talk(keeper)).close()
+    process = keeper._process
+    assert process is not None
+    process.kill()
+    await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    await keeper.ended(20)
+    assert process.returncode == -signal.SIGKILL
+
+
 async def test_one_that_listens_elsewhere_is_found(place: Place, tmp_path: Path) -> None:
     """A daemon that comes back has another runtime directory than the one that started the keeper."""
     first = await place.talk(place.keeper())

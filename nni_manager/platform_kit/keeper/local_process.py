@@ -59,10 +59,20 @@ class LocalKeeper:
 
     async def ended(self, within_s: float) -> None:
         """Returns when no keeper runs any more, or after `within_s` seconds: one with a job stays."""
-        if (pid := await asyncio.to_thread(lock_holder, self._lock)) is not None:
-            with suppress(TimeoutError, ProcessLookupError):
-                async with asyncio.timeout(within_s):
-                    await _end_of(pid)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                for pid in await asyncio.to_thread(self._running):
+                    with suppress(ProcessLookupError):
+                        await _end_of(pid)
+        if self._process is not None:
+            self._process.poll()
+
+    def _running(self) -> set[int]:
+        """The process that holds the lock, and ours, which lives a moment longer than it holds the lock."""
+        found = {lock_holder(self._lock)}
+        if self._process is not None and self._process.poll() is None:
+            found.add(self._process.pid)
+        return {pid for pid in found if pid is not None}
 
     def _require_home(self) -> None:
         """Makes sure that the daemon's folder is the one that was there when it began: a keeper in another would be
