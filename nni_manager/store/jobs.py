@@ -15,6 +15,9 @@ INTENT = "INTENT"
 #: The beginning of the message of a trial that ended while its job could not be asked to end, and what it says later.
 MAY_STILL_RUN = "may still run on "
 _ENDED_LATER = "its job was ended later, when the service could be reached again"
+#: Of an attempt: it was fenced off while its job ran, and nobody saw that end; and what it says when the job was ended.
+_NOT_SEEN_TO_END = "(closed = 1 AND runner_exit IS NULL AND state IN ('INTENT', 'PENDING', 'RUNNING'))"
+_ENDED_UNSEEN = "ended by the manager, as nothing was expected of it any more"
 
 #: Why another attempt follows an ended one.
 PLATFORM = "PLATFORM"
@@ -229,8 +232,14 @@ def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> t
 
 
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
-    """Notes that no trace of the job is left on its training service; its trial says no more that it may run."""
-    connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
+    """Notes that no trace of the job is left on its training service: what was not seen to end was ended, and its trial
+    says no more that it may run."""
+    connection.execute(
+        "UPDATE attempts SET forgotten = 1,"
+        f" message = CASE WHEN {_NOT_SEEN_TO_END} THEN '{_ENDED_UNSEEN}' ELSE message END,"
+        f" state = CASE WHEN {_NOT_SEEN_TO_END} THEN 'CANCELLED' ELSE state END WHERE job_name = ?",
+        (job_name,),
+    )
     connection.execute(
         "UPDATE trials SET message = ? WHERE id = (SELECT trial_id FROM attempts WHERE job_name = ?)"
         f" AND message LIKE '{MAY_STILL_RUN}%'",

@@ -275,9 +275,13 @@ class _unchanged:
         self._before = self._picture()
 
     def __exit__(self, kind: object, *_: object) -> None:
-        assert kind is not None or self._picture() == self._before
+        if kind is None:
+            *before, children = self._before
+            *after, now = self._picture()
+            assert after == before
+            assert set(now) <= set(children), "a process that ended meanwhile was another test's"
 
-    def _picture(self) -> tuple[object, ...]:
+    def _picture(self) -> tuple[Any, ...]:
         daemon = self._line.daemon
         pid = daemon.call("GET", "/daemon")["pid"]
         running = psutil.Process(pid).children(recursive=True)

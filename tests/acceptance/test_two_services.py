@@ -103,11 +103,14 @@ class Watcher:
 
 
 def _check_results(daemon: Daemon, id_: str) -> None:
-    """Every trial has its own; attempts beyond the first are those after one that was lost, of the second service."""
+    """Every trial has its own; attempts beyond the first are those after one that was lost, of the second service, or
+    heard of again when another one was under way."""
+    until(lambda: not {"PENDING", "RUNNING"} & {attempt["state"] for attempt in daemon.attempts(id_)}, 30)
     ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
     assert ends == [(number, "SUCCEEDED", str(number)) for number in range(TRIALS)]
     states = Counter(picked(daemon.attempts(id_), "service", "state"))
     print(states)
-    assert set(states) <= {("scripted", "SUCCEEDED"), ("scripted-2", "SUCCEEDED"), ("scripted-2", "LOST")}
+    over = [("scripted-2", "LOST"), ("scripted-2", "CANCELLED")]
+    assert set(states) <= {("scripted", "SUCCEEDED"), ("scripted-2", "SUCCEEDED"), *over}
     assert states["scripted", "SUCCEEDED"] + states["scripted-2", "SUCCEEDED"] == TRIALS
-    assert states["scripted-2", "LOST"] <= 2, "two places of the machine that was lost"
+    assert sum(states[one] for one in over) <= 2, "two places of the machine that was lost"

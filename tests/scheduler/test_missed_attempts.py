@@ -113,6 +113,17 @@ def test_one_that_still_runs_is_ended_where_another_one_was_started(turns: Turns
     assert [call.handle.job_name for call in back.calls if isinstance(call, d.Forget)] == [name]
     assert not [call for call in turns.take(now_ms=LATER, **GRACE).calls if isinstance(call, d.Forget)]
     assert jobs.unforgotten(turns.connection, "fake")[0].job_name == name
+    jobs.set_forgotten(turns.connection, name)
+    assert state_of(turns, name) == "CANCELLED", "of an attempt that is over nobody says that it runs"
+
+
+def test_a_job_that_its_trial_no_longer_waits_for_does_not_run_for_ever(turns: Turns) -> None:
+    name = lose(turns)
+    second = start_again(turns)
+    turns.take(Seen(reports={name: RUNNING, second: SUCCEEDED}), now_ms=LATER, **GRACE)
+    for job in (name, second):
+        jobs.set_forgotten(turns.connection, job)
+    assert (state_of(turns, name), state_of(turns, second)) == ("CANCELLED", "SUCCEEDED")
 
 
 def test_it_is_forgotten_with_the_end_of_its_trial(turns: Turns) -> None:
@@ -140,6 +151,11 @@ def test_the_next_attempt_has_a_new_number(turns: Turns) -> None:
     turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}), now_ms=LATER + 700_000, free=0, **GRACE)
     again = turns.submitted(now_ms=LATER + 700_000, **GRACE)
     assert [call.job_name for call in again] == [f"{name}-3"]
+
+
+def state_of(turns: Turns, job_name: str) -> str:
+    (state,) = turns.connection.execute("SELECT state FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
+    return str(state)
 
 
 def trial_id(turns: Turns) -> str:
