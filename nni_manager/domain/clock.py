@@ -12,6 +12,8 @@ Clock = Callable[[], int]
 
 #: Milliseconds by which two clocks go apart for reasons of their own.
 _UNEVEN_MS = 1000
+#: Milliseconds within which two clocks are read at one moment.
+_ONE_MOMENT_MS = 1
 
 
 def now_ms() -> int:
@@ -22,6 +24,15 @@ def now_ms() -> int:
 def steady_ms() -> int:
     """A clock that nobody sets, in milliseconds since the machine started; it goes on while the machine sleeps."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def apart_ms(wall: Clock = now_ms, steady: Clock = steady_ms) -> int:
+    """The wall clock less the steady one, both read at one moment: again, where the process had to wait in between."""
+    while True:
+        before_ms = steady()
+        found_ms = wall() - before_ms
+        if steady() - before_ms <= _ONE_MOMENT_MS:
+            return found_ms
 
 
 class ClockSteps:

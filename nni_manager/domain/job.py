@@ -90,12 +90,11 @@ class JobReport:
     #: submitted.
     is_untaken: bool = False
 
-    def dated(self, now_ms: int, steady_ms: int) -> JobReport:
-        """The report with times since the epoch, by what both clocks of this machine show now. However often the one
-        is set, what lies between the times and now stays the same."""
+    def dated(self, apart_ms: int) -> JobReport:
+        """The report with times since the epoch, by how far the wall clock of this machine is ahead of its steady one
+        (`domain.clock.apart_ms`). However often the one is set, what lies between the times and now stays the same."""
         if not self.is_steady:
             return self
-        apart_ms = now_ms - steady_ms
         started_ms = None if self.started_ms is None else self.started_ms + apart_ms
         ended_ms = None if self.ended_ms is None else self.ended_ms + apart_ms
         return replace(self, started_ms=started_ms, ended_ms=ended_ms, is_steady=False)

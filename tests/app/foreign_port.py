@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,19 @@ def listening_at(port: int) -> Iterator[int]:
         yield other.getsockname()[1]
 
 
+#: Ports that the system gives to nobody who does not ask for them: those of outgoing connections are above.
+_ASKED_FOR = range(18_000, 32_000)
+
+
 def free_port() -> int:
-    """A port that nobody has at the moment."""
-    with listening() as port:
-        return port
+    """A port that nobody has, nor is given by chance."""
+    while True:
+        try:
+            with listening_at(_random.choice(_ASKED_FOR)) as port:
+                return port
+        except OSError:
+            continue
+
+
+#: The processes of a run of tests begin with one seed, and must not choose alike.
+_random = random.SystemRandom()

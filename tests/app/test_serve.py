@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from nni_manager.app import serve
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from tests.acceptance.command_line import CommandLine, command_line
+from tests.app.foreign_port import free_port
 from tests.live_daemon import Daemon
 
 
@@ -151,9 +151,4 @@ def _ports(daemon: Daemon) -> list[int]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Nobody listens there now."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports
+    return [free_port() for _ in range(count)]

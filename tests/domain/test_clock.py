@@ -2,7 +2,7 @@
 
 import pytest
 
-from nni_manager.domain.clock import ClockSteps, now_ms
+from nni_manager.domain.clock import ClockSteps, apart_ms, now_ms
 
 pytestmark = pytest.mark.unit
 
@@ -62,6 +62,12 @@ def test_a_reader_that_is_not_scheduled_sees_no_step() -> None:
 
 def test_the_real_ones_go_alike() -> None:
     assert ClockSteps(now_ms).since_last_look() == 0
+
+
+def test_two_clocks_are_read_at_one_moment() -> None:
+    """A process that has to wait between the two looks again."""
+    shown = iter([1_000, 1_300, 1_400, 1_400])
+    assert apart_ms(wall=lambda: 51_400, steady=lambda: next(shown)) == 50_000
 
 
 def test_a_step_that_is_looked_at_is_still_told() -> None:

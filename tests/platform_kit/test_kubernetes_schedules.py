@@ -81,7 +81,7 @@ class Stage:
             await self._inbox.wait(0.5)
 
     def _take_in(self) -> None:
-        seen = self._inbox.take(judged_bad=(), failure=None, clock_step_ms=0).seen
+        seen = self._inbox.take(judged_bad=(), failure=None).seen
         if seen.ended_holds and self.hold is HoldCode.BAD_CREDENTIALS:
             self.hold = None
         for hold in seen.holds.values():

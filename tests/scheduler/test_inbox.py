@@ -17,7 +17,7 @@ async def test_a_hold_of_one_service_is_not_the_experiments() -> None:
     inbox.put_on_hold(REFUSED, "scripted-2")
     for is_taken in (False, True):
         if is_taken:
-            inbox.take(judged_bad=(), failure=None, clock_step_ms=0)
+            inbox.take(judged_bad=(), failure=None)
         assert inbox.hold is None and inbox.hold_of("scripted") is None
         assert inbox.hold_of("scripted-2") == REFUSED
     inbox.stored()

@@ -91,6 +91,14 @@ def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> 
     assert times == [("SUCCEEDED", NOW + 1, NOW + 5)]
 
 
+def test_what_is_told_by_the_steady_clock_is_dated_by_what_was_seen(turns: Turns) -> None:
+    """A turn may wait long for the database: a job is no older for that."""
+    (name,) = turns.start(1)
+    steady = JobReport(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
+    turns.take(Seen(reports={name: steady}, apart_ms=NOW - 5_000), now_ms=NOW + 60_000)
+    assert turns.open_trials()[name].job.started_ms == NOW + 2_000
+
+
 def test_a_second_look_decides_nothing_new(turns: Turns) -> None:
     (name,) = turns.start(0)
     for again in (

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.clock import now_ms, steady_ms
+from nni_manager.domain.clock import apart_ms
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
 from nni_manager.domain.job import JobReport, JobSpec
 from nni_manager.platform_kit.contract import Host
@@ -47,7 +47,7 @@ class Processes(KeeperJobs):
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """The keeper's word with times since the epoch, by which the script goes."""
-        return super().report_of(job).dated(now_ms(), steady_ms())
+        return super().report_of(job).dated(apart_ms())
 
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from nni_manager.domain.clock import Clock, ClockSteps
+from nni_manager.domain.clock import Clock, ClockSteps, apart_ms
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.service import LiveService, ServiceStatus
@@ -180,7 +180,12 @@ class ExperimentLoop:
         """One turn: everything seen so far goes in, everything decided is carried out."""
         self.inbox.begin_turn()
         bad, self.feed.judged_bad = self.feed.judged_bad, []
-        taken = self.inbox.take(judged_bad=bad, failure=self.feed.failure, clock_step_ms=self._follow_clock())
+        taken = self.inbox.take(
+            judged_bad=bad,
+            failure=self.feed.failure,
+            clock_step_ms=self._follow_clock(),
+            apart_ms=apart_ms(self._clock),
+        )
         try:
             result = await self._record(taken.seen)
         except BaseException as error:

@@ -144,8 +144,10 @@ class Inbox:
 
     # The turn
 
-    def take(self, *, judged_bad: Sequence[str], failure: Hold | None, clock_step_ms: int) -> Taken:
-        """All there is. `judged_bad`, `failure`: what the tuner's side has to say."""
+    def take(
+        self, *, judged_bad: Sequence[str], failure: Hold | None, clock_step_ms: int = 0, apart_ms: int = 0
+    ) -> Taken:
+        """All there is. `judged_bad`, `failure`: what the tuner's side has to say; the clocks: as `Seen` has them."""
         news, self._news = self._news, _News()
         self._hold_taken, self._holds_taken = news.hold, news.holds
         seen = Seen(
@@ -153,6 +155,7 @@ class Inbox:
             refused=tuple(news.refused), forgotten=tuple(news.forgotten), judged_bad=tuple(judged_bad),
             holds=news.holds, ended_holds=tuple(news.ended_holds), hold=news.hold or failure,
             clock_step_ms=clock_step_ms,
+            apart_ms=apart_ms,
         )  # fmt: skip
         return Taken(seen, tuple(news.waiting))
 

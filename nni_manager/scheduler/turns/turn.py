@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain.clock import steady_ms
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.service import WaitCode
@@ -49,6 +48,9 @@ class Seen:
     hold: Hold | None = None
     #: Milliseconds by which the wall clock was set.
     clock_step_ms: int = 0
+    #: Milliseconds by which it is ahead of the clock that nobody sets: times of reports by the latter are dated by that,
+    #: however long the turn waits for the database.
+    apart_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
         if report.is_untaken:
             jobs.take_back(connection, name, was_accepted=True)
         elif name not in incomplete:  # its end is told again with the lines that are missing
-            shows_more |= jobs.set_report(connection, name, report.dated(now_ms, steady_ms()), now_ms)
+            shows_more |= jobs.set_report(connection, name, report.dated(seen.apart_ms), now_ms)
     for name in seen.refused:
         jobs.take_back(connection, name)
     for name in seen.forgotten:

@@ -17,6 +17,8 @@ from typing import Any
 import asyncssh
 import psutil
 
+from tests.app.foreign_port import free_port
+
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 PASSWORD = "pass-w0rd-of-the-machine"
 
@@ -250,12 +252,6 @@ class RealMachine(SshMachine):
     @logins.setter
     def logins(self, _: int) -> None:
         """As its log has it."""
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

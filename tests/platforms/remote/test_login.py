@@ -18,8 +18,9 @@ from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.machines.ledger import Demand
 from nni_manager.platforms.remote.address import Credential, Entry
 from nni_manager.platforms.remote.preflight import look
+from tests.app.foreign_port import free_port
 from tests.fake_driver import FakeDriver, OnCard
-from tests.platforms.remote.ssh_machines import InProcessMachine, free_port, home_of_manager
+from tests.platforms.remote.ssh_machines import InProcessMachine, home_of_manager
 
 pytestmark = pytest.mark.contract
 
