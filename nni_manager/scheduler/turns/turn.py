@@ -48,8 +48,8 @@ class Seen:
     hold: Hold | None = None
     #: Milliseconds by which the wall clock was set.
     clock_step_ms: int = 0
-    #: Milliseconds by which it is ahead of the clock that nobody sets: times of reports by the latter are dated by that,
-    #: however long the turn waits for the database.
+    #: Milliseconds by which it is ahead of the clock that nobody sets. Times of reports by the latter are dated by
+    #: that, however long the turn waits for the database.
     apart_ms: int = 0
 
 
