@@ -15,10 +15,13 @@ LOCK = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-ha
 # All that a user may install, for `lowest`.
 PRODUCT := ssh kubernetes azure dlc gp testing
 LOWEST_PYTHON ?= python3.11
+# What makes images, for `dist`, and what it is told besides.
+ENGINE ?= docker
+BUILD_FLAGS ?=
 # Two more than there are processors: most of the time a test waits for other processes.
 WORKERS ?= $(shell expr $$(nproc) + 2)
 
-.PHONY: demo test machines live-gpu check docs picture bench fuzz lock lowest latest clean
+.PHONY: demo test machines live-gpu check docs picture bench fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -105,9 +108,24 @@ $(UV):
 	$(PYTHON) -m venv .venvs/uv
 	.venvs/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
 
+# What a release is: an sdist, the wheel that comes of it, and the image. The wheel runs the demo, in an environment of its
+# own. Docker or Podman makes the image; without one of them it is named as left out.
+dist: $(VENV)/.dev
+	rm -rf dist .venvs/dist
+	$(BIN)/hatchling build -t sdist -d dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist dist/*.tar.gz
+	$(BIN)/python -m venv .venvs/dist
+	.venvs/dist/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.txt
+	.venvs/dist/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
+	cd .venvs/dist && PATH="$$PWD/bin:$$PATH" NNI_MANAGER_DATA="$$PWD/data" sh -ec \
+		'nnictl create --config "$(CURDIR)/configs/digits-tpe.yml" --foreground; nni-manager stop'
+	@if $(ENGINE) info >/dev/null 2>&1; then $(ENGINE) build $(BUILD_FLAGS) -t nni-manager .; \
+		else echo "left out: the image, as $(ENGINE) does not answer (ENGINE=podman?)"; fi
+	ls -l dist
+
 # Made-up calls of every route, good and bad, at a daemon of its own; ends by itself, in about half an hour.
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --calls $${CALLS:-10000}
 
 clean:
-	rm -rf $(VENV) .venvs
+	rm -rf $(VENV) .venvs dist

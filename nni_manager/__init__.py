@@ -5,4 +5,6 @@ heart), `platform_kit` and `platforms` (where jobs run), `tuners` and `assessors
 `api`, `web`, `client` and `cli` (how people reach it), `app` (how it is put together).
 """
 
-__version__ = "0.6.0"
+from trial_runner.protocol import VERSION
+
+__version__ = VERSION

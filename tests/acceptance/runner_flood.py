@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from trial_runner import protocol
+
 BATCH = 6_000
 
 
@@ -51,7 +53,7 @@ class Runner:
             time.sleep(float(response.headers["Retry-After"]) / 4)
 
     def greet(self) -> None:
-        assert self.post("version", {"version": "0.6.0", "channel": "push"})[0] == 200
+        assert self.post("version", {"version": protocol.VERSION, "channel": "push"})[0] == 200
 
     def flood(self, count: int) -> None:
         with self:

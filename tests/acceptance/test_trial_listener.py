@@ -22,6 +22,7 @@ from tests.acceptance import runner_flood
 from tests.acceptance.cluster import Cluster, bearer, greet, post, until
 from tests.acceptance.runner_flood import Runner
 from tests.live_daemon import Daemon
+from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("trial_listener")]
 
@@ -121,7 +122,7 @@ def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, cod
     listening.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
     assert _when_it_listens(variables)["stop"] is False
     attempt = cluster.attempt(0)
-    assert (attempt["channel"], attempt["runnerVersion"]) == ("push", "0.6.0")
+    assert (attempt["channel"], attempt["runnerVersion"]) == ("push", protocol.VERSION)
     listening.call("POST", f"/experiments/{cluster.id}/trials/{cluster.trial_id(0)}/kill")
     assert _when_it_listens(variables)["stop"] is True
     exited = json.dumps({"event": "exited", "signal": 15, "outboxes": {}}).encode()

@@ -19,10 +19,11 @@ from nni_manager.api.trial_room import MOST_BODIES, SMALL_BYTES, Room
 from nni_manager.domain.errors import TooBusy
 from nni_manager.scheduler.turns.runner_reports import RunnerOf
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
+from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
-VERSION = {"version": "0.6.0", "python": "3.7.1", "host": "node7", "pid": 7, "channel": "push"}
+VERSION = {"version": protocol.VERSION, "python": "3.7.1", "host": "node7", "pid": 7, "channel": "push"}
 EXIT_0 = {"event": "exited", "exitCode": 0, "signal": None, "stderrTail": "", "outboxes": {}}
 POSTS: dict[str, dict[str, Any]] = {
     "version": VERSION, "status": {"event": "started", "pid": 7, "startedMs": 5},
@@ -71,7 +72,7 @@ async def runner(world: RunnerWorld, application: ASGIApp) -> Runner:
 
 async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
     answer = await runner.post("version")
-    assert (answer.status_code, answer.json()) == (200, {"accepted": True, "managerVersion": "0.6.0"})
+    assert (answer.status_code, answer.json()) == (200, {"accepted": True, "managerVersion": protocol.VERSION})
     parameters = (await runner.get("parameters")).json()
     assert parameters["parameters"] == {"x": 0.5} and parameters["parameter_source"] == "customized"
     code = await runner.get("code")
@@ -147,7 +148,7 @@ async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
     answer = await (runner.post(route, {"version": "0.5.1"}) if route == "version" else runner.any(route))
     assert answer.status_code == 409
     assert ("version 0.5.1" if route == "version" else "no version") in answer.json()["error"]
-    assert "this manager is 0.6.0" in answer.json()["error"]
+    assert f"this manager is {protocol.VERSION}" in answer.json()["error"]
 
 
 # ------------------------------------------------------------------------------------------------ what is taken

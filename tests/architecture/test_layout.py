@@ -20,7 +20,7 @@ MOST_LINES = 400
 TOP_LEVEL = {
     "pyproject.toml", "nni_manager", "trial_runner", "tests", "configs", "Dockerfile", "docker-compose.yml",
     "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci", ".gitignore", "docs",
-    "requirements",
+    "requirements", ".pre-commit-config.yaml",
 }  # fmt: skip
 #: A sentence that begins so leaves its subject to the name below it.
 ELLIPTIC = frozenset(

@@ -19,9 +19,10 @@ from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.scheduler.turns.runner_reports import RunnerOf, RunnerReports
 from nni_manager.store import answers
 from tests.api.world import MemoryPlatform, World, config, make_world
+from trial_runner import protocol
 
 OUTBOX = "outbox/main.jsonl"
-VERSION = "0.6.0"
+VERSION = protocol.VERSION
 
 
 class RunnerWorld:

@@ -44,7 +44,7 @@ async def test_the_life_of_a_runner(world: RunnerWorld) -> None:
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"], trial["lastValue"]) == ("SUCCEEDED", 2, 0.5)
     (attempt,) = trial["attempts"]
-    assert (attempt["channel"], attempt["runnerVersion"]) == ("push", "0.6.0")
+    assert (attempt["channel"], attempt["runnerVersion"]) == ("push", protocol.VERSION)
     assert attempt["runnerExit"] == word
 
 
@@ -72,13 +72,14 @@ async def test_results_are_stored_once_and_in_order(world: RunnerWorld) -> None:
 
 async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -> None:
     old, new = (dataclasses.replace(world.who, container=letter * 16) for letter in "ab")
-    await world.reports.greet(old, "0.6.0", "push", {})
+    await world.reports.greet(old, protocol.VERSION, "push", {})
     (first, a), (second, b) = lines_of(1, 2), lines_of(7)
     assert await world.reports.lines(old, OUTBOX, 0, a, first) == a
-    await world.reports.greet(new, "0.6.0", "push", {})
+    await world.reports.greet(new, protocol.VERSION, "push", {})
     for refused in (
         world.reports.lines(old, OUTBOX, a, a + b, second), world.reports.write_log(old, "stdout", 0, b"old"),
-        world.reports.must_stop(old), world.reports.exited(old, EXIT_0), world.reports.greet(old, "0.6.0", "push", {}),
+        world.reports.must_stop(old), world.reports.exited(old, EXIT_0),
+        world.reports.greet(old, protocol.VERSION, "push", {}),
     ):  # fmt: skip
         with pytest.raises(AttemptDecided, match="a newer container"):
             await refused
@@ -94,8 +95,8 @@ async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -
 
 async def test_who_only_logs_is_no_container(world: RunnerWorld) -> None:
     reporter = dataclasses.replace(world.who, container="a" * 16)
-    await world.reports.greet(reporter, "0.6.0", "push", {})
-    await world.reports.greet(world.who, "0.6.0", "push")
+    await world.reports.greet(reporter, protocol.VERSION, "push", {})
+    await world.reports.greet(world.who, protocol.VERSION, "push")
     assert await world.reports.write_log(world.who, "stdout", 0, b"worker", "node-1") == 6
     assert await world.reports.must_stop(reporter) is False
 
@@ -150,7 +151,7 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
     await world.ended()
     who, lines = world.who, ["{}"]
     for call in (
-        world.reports.greet(who, "0.6.0", "push"), world.reports.record(who), world.reports.started(who, 1),
+        world.reports.greet(who, protocol.VERSION, "push"), world.reports.record(who), world.reports.started(who, 1),
         world.reports.exited(who, EXIT_0), world.reports.lines(who, OUTBOX, 0, 3, lines), world.reports.offsets(who),
         world.reports.must_stop(who), world.reports.code(who),
     ):  # fmt: skip
@@ -188,7 +189,7 @@ async def test_a_version_that_does_not_fit(world: RunnerWorld, version: str | No
         await world.reports.greet(world.who, version, "push")
     trial = await world.ended()
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", str(refusal.value))
-    assert named in trial["message"] and "0.6.0" in trial["message"]
+    assert named in trial["message"] and protocol.VERSION in trial["message"]
     shown = await _experiment(world)
     assert (shown["status"], shown["errors"]) == ("ERROR", [str(refusal.value)])
 
@@ -243,7 +244,7 @@ async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatc
     await world.greet()
     lines, size = lines_of(1, 2, 3, 4)
     other = await world.add_trial()
-    await world.reports.greet(other, "0.6.0", "push")
+    await world.reports.greet(other, protocol.VERSION, "push")
     first = asyncio.ensure_future(world.reports.lines(world.who, OUTBOX, 0, size, lines))
     await asyncio.sleep(0)  # it has begun
     with pytest.raises(TooBusy, match="taken again in a second"):
@@ -275,7 +276,7 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
         await world.until(lambda: world.experiment.database.trouble)
         for call in (
             world.reports.lines(world.who, OUTBOX, 0, size, lines), world.reports.exited(world.who, EXIT_0),
-            world.reports.greet(world.who, "0.6.0", "push"),
+            world.reports.greet(world.who, protocol.VERSION, "push"),
         ):  # fmt: skip
             with pytest.raises(StoreUnavailable, match="is locked by another process"):
                 await call

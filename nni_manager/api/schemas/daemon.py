@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError
 
+from nni_manager import __version__
+
 
 class Wire(BaseModel):
     """Unknown fields are refused, so that a misspelt one is noticed.
@@ -78,7 +80,7 @@ class Listener(Wire):
 
 
 class Daemon(Wire):
-    version: str = Field(description="Version of the manager.", examples=["0.6.0"])
+    version: str = Field(description="Version of the manager.", examples=[__version__])
     pid: int = Field(description="Its process id.")
     data_directory: str = Field(description="Absolute path of its data directory.")
     started_ms: int = Field(description="When it was started, milliseconds since the epoch.")
