@@ -1,148 +1,117 @@
-"""The digits example on services of others: its file, with another `trainingService`, and two trials."""
+"""The digits example moved to each service of others; its daemon is killed in the middle, then it is stopped and
+resumed. Every trial has the result that its own parameters give.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests import installed
-from tests.acceptance.kubernetes_cluster import fake_cluster
-from tests.fakes import containers
-from tests.fakes.aml.server import serving as serving_aml
-from tests.fakes.aml.workspace import Workspace
-from tests.fakes.dlc.containers import Containers, Source
-from tests.fakes.dlc.server import serving as serving_dlc
-from tests.fakes.dlc.service import DlcService
-from tests.fakes.process import running
-from tests.live_daemon import LISTENING, Daemon, running_daemon
+from tests.acceptance.cluster import until
+from tests.acceptance.digits_services import CONFIGS, SERVICES, Service, example, image
+from tests.fakes import sandbox
+from tests.live_daemon import LISTENING, Daemon, assert_gone, picked, running_daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
-CONFIGS = Path(__file__).parents[2] / "configs"
-TRIALS, EPOCHS = int(os.environ.get("NNI_DIGITS_TRIALS", "2")), 15
-#: What the images of the example have beside Python, with all that it needs.
-_PACKAGE = "scikit-learn"
-Section = dict[str, Any]
-
-
-@contextmanager
-def openpai(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iterator[Section]:
-    (folder / "nfs").mkdir()
-    with running("openpai", folder / "cluster") as fake:
-        fake.control("reset", users={"alice": {"tokens": ["t0ken"]}}, storages={"team-nfs": str(folder / "nfs")})
-        yield {
-            "host": fake.address, "token": "t0ken", "localStorageMountPoint": str(folder / "nfs"),
-            "containerStorageMountPoint": str(folder / "there"),
-        }  # fmt: skip
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+#: NNI_DIGITS_TRIALS=16 for as many as the example has.
+TRIALS = int(os.environ.get("NNI_DIGITS_TRIALS", "2"))
+EPOCHS = 15
+#: The example without any of ours: what it reports after each epoch.
+_ALONE = """
+import json, runpy, sys, types
+told, nni = [], types.ModuleType("nni")
+nni.get_next_parameter = lambda: json.loads(sys.argv[2])
+nni.report_intermediate_result, nni.report_final_result = told.append, lambda value: None
+sys.modules["nni"] = nni
+runpy.run_path(sys.argv[1], run_name="__main__")
+print(json.dumps(told))
+"""
 
 
-@contextmanager
-def dlts(folder: Path, _environment: pytest.MonkeyPatch, data: Path) -> Iterator[Section]:
-    """The manager runs where pods run: both see its folder under the same path."""
-    with running("dlts", folder / "cluster") as fake:
-        users = {"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}}
-        fake.control("reset", users=users, mounts=[[str(data)] * 2])
-        yield {"dashboard": f"{fake.address}/", "password": "passw0rd"}
-
-
-@contextmanager
-def aml(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Section]:
-    example = _example("aml")["trainingService"]
-    resource = (
-        f"/subscriptions/{example['subscriptionId']}/resourceGroups/{example['resourceGroup']}"
-        f"/providers/Microsoft.MachineLearningServices/workspaces/{example['workspaceName']}"
-    )
-    workspace = Workspace(folder / "workspace", resource, computes=(example["computeTarget"],))
-    with serving_aml(workspace, ["entra-t0ken"]):
-        environment.setenv("IDENTITY_ENDPOINT", f"{workspace.address}/msi/token")
-        environment.setenv("IDENTITY_HEADER", "of the machine")
-        yield {"endpoint": workspace.address, "storageEndpoint": workspace.address}
-        workspace.destroy_all()
-
-
-@contextmanager
-def dlc(folder: Path, environment: pytest.MonkeyPatch, _data: Path) -> Iterator[Section]:
-    example = _example("dlc")["trainingService"]
-    (folder / "nas").mkdir()
-    there = str(folder / "there")
-    source = Source(folder=folder / "nas", mount=there)
-    jobs = Containers(folder=folder / "containers", sources={example["nasDataSourceId"]: source})
-    service = DlcService(folder / "service", jobs, keys={example["accessKeyId"]: "k3y"})
-    environment.setenv("ALIBABA_ACCESS_KEY_SECRET", "k3y")
-    with serving_dlc(service) as port:
-        yield {
-            "endpoint": f"http://127.0.0.1:{port}", "localStorageMountPoint": str(folder / "nas"),
-            "containerStorageMountPoint": there,
-        }  # fmt: skip
-        service.kill_all()
-
-
-@contextmanager
-def cluster(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iterator[Section]:
-    """Of Kubernetes. Its pods have what a template gives them, not what images of other fakes bring."""
-    image = json.loads(os.environ[containers.IMAGE])
-    container = {"env": [{"name": name, "value": value} for name, value in image.items()]}
-    (folder / "mounted").mkdir()
-    with fake_cluster(folder, folder / "mounted") as fake:
-        fake.control("hide", path=str(CONFIGS))
-        yield {"kubeconfig": str(fake.kubeconfig), "podTemplate": {"spec": {"containers": [container]}}}
-
-
-#: By the name of their example; those that a daemon needs nothing of its own for. Made of a folder, its variables
-#: and the daemon's data folder.
-SERVICES: dict[str, Callable[[Path, pytest.MonkeyPatch, Path], AbstractContextManager[Section]]] = {
-    "openpai": openpai, "dlts": dlts, "dlc": dlc, "kubeflow": cluster, "frameworkcontroller": cluster,
-    "adl": cluster,
-}  # fmt: skip
-
-
-@pytest.fixture
-def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a service, whose containers have what the example needs."""
-    monkeypatch.setenv(containers.IMAGE, json.dumps({"PYTHONPATH": str(_image(tmp_path / "image"))}))
-    (tmp_path / "far").mkdir()
-    return tmp_path / "far"
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of the images of all services."""
+    return image(tmp_path_factory.mktemp("image") / "packages")
 
 
 @pytest.mark.parametrize("platform", SERVICES)
-def test_the_digits_example_runs_there(
-    shared: Daemon, platform: str, far: Path, monkeypatch: pytest.MonkeyPatch
+def test_it_is_killed_stopped_and_resumed_in_the_middle(
+    tmp_path: Path, platform: str, packages: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with SERVICES[platform](far, monkeypatch, shared.data) as section:
-        _search(shared, platform, section)
+    monkeypatch.setenv(sandbox.IMAGE, json.dumps(packages))
+    (far := tmp_path / "far").mkdir()
+    with SERVICES[platform](far, monkeypatch, tmp_path / "data") as service:
+        with running_daemon(tmp_path, *LISTENING) as daemon:
+            _run_to_the_end(daemon, platform, service)
 
 
-def test_the_digits_example_runs_on_azure(far: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its daemon has the identity of the machine, which it is started with."""
-    with aml(far, monkeypatch) as section, running_daemon(tmp_path, *LISTENING) as daemon:
-        _search(daemon, "aml", section)
-
-
-def _search(daemon: Daemon, platform: str, section: Section) -> None:
-    config = _example(platform)
-    config["trainingService"] |= {"nniManagerIp": "127.0.0.1", **section}
-    id = daemon.create({**config, "maxTrialNumber": TRIALS}, CONFIGS)
-    daemon.wait(id, "DONE", timeout_s=90)
-    trials = daemon.trials(id)
+def _run_to_the_end(daemon: Daemon, platform: str, service: Service) -> None:
+    id = daemon.create(_config(platform, service), CONFIGS)
+    _kill_in_the_middle(daemon, id)
+    _stop_in_the_middle(daemon, id, service)
+    daemon.call("POST", f"/experiments/{id}/resume", json={})
+    daemon.wait(id, "DONE", timeout_s=300)
+    _check_results(daemon, id)
     daemon.call("POST", f"/experiments/{id}/stop")
+    _check_jobs(daemon, id, service)
+
+
+def _config(platform: str, service: Service) -> dict[str, Any]:
+    """The same proposals everywhere; one trial less at a time than there are, so that it ends while others run."""
+    config = example(platform)
+    config["trainingService"] |= {"nniManagerIp": "127.0.0.1", **service.section}
+    tuner = {"name": "TPE", "classArgs": {"optimize_mode": "maximize", "seed": 1}}
+    most = min(config["trialConcurrency"], TRIALS - 1)
+    return {**config, "maxTrialNumber": TRIALS, "trialConcurrency": most, "tuner": tuner}
+
+
+def _kill_in_the_middle(daemon: Daemon, id: str) -> None:
+    daemon.wait_for(id, lambda _: daemon.trials(id, status="RUNNING"), timeout_s=150)
+    daemon.kill()
+    daemon.start(*LISTENING)
+
+
+def _stop_in_the_middle(daemon: Daemon, id: str, service: Service) -> None:
+    """Between one trial's end and another's; then nothing runs there."""
+
+    def is_middle(_: dict[str, Any]) -> bool:
+        return bool(daemon.trials(id, status="SUCCEEDED") and daemon.trials(id, status="RUNNING"))
+
+    daemon.wait_for(id, is_middle, timeout_s=150)
+    daemon.call("POST", f"/experiments/{id}/stop")
+    daemon.wait(id, "STOPPED", timeout_s=150)
+    until(lambda: all(service.jobs().values()), within_s=90)
+
+
+def _check_results(daemon: Daemon, id: str) -> None:
+    trials = daemon.trials(id)
     assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * TRIALS
-    assert all(0.05 < trial["finalValue"] <= 1 and trial["intermediates"] == EPOCHS for trial in trials)
+    for trial in trials:
+        stored = daemon.results(id, trial=trial["id"])
+        own = [json.loads(one["result"]) for one in stored if one["attempt"] == trial["attempt"]]
+        expected = _accuracies(json.dumps(trial["parameters"]))
+        assert own == [*expected, expected[-1]] and trial["finalValue"] == expected[-1]
+        assert trial["intermediates"] == EPOCHS
 
 
-def _example(platform: str) -> dict[str, Any]:
-    config: dict[str, Any] = yaml.safe_load((CONFIGS / f"digits-{platform}.yml").read_text())
-    return config
+def _check_jobs(daemon: Daemon, id: str, service: Service) -> None:
+    """One for each attempt; all are over, and so is what they started."""
+    attempts = picked(daemon.attempts(id), "trialId", "number")
+    until(lambda: all(service.jobs().values()), within_s=90)
+    assert len(service.jobs()) == len(attempts) == len(set(attempts)), (service.jobs(), attempts)
+    assert_gone(id, within_s=90)
 
 
-def _image(folder: Path) -> Path:
-    """scikit-learn and what it needs, and nothing else of ours."""
-    folder.mkdir()
-    for place in {place for name in installed.needed_by(_PACKAGE) for place in installed.places(name)}:
-        (folder / place.name).symlink_to(place)
-    return folder
+@cache
+def _accuracies(parameters: str) -> list[float]:
+    """What the example reports with these parameters, after each epoch."""
+    command = [sys.executable, "-c", _ALONE, str(CONFIGS / "digits" / "trial.py"), parameters]
+    told: list[float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return told

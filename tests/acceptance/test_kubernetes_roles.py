@@ -130,6 +130,24 @@ def test_an_adaptive_job_that_is_preempted_and_given_more(shared: Daemon, cluste
     assert intermediates(shared, id_) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("channel", ["push", "exec"])
+def test_a_pod_that_its_operator_makes_anew_is_the_same_trial(
+    shared: Daemon, cluster: FakeCluster, tmp_path: Path, channel: str
+) -> None:
+    """The first is lost without a word, and the runner's word decides: the second's."""
+    began = tmp_path / "began"
+    command = f"[ -e {began} ] || {{ touch {began}; {say('intermediate', 1)}; {_FOR_EVER}; }}; {say('final', 7)}"
+    worker = {**_POD, "replicas": 1, "command": command}
+    section = {
+        "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": channel, "worker": worker,
+    }  # fmt: skip
+    id_ = create(shared, cluster, tmp_path / "code", section)
+    shared.wait_for(id_, lambda _: intermediates(shared, id_) == [1])
+    cluster.control("lose-pod", namespace="default", name=cluster.objects(PODS, of(id_))[0]["metadata"]["name"])
+    shared.wait(id_, "DONE", timeout_s=60)
+    assert picked(shared.trials(id_), "status", "finalValue", "attempt") == [("SUCCEEDED", 7, 1)]
+
+
 def test_a_template_of_one_s_own_whose_task_is_tried_again_by_the_operator(
     shared: Daemon, cluster: FakeCluster, tmp_path: Path
 ) -> None:

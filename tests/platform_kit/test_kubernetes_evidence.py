@@ -10,6 +10,7 @@ from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.kubernetes import evidence
 from nni_manager.platform_kit.kubernetes.job_memory import STUCK_S, JobMemory
+from nni_manager.platform_kit.kubernetes.names import REPORTS
 
 pytestmark = pytest.mark.unit
 
@@ -54,6 +55,42 @@ def test_how_a_failed_job_ended(found: dict[str, Any], state: JobState, reason: 
 def test_of_two_pods_the_first_that_failed_by_itself_explains_it() -> None:
     later = pod("p-1", "Failed", ended(143, finishedAt="2026-01-01T00:00:09Z"))
     assert memory(JobState.FAILED, later, pod("p-0", "Failed", ended(5, message="boom"))).stderr_tail == "boom"
+
+
+LATER = 1000.0
+
+
+def taken(name: str = "p-0", created: str = "1", code: int = 143) -> dict[str, Any]:
+    """A pod that reports, and was deleted while it ran."""
+    one = pod(name, "Failed" if code else "Succeeded", ended(code))
+    meta = {"labels": {REPORTS: "yes"}, "creationTimestamp": created, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return {**one, "metadata": {"name": name, **meta}}
+
+
+def ran(*gone: dict[str, Any], alive: tuple[dict[str, Any], ...] = (), **fields: Any) -> JobState:
+    """The state long after the pods were gone, of a job that its operator says runs."""
+    one = JobMemory(job_name="j", name="n", uid="u", container="c", object={}, **fields)
+    one.gone_pods = {pod["metadata"]["name"]: pod for pod in gone}
+    one.pods = {pod["metadata"]["name"]: pod for pod in alive}
+    read = lambda _: JobReport(state=JobState.RUNNING)  # noqa: E731
+    found, again_s = one.report(read, 0.0)
+    assert found.state is JobState.RUNNING, "its operator has a moment to say more"
+    return one.report(read, LATER if again_s is None else again_s)[0].state
+
+
+def test_a_pod_that_was_taken_ends_the_attempt_also_where_its_operator_is_away() -> None:
+    assert ran(taken()) is JobState.PREEMPTED
+    assert ran(alive=(taken(),)) is JobState.PREEMPTED
+    assert ran(taken(), is_restarted=True) is JobState.RUNNING, "the operator starts it again"
+    assert ran(taken(), is_cancelled=True) is JobState.RUNNING, "it was stopped by us"
+    assert ran(taken(code=1)) is JobState.RUNNING, "it failed by itself, which its runner says"
+    assert ran(taken(code=0)) is JobState.RUNNING, "it has done what it should, and was cleaned up"
+
+
+def test_a_second_pod_that_the_operator_has_started_goes_on() -> None:
+    second = {**taken("q-0", created="2"), "status": {"phase": "Running"}}
+    del second["metadata"]["deletionTimestamp"]
+    assert ran(taken("p-0", created="1"), alive=(second,)) is JobState.RUNNING
 
 
 def test_who_deletes_it_cancels_it_and_what_is_merely_missing_is_lost() -> None:

@@ -11,6 +11,7 @@ import pytest
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
+from nni_manager.platform_kit.kubernetes import job_memory
 from nni_manager.platform_kit.testing.observing import accepted, running, seen
 from tests.platforms.adl.test_adl_contract import TestAdaptDLJob as AdaptDL
 from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
@@ -24,6 +25,9 @@ MakeWorld = Callable[[Path], KubernetesWorld]
 WORLDS: dict[str, MakeWorld] = {
     "tfjobs": TF().make_world, "pytorchjobs": PyTorch().make_world, "frameworks": Framework().make_world,
     "adaptdljobs": AdaptDL().make_world,
+}  # fmt: skip
+CONTROLLERS = {
+    "tfjobs": "TFJob", "pytorchjobs": "PyTorchJob", "frameworks": "Framework", "adaptdljobs": "AdaptDLJob",
 }  # fmt: skip
 every_kind = pytest.mark.parametrize("kind", WORLDS)
 
@@ -54,6 +58,20 @@ async def test_nor_is_one_that_was_deleted_as_a_node_was_drained(tmp_path: Path,
         handle = await running(world, platform, "a")
         world.control.delete("pods", "default", world.pods(handle)[0]["metadata"]["name"])
         await seen(world, platform, handle, JobState.PREEMPTED)
+
+
+@every_kind
+async def test_nor_is_one_whose_operator_was_away_then(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drained node was its own, as it happens: the job says that it runs, and its pod is gone."""
+    monkeypatch.setattr(job_memory, "_NOTICED_S", 0.1)
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.control.pause(CONTROLLERS[kind])
+        world.control.delete("pods", "default", world.pods(handle)[0]["metadata"]["name"])
+        report = await seen(world, platform, handle, JobState.PREEMPTED)
+        assert report.native_reason == "Deleted"
 
 
 @pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])

@@ -27,8 +27,11 @@ class FollowedJobs:
     """The followed jobs of one service, made by `follow`. Answers from memory: what was told last stands until the
     cluster has said something else."""
 
-    def __init__(self, kind: Kind, following: Following, reading: Reading | None, service: Service) -> None:
+    def __init__(
+        self, kind: Kind, following: Following, reading: Reading | None, service: Service, *, restarts: bool
+    ) -> None:
         self._kind = kind
+        self._restarts = restarts
         self._following = following
         self._reading = reading
         self._service = service
@@ -53,7 +56,7 @@ class FollowedJobs:
         memory = self._following.follow(
             JobMemory(
                 job_name=handle.job_name, name=told.name, uid=told.uid, container=self._kind.container, object=created,
-                made_s=made_s,
+                made_s=made_s, is_restarted=self._restarts,
             )
         )  # fmt: skip
         if self._reading is not None:
@@ -78,9 +81,10 @@ class FollowedJobs:
 
 async def follow(
     cluster: Cluster, resource: Resource, kind: Kind, service: Service, host: Host, stack: AsyncExitStack, *,
-    sends_code: bool,
+    sends_code: bool, restarts: bool,
 ) -> FollowedJobs:  # fmt: skip
-    """The followed jobs, once everything was listed; followed until the stack is left.
+    """The followed jobs, once everything was listed; followed until the stack is left. `restarts`: the operator starts
+    ended processes again.
 
     Raises PlatformUnavailable and BadCredentials.
     """
@@ -97,6 +101,6 @@ async def follow(
     if found is not None:
         stack.push_async_callback(found.close)
         following.on_change = found.notice
-    jobs_followed = FollowedJobs(kind, following, found, service)
+    jobs_followed = FollowedJobs(kind, following, found, service, restarts=restarts)
     stack.push_async_callback(jobs_followed.close)
     return jobs_followed

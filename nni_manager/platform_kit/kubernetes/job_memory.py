@@ -4,7 +4,7 @@ that follows. A completed job may lose its pods, and a deleted one its object, b
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nni_manager.domain.job import JobReport, JobState
@@ -16,6 +16,9 @@ from nni_manager.platform_kit.kubernetes.names import REPORTS
 STUCK_S = 600.0
 #: Seconds in which a pod that has a node is made there, as a rule.
 _SLOW_S = 20.0
+#: Seconds for an operator to notice that its pod was taken away: to say so, or to start another. Below `metricGrace`,
+#: after which the runner, which heard nothing but a signal, is believed.
+_NOTICED_S = 3.0
 #: Seconds that the pods of a job that is gone may take to end, beside their own grace period.
 _ENDING_S = 60.0
 
@@ -32,6 +35,8 @@ class JobMemory:
     uid: str
     #: The container that tells the exit code.
     container: str
+    #: Its operator starts it again by itself, as often as it likes.
+    is_restarted: bool = False
     object: Object | None = None
     #: When the job was made here, by the loop's clock; what was listed before need not have it.
     made_s: float = 0.0
@@ -58,6 +63,8 @@ class JobMemory:
     #: That has taken so long that what it mounts may be missing.
     is_slow_to_start: bool = False
     _stuck_s: float | None = None
+    #: Since when the pod that reports is known to have been taken away, by the loop's clock.
+    _taken_s: float | None = None
 
     @property
     def all_pods(self) -> list[Object]:
@@ -65,10 +72,8 @@ class JobMemory:
 
     def reporter(self) -> str | None:
         """The name of the pod that reports, of the newest where there were several; it need not run any more."""
-        found = [pod["metadata"] for pod in self.pods.values() if REPORTS in (pod["metadata"].get("labels") or {})]
-        first = [meta for meta in found if meta["name"].endswith("-0")]
-        newest = max(first or found, key=lambda meta: str(meta.get("creationTimestamp")), default=None)
-        return str(newest["name"]) if newest else None
+        found = _reporter(self.pods.values())
+        return str(found["metadata"]["name"]) if found else None
 
     def report(self, read: Read, now_s: float) -> tuple[JobReport, float | None]:
         """The report as of now, and the seconds after which to look again though nothing is heard; None: not before."""
@@ -95,7 +100,34 @@ class JobMemory:
         self.is_slow_to_start = False
         if found.state is JobState.PENDING:
             return self._pending(found, now_s)
-        return found, None
+        return self._taken(found, now_s)
+
+    def _taken(self, found: JobReport, now_s: float) -> tuple[JobReport, float | None]:
+        """The report on a job that runs, by its operator's word, and the seconds after which to look again.
+
+        The operator may be away when a pod is taken from it. What the runner heard then is a signal alone.
+        """
+        end = None if self.is_restarted or self.is_cancelled else self._end_of_reporter()
+        if end is None or not end.is_taken or end.failed_itself or end.exit_code == 0:
+            self._taken_s = None
+            return found, None
+        self._taken_s = now_s if self._taken_s is None else self._taken_s
+        left_s = self._taken_s + _NOTICED_S - now_s
+        if left_s > 0:
+            return found, left_s
+        return dataclasses.replace(
+            found, state=JobState.PREEMPTED, exit_code=end.exit_code, native_reason=end.reason,
+            message=f"pod {end.pod}: {end.reason}", ended_ms=end.ended_ms,
+        ), None  # fmt: skip
+
+    def _end_of_reporter(self) -> evidence.PodEnd | None:
+        """The end of the newest pod that reports; None while it runs, or nothing tells how it ended."""
+        pod = _reporter(self.all_pods)
+        if pod is None:
+            return None
+        is_gone = pod["metadata"]["name"] not in self.pods
+        has_ended = is_gone or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        return evidence.pod_end(pod, self.container) if has_ended else None
 
     def _ended(self, found: JobReport) -> JobReport:
         """The report on a job that has ended, with what its pods say of its end."""
@@ -156,6 +188,12 @@ class JobMemory:
                 found, state=JobState.FAILED, native_reason=stuck.reason, message=stuck.sentence, wait=None
             ), None
         return dataclasses.replace(found, wait=evidence.wait(pods, ())), left_s
+
+
+def _reporter(pods: Iterable[Object]) -> Object | None:
+    found = [pod for pod in pods if REPORTS in (pod["metadata"].get("labels") or {})]
+    first = [pod for pod in found if pod["metadata"]["name"].endswith("-0")]
+    return max(first or found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
 
 
 def _grace_s(pod: Object) -> float:

@@ -146,7 +146,7 @@ class KubernetesPlatform(Platform):
         self._service = Service(cluster, self.settings, self.host, self.name)
         self._jobs = await followed_jobs.follow(
             cluster, self._resource, self.job_kind(), self._service, self.host, self._stack,
-            sends_code=self.sends_code(self.settings),
+            sends_code=self.sends_code(self.settings), restarts=self.restarts(self.settings),
         )  # fmt: skip
         cluster.on_health.append(self._on_health)
         self._stack.callback(cluster.on_health.remove, self._on_health)

@@ -10,8 +10,13 @@ What it follows, at microsoft/DLWorkspace 27d3a3a8:
 - process 1: `src/init-scripts/bootstrap.sh`, `init_user.sh`
 - states and stops: `src/ClusterManager/job_manager.py`, `job_launcher.py` (a pod is deleted with a grace of zero)
 
-Guesses: how long a state lasts; what a cluster mounts beside `/home`, `/job`, `/work` and `/data`, which its
-configuration says; the password of a user, here chosen, there the MD5 of address and a secret of the service; what a
-proxy before the dashboard answers. The user of a pod is the one who runs the fake, as both see the same storage; where
+Guesses, as their sources are elsewhere or say nothing:
+
+- How long a state lasts.
+- What a cluster mounts beside home, job, work and data folders, which its configuration says.
+- The password, which is the MD5 of the address and a secret of the service there.
+- What a proxy before the dashboard answers.
+
+The user of a pod is the one who runs the fake, as both see the same storage; where
 that is not root, a login shell stands for `runuser`.
 """

@@ -11,8 +11,12 @@ What it follows, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsof
 - process 1 and how codes are replaced: `src/runtime`, `src/runtime.d/runtime_entry.sh`, `user.sh`,
   `go/pkg/aggregator/error_aggregator.go`, and `src/k8s-job-exit-spec/config/k8s-job-exit-spec.yaml`
 
-Guesses, as their sources are elsewhere or say nothing: FrameworkController's retries (transient: always, unknown: up to
-`jobRetryCount`, permanent: never) and its states between attempts; how long a state lasts; the grace of 30 s, which is
-Kubernetes' own; the answer of a quota, of which the sources have the name alone; what the gateway answers in an outage;
-the words of Joi and of the YAML reader.
+Guesses, as their sources are elsewhere or say nothing:
+
+- How FrameworkController retries (transient: always; unknown: up to `jobRetryCount`; permanent: never), and the states
+  between two attempts.
+- How long a state lasts, and the 30 seconds between stop and kill, which are Kubernetes' own.
+- What a quota answers, of which the sources have the name alone, and what a gateway answers in an outage.
+- The phrase of an evicted task, `PodEvicted`; its code is -1000.
+- The words in which a job's text is refused.
 """
