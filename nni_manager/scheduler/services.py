@@ -121,4 +121,5 @@ class Services:
             greet=messages.greet, exited=messages.exited, silence_s=self._silence_s,
             max_log_bytes=self._spec.now.max_log_bytes,
             shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
+            private=private.ServiceText(self._folder.private, name),
         )  # fmt: skip

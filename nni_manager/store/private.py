@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from nni_manager.platform_kit.contract import PrivateText
 from nni_manager.store.connection import classified
 
 #: Its name, and that of the journal which a killed process leaves beside it.
@@ -28,6 +29,7 @@ _MODE = 0o600
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS environment (one INTEGER PRIMARY KEY CHECK (one = 1), variables TEXT NOT NULL) STRICT",
     "CREATE TABLE IF NOT EXISTS secrets (reference TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT",
 )
 
 
@@ -46,8 +48,7 @@ def load(path: Path) -> Kept:
     if not _is_there(path):
         return Kept()
     with _opened(path) as connection:
-        known = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not known:
+        if not _tables(connection):
             return Kept()
         row = connection.execute("SELECT variables FROM environment").fetchone()
         values = dict(connection.execute("SELECT reference, value FROM secrets").fetchall())
@@ -83,7 +84,34 @@ def keep_only(path: Path, references: Collection[str]) -> None:
             connection.executemany("DELETE FROM secrets WHERE reference = ?", gone)
 
 
+class ServiceText(PrivateText):
+    """What a training service of the experiment keeps here."""
+
+    def __init__(self, path: Path, service: str) -> None:
+        super().__init__()
+        self._path = path
+        self._service = service
+
+    def read(self) -> str:
+        if not _is_there(self._path):
+            return ""
+        with _opened(self._path) as connection:
+            if not _tables(connection):
+                return ""
+            query = "SELECT text FROM services WHERE name = ?"
+            return str((connection.execute(query, (self._service,)).fetchone() or ("",))[0])
+
+    def write(self, text: str) -> None:
+        if text != self.read():
+            with _writing(self._path) as connection:
+                connection.execute("INSERT OR REPLACE INTO services VALUES (?, ?)", (self._service, text))
+
+
 # The file
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 @contextmanager

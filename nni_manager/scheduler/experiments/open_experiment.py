@@ -276,9 +276,15 @@ def _put(
 ) -> None:
     before = _kept(folder)
     if before.environment is None and environment is not None:
-        values = {**before.secrets, **values}
-        private.replace(folder.private, Kept(environment=spec.kept_of(environment), secrets=values))
+        _put_anew(folder, values, spec.kept_of(environment))
     elif not values and environment is not None:
         raise InvalidInput("its config refers to no variable and no file: nothing can be given anew")
     else:
         private.put(folder.private, values)
+
+
+def _put_anew(folder: Folder, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    try:
+        private.put(folder.private, values, environment=environment)
+    except StoreCorrupt:
+        private.replace(folder.private, Kept(environment=environment, secrets=values))
