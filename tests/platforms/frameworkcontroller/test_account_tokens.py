@@ -1,4 +1,4 @@
-"""Pods of a Framework have a token of the cluster only where something in them asks it: NNI's barrier, or their user."""
+"""Pods of a Framework have a token of the cluster where a barrier of NNI asks with it, or their user does."""
 
 from __future__ import annotations
 
