@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api.schemas import daemon as schema
 from nni_manager.domain import errors
-from nni_manager.domain.errors import status_of
+from nni_manager.domain.errors import shortened, status_of
 
 
 class AsciiJson(JSONResponse):
@@ -82,13 +82,13 @@ async def _on_domain_error(_: Request, error: Exception) -> AsciiJson:
 
 async def _on_validation_error(_: Request, error: Exception) -> AsciiJson:
     assert isinstance(error, RequestValidationError)
-    return AsciiJson({"error": "; ".join(map(_sentence, error.errors()))}, HTTPStatus.BAD_REQUEST)
+    return AsciiJson({"error": shortened("; ".join(map(_sentence, error.errors())))}, HTTPStatus.BAD_REQUEST)
 
 
 async def _on_http_error(request: Request, error: Exception) -> AsciiJson:
     assert isinstance(error, HTTPException)
     sentence = f"{sentence_of(request, error)}{_ADVICE.get(error.status_code, '')}"
-    return AsciiJson({"error": sentence}, error.status_code, headers=error.headers)
+    return AsciiJson({"error": shortened(sentence)}, error.status_code, headers=error.headers)
 
 
 _ADVICE = {404: "; /api/v1/openapi.json lists what there is", 405: "; /api/v1/openapi.json lists what is"}

@@ -100,9 +100,11 @@ def working_directory(text: str | None) -> Path | None:
 async def describe(context: ApiContext, id: str) -> schema.Experiment:
     """The whole description of an experiment, config included. Raises NotFound or StoreError."""
     found = await _read(context, id)
+    experiment = context.service.at_work(id)
     return schema.Experiment(
-        **_state(found, await _place(context, id)), config=mask(found.config), references=_references(found.config)
-    )
+        **_state(found, await _place(context, id)), config=mask(found.config), references=_references(found.config),
+        variables=None if experiment is None else experiment.variables,
+    )  # fmt: skip
 
 
 def _references(config: Mapping[str, Any]) -> list[str]:

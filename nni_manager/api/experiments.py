@@ -139,8 +139,11 @@ async def resume(
     responses=documented(400, 404, 409, 413, 503),
 )  # fmt: skip
 async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()], context: Context) -> None:
-    """Used from the platform's next call on; a hold for refused credentials is cleared. Also of a stopped one."""
-    await context.service.renew_secrets(id, body.secrets)
+    """Used from the platform's next call on; a hold for refused credentials is cleared. Also of a stopped one.
+
+    Where the private file of its folder is missing, it is written anew, with `environment`."""
+    environment = context.environment if body.environment is None else submission.checked_environment(body.environment)
+    await context.service.renew_secrets(id, body.secrets, environment)
 
 
 @router.post(

@@ -151,17 +151,17 @@ class Guard:
         if session is None and not self._token.is_shown(headers):
             return self._log_in(scope, headers)
         if (scope["method"], scope["path"]) == ("DELETE", SESSION_PATH):
-            return self._log_out(session, cookie)
+            return self._log_out(session, cookie, is_secure=_is_secure(scope))
         return None
 
-    def _log_out(self, session: str | None, cookie: str) -> Response:
+    def _log_out(self, session: str | None, cookie: str, *, is_secure: bool) -> Response:
         """A browser ends its own session; who shows the token itself ends all of this listener."""
         if session is None:
             self._token.sessions.end_all()
         else:
             self._token.sessions.end(session)
         response = Response(status_code=204)
-        response.delete_cookie(cookie, httponly=True, samesite="strict")
+        response.delete_cookie(cookie, secure=is_secure, httponly=True, samesite="strict")
         return response
 
     def _log_in(self, scope: Scope, headers: Headers) -> Response:
@@ -182,8 +182,16 @@ class Guard:
 
     def _session(self, scope: Scope, target: str) -> Response:
         response = RedirectResponse(target, 303)
-        response.set_cookie(_cookie(scope), self._token.sessions.begin(), httponly=True, samesite="strict")
+        name, value, is_secure = _cookie(scope), self._token.sessions.begin(), _is_secure(scope)
+        response.set_cookie(name, value, secure=is_secure, httponly=True, samesite="strict")
         return response
+
+
+def _is_secure(scope: Scope) -> bool:
+    """Whether the browser came by TLS, here or to the proxy in front. Any proxy's word is taken: who lies about that
+    gets a cookie that its own browser sends less often."""
+    first = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0]
+    return scope.get("scheme") == "https" or first.strip().lower() == "https"
 
 
 def _cookie(scope: Scope) -> str:

@@ -69,11 +69,12 @@ async def read(request: Request, context: ApiContext) -> Submission:
     spec = reading.spec
     _require_code(new, spec, context)
     python = user_classes.python(new.interpreter or spec.tuner_python, new.environment, file=new.file)
-    await user_classes.check(spec, python, environment, file=new.file)
+    kept = spec.kept_of(environment)
+    await user_classes.check(spec, python, kept, file=new.file)
     spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
-        spec=spec, environment=environment, interpreter=python, secrets=reading.secrets,
+        spec=spec, environment=kept, interpreter=python, secrets=reading.secrets,
         endpoint=experiment_description.endpoint_wish(new.endpoint), sent_code=sent,
     )  # fmt: skip
 
@@ -161,12 +162,19 @@ def _checked(new: NewExperiment) -> NewExperiment:
         _require_place("interpreter", new.interpreter)
     if new.code and (new.directory or not code.is_sha256(new.code)):
         raise InvalidInput("code: must be the SHA-256 of code that was sent, and leaves no room for directory")
-    for name, value in (new.environment or {}).items():
-        if not name or "=" in name or "\0" in name or "\0" in value:
-            raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")
-    for name in ("directory", "file", "interpreter", "environment", "secrets"):
+    checked_environment(new.environment or {})
+    for name in ("directory", "file", "interpreter", "secrets"):
         require_text(name, getattr(new, name))
     return new
+
+
+def checked_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables of a request. Raises InvalidInput for what can be none."""
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")
+    require_text("environment", environment)
+    return environment
 
 
 def _require_place(name: str, path: str) -> None:

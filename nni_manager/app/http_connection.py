@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable
 from typing import Any, cast
 
-from httptools import HttpParserError, HttpParserUpgrade
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nni_manager.api.guard import HARDENING
@@ -138,6 +138,7 @@ class HttpConnection(HttpToolsProtocol):
             raise HttpParserError("no tunnels here")
         lines = [b"%s %s HTTP/%s" % (method, self.url, self.parser.get_http_version().encode())]
         lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = _parser(self)  # the other one takes nothing more where the head says `close`, too
         self.parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
 
     # What the parser tells
@@ -198,6 +199,14 @@ class HttpConnection(HttpToolsProtocol):
         head += [f"{name.lower()}: {value}" for name, value in HARDENING.items()]
         self.transport.write("\r\n".join([*head, "connection: close", "", msg]).encode("ascii"))
         self.transport.close()
+
+
+def _parser(connection: HttpConnection) -> HttpRequestParser:
+    """A parser as uvicorn makes it."""
+    parser = HttpRequestParser(connection)
+    if hasattr(parser, "set_dangerous_leniencies"):  # since httptools 0.6.3
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 class _Transport:

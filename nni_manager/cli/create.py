@@ -128,12 +128,18 @@ def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -
     """
     found = client.experiment(id)
     program = click.get_current_context().find_root().command.name
+    kept = {"keeps": _kept(found["variables"])} if what == "started" else {}
     commands = {name: f"{program} {command} {id}{same_daemon()}" for name, command in hints.items()}
     shown = _shown(client, found)
     click.echo(f"Experiment {id} {what}.")
-    click.echo(facts({"folder": found["logPath"], **shown, **commands}))
+    click.echo(facts({"folder": found["logPath"], **shown, **commands, **kept}))
     click.echo(_as_nni(id, shown["page"]))
     warn(warning["message"] for warning in found["warnings"])
+
+
+def _kept(variables: int | None) -> str:
+    """What is said of the environment that an experiment keeps."""
+    return f"{variables or 0} variables of your environment; `callerEnvironment` in the file says which"
 
 
 def _as_nni(id: str, page: str) -> str:

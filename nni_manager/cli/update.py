@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from nni_manager.cli import given_secrets, selection
-from nni_manager.cli.session import Connect, connected
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.cli.caller import own_environment
+from nni_manager.cli.session import Connect, connected, current
 
 
 @click.group()
@@ -59,14 +59,18 @@ def searchspace(connect: Connect, *, id: str | None, filename: str) -> None:
 @connected
 @selection.id_argument
 def credentials(connect: Connect, *, id: str | None) -> None:
-    """Give the secrets anew that the config refers to: variables of this environment, files of this machine."""
+    """Give the secrets anew that the config refers to: variables of this environment, files of this machine.
+
+    Where the private file of the experiment's folder is missing, this environment is kept anew, too.
+    """
     client = connect()
     id_ = selection.choose(client, id)
     references = client.experiment(id_)["references"]
-    if not references:
-        raise InvalidInput("its config refers to no variable and no file: nothing can be given anew")
-    client.renew_secrets(id_, given_secrets.require_secrets(references, os.environ))
-    click.echo(f"Experiment {id_} goes by {', '.join(references)} as they are now.")
+    environment = None if current().is_remote else own_environment()
+    client.renew_secrets(id_, given_secrets.require_secrets(references, os.environ), environment)
+    names = ", ".join(references)
+    what = f"goes by {names} as they are now" if names else "has an environment again"
+    click.echo(f"Experiment {id_} {what}.")
 
 
 @update.command()

@@ -138,9 +138,11 @@ class ManagerClient:
         body |= {"secrets": dict(secrets)} if secrets else {}
         return self._json("POST", f"{_experiment(id)}/resume", body)
 
-    def renew_secrets(self, id: str, secrets: Mapping[str, str]) -> None:
-        """Reference → value; others stay."""
-        self._call("PUT", f"{_experiment(id)}/credentials", {"secrets": dict(secrets)})
+    def renew_secrets(self, id: str, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
+        """Reference → value; others stay. `environment`: for an experiment whose private file is missing; None: the
+        daemon's own."""
+        body = {"secrets": dict(secrets), "environment": None if environment is None else dict(environment)}
+        self._call("PUT", f"{_experiment(id)}/credentials", body)
 
     def view(self, id: str, *, endpoint: Json | None = None, working_directory: str | None = None) -> Json:
         """Opens a stopped experiment for reading only, also one that the daemon does not know yet."""

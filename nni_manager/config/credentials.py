@@ -33,6 +33,16 @@ def known(spec: ExperimentSpec, removed: Iterable[PlatformSpec] = ()) -> tuple[s
     return _references(replace(spec, platforms=(*spec.platforms, *removed)))
 
 
+def is_outside(reference: str) -> bool:
+    """Whether a reference is to a variable or a file, so that its value can be given anew."""
+    return secrets.is_reference(reference)
+
+
+def lacking(spec: ExperimentSpec, values: Mapping[str, str], removed: Iterable[PlatformSpec] = ()) -> tuple[str, ...]:
+    """The references of an experiment without a value. NNI's configs hold the values themselves."""
+    return tuple(one for one in known(spec, removed) if one not in values and secrets.needs_value(one))
+
+
 def require_known(spec: ExperimentSpec, values: Mapping[str, str], removed: Iterable[PlatformSpec] = ()) -> None:
     """Checks secrets that were given for an experiment.
 

@@ -51,6 +51,7 @@ COMMON: Mapping[str, str] = {
     "metricGrace": "/metricGrace",
     "maxLogSize": "/maxLogSize",
     "tunerPython": "/tunerPython",
+    "callerEnvironment": "/callerEnvironment",
 }
 _SHARED_STORAGE = "sharedStorage"
 #: Sections that are read as a whole, not by a table.

@@ -32,6 +32,7 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "versionCheck": ("version_check", bool),
     "logCollection": ("log_collection", str),
     "tunerPython": ("tuner_python", str),
+    "callerEnvironment": ("caller_environment", tuple),
 }
 
 
@@ -98,8 +99,8 @@ FIELDS = (
     "trialConcurrency", "trialGpuNumber", "trialGpuMemory", "maxExperimentDuration", "maxTrialNumber",
     "maxTrialDuration", "maxTrialRetries", "maxSameFailures", "maxFailedTrials", "gracePeriod", "metricGrace",
     "maxLogSize", "nniManagerIp", "useAnnotation", "multiPhase", "debug", "versionCheck", "logLevel", "logCollection",
-    "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython", "tuner", "assessor", "advisor", "trainingService",
-    "sharedStorage", "deprecated",
+    "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython", "callerEnvironment", "tuner", "assessor", "advisor",
+    "trainingService", "sharedStorage", "deprecated",
 )  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
@@ -127,6 +128,7 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "logLevel": scalars.log_level,
     "logCollection": scalars.one_of("http", "none"),
     "tunerGpuIndices": scalars.gpu_indices,
+    "callerEnvironment": scalars.variable_names,
     "deprecated": scalars.mapping,
 }
 #: Bounds above which a number is a slip; NNI's own for `maxTrialNumber`. A stored config, accepted once, may be above.

@@ -60,6 +60,11 @@ TOP_LEVEL: Mapping[str, tuple[str, str]] = {
         "`python3`",
         "The Python of a tuner or assessor of your own: a path, or a name on `PATH`. Ours.",
     ),
+    "callerEnvironment": (
+        "all",
+        "Names of the variables of your environment that are kept for the tuner and for trials on this machine, such as"
+        " `[PATH, HOME]`; `[]`: none. Ours.",
+    ),
     "tuner": ("required", "`name` and `classArgs` of a built-in, or `className`, `codeDirectory` and `classArgs`."),
     "assessor": ("none", "As `tuner`."),
     "advisor": ("none", "An older name of `tuner`."),

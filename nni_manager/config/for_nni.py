@@ -26,6 +26,7 @@ _OURS = (
     "gracePeriod",
     "metricGrace",
     "tunerPython",
+    "callerEnvironment",
 )
 
 #: A table, its section's path in the second format.

@@ -182,6 +182,16 @@ def gpu_indices(raw: object) -> list[int]:
     return indices
 
 
+_VARIABLE = re.compile(r"[^=\0\s]+")
+
+
+def variable_names(raw: object) -> list[str]:
+    """Names of variables of an environment, each once; an empty list is one."""
+    if not isinstance(raw, list) or not all(isinstance(name, str) and _VARIABLE.fullmatch(name) for name in raw):
+        raise ValueError("must be a list of names of variables, such as [PATH, HOME]")
+    return list(dict.fromkeys(raw))
+
+
 def kind(raw: object) -> str:
     """The kind of a value, in words and without the value."""
     names = {bool: "true or false", int: "a whole number", float: "a fraction", str: "text", list: "a list"}

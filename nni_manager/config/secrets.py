@@ -91,6 +91,11 @@ def is_reference(value: object) -> bool:
     return isinstance(value, str) and (value.startswith(_FILE) or _VARIABLE.fullmatch(value) is not None)
 
 
+def needs_value(reference: str) -> bool:
+    """Whether what stands in a secret field stands for a value that is kept elsewhere."""
+    return is_reference(reference) or reference.startswith(_STORED)
+
+
 def fill(model: type[BaseModel], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
     """The settings with values in place of references; a reference without a value stays, as does everything else."""
     return _map(model, settings, lambda reference: values.get(reference, reference))

@@ -36,8 +36,23 @@ class NniManagerError(Exception):
     """Root of everything we raise on purpose."""
 
 
+#: Characters of a sentence that are shown: of a longer one, which repeats something large, beginning and end.
+_SHOWN, _BEGINNING, _END = 1000, 600, 300
+
+
+def shortened(sentence: str) -> str:
+    """A sentence that may repeat what was sent, with the middle left out where that is large."""
+    left_out = len(sentence) - _BEGINNING - _END
+    if len(sentence) <= _SHOWN:
+        return sentence
+    return f"{sentence[:_BEGINNING]}… ({left_out} characters are left out) …{sentence[-_END:]}"
+
+
 class InvalidInput(NniManagerError):
     """The input cannot be used."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +67,10 @@ class Problem:
     #: 1-based line in that file; 0 when unknown.
     line: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("message", "field"):
+            object.__setattr__(self, name, shortened(getattr(self, name)))
+
     def __str__(self) -> str:
         place = f"{self.file or 'config'}:{self.line}" if self.line else self.file
         return ": ".join(part for part in (place, self.field, self.message) if part)
@@ -62,7 +81,7 @@ class ConfigInvalid(InvalidInput):
     (`domain.warning.ConfigWarning`)."""
 
     def __init__(self, problems: Sequence[Problem], warnings: Sequence[Problem] = ()) -> None:
-        super().__init__("; ".join(map(str, problems)))
+        NniManagerError.__init__(self, "; ".join(map(str, problems)))  # each of them is short
         self.problems = tuple(problems)
         self.warnings = tuple(warnings)
 

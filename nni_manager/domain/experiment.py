@@ -82,6 +82,8 @@ class HoldCode(StrEnum):
     TUNER_SILENT = "TUNER_SILENT"
     #: The platform refuses our credentials.
     BAD_CREDENTIALS = "BAD_CREDENTIALS"
+    #: What it runs with, environment or secrets, is not in its folder; a person must give it anew.
+    PRIVATE_MISSING = "PRIVATE_MISSING"
     #: The platform takes no jobs at the moment; ends by itself when it does.
     PLATFORM_UNAVAILABLE = "PLATFORM_UNAVAILABLE"
     #: The database cannot be written; ends by itself when it can.
@@ -177,6 +179,8 @@ class ExperimentSpec:
     manager_ip: str = ""
     #: The section `sharedStorage`, canonical; secrets are references.
     shared_storage: Json | None = field(default=None, repr=False)
+    #: Names of the variables of the caller's environment that are kept; None: all.
+    caller_environment: tuple[str, ...] | None = None
     #: The Python of a user's tuner and assessor: a path, or a name on the caller's PATH; empty: its ``python3``.
     tuner_python: str = ""
     #: The config as NNI's clients see it: camelCase, absent fields left out, secrets are references. Never log it.
@@ -188,6 +192,11 @@ class ExperimentSpec:
     def has_user_class(self) -> bool:
         """Whether tuner, assessor or both are the user's own."""
         return any(one is not None and one.class_name for one in (self.tuner, self.assessor))
+
+    def kept_of(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """What the experiment keeps of its caller's environment."""
+        names = self.caller_environment
+        return {name: value for name, value in environment.items() if names is None or name in names}
 
     @property
     def checks_version(self) -> bool:

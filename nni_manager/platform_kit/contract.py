@@ -165,6 +165,21 @@ class Greet(Protocol):
         """
 
 
+class PrivateText:
+    """A text of one training service that is kept where secrets are. This one forgets it at the process's end."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def read(self) -> str:
+        """Blocks. Raises StoreError."""
+        return self._text
+
+    def write(self, text: str) -> None:
+        """Blocks. Raises StoreError."""
+        self._text = text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """The scheduler as an adapter sees it: whom to wake, where to deliver, what is shared."""
@@ -186,6 +201,8 @@ class Host:
     greet: Greet
     #: (job name, word): how its command ended; as `domain.evidence.RunnerWord` reads it.
     exited: Callable[[str, str], Awaitable[None]]
+    #: What the adapter keeps that nobody else may have, such as passwords; all of it is one text, empty at first.
+    private: PrivateText = field(default_factory=PrivateText)
     #: The section `sharedStorage` as it is now, secrets in place; None: the experiment has none.
     shared_storage: Callable[[], Json | None] = lambda: None
     #: Bytes of the logs that are kept of one attempt.

@@ -15,7 +15,8 @@ from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.experiments import preflight
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, removed
-from nni_manager.store import experiments, secrets, services, trials
+from nni_manager.store import experiments, private, services, trials
+from nni_manager.store.folder import Folder
 
 if TYPE_CHECKING:
     from nni_manager.scheduler.experiments.build import SharedParts
@@ -35,7 +36,8 @@ class Change:
 
 async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange, shared: SharedParts) -> Change:
     """`spec`: what the experiment goes by otherwise. Raises InvalidInput, ConfigInvalid, or OSError for its code."""
-    known, stored = await experiment.database.read(lambda c: (services.load(c), secrets.load(c)))
+    known = await experiment.database.read(services.load)
+    stored = (await asyncio.to_thread(private.load, experiment.folder.private)).secrets
     gone = {service.service: service.settings for service in removed(known)}
     reading = await asyncio.to_thread(service_change.read, spec, wish, gone, stored)
     admission.check_platforms(reading.spec)
@@ -46,10 +48,11 @@ async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceCh
     return Change(spec=reading.spec, changed=changed, secrets=reading.secrets, now=wish.now)
 
 
-def write(connection: sqlite3.Connection, change: Change) -> None:
+def write(connection: sqlite3.Connection, folder: Folder, change: Change) -> None:
     """A hold of a service that has other settings now is cleared: somebody has put something right."""
+    if change.secrets:
+        private.put(folder.private, change.secrets)  # first: a config without its secrets is worse than the other way
     experiments.set_config(connection, json.dumps(change.spec.canonical))
-    secrets.put(connection, change.secrets)
     for platform in change.spec.platforms:
         services.put(connection, platform.service, platform.settings)
     for platform in change.changed:
@@ -62,5 +65,5 @@ def write(connection: sqlite3.Connection, change: Change) -> None:
 
 async def go_by(experiment: OpenExperiment, change: Change) -> None:
     """Makes the experiment go by the services that `write` has stored."""
-    values = await experiment.database.read(secrets.load)
-    experiment.go_by_services(change.spec, values)
+    kept = await asyncio.to_thread(private.load, experiment.folder.private)
+    experiment.go_by_services(change.spec, kept)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nni_manager.config import credentials
+from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import Json, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Host, Platform
@@ -15,8 +18,7 @@ from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.process_state import LiveSpec
 from nni_manager.scheduler.turns.training_service import Make, TrainingService
-from nni_manager.store import jobs
-from nni_manager.store import secrets as secret_rows
+from nni_manager.store import jobs, private
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 
@@ -98,7 +100,8 @@ class Services:
     async def forget_secrets(self) -> None:
         """Removes the secrets that no service refers to any more."""
         kept = credentials.known(self._spec.now, [service.spec for service in self.all.values()])
-        await self._database.write(lambda c: secret_rows.keep_only(c, kept))
+        with suppress(StoreError):  # else the next time
+            await asyncio.to_thread(private.keep_only, self._folder.private, kept)
 
     def _maker(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> Make:
         adapter = registry.adapter_of(platform)
@@ -118,4 +121,5 @@ class Services:
             greet=messages.greet, exited=messages.exited, silence_s=self._silence_s,
             max_log_bytes=self._spec.now.max_log_bytes,
             shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
+            private=private.ServiceText(self._folder.private, name),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -67,17 +67,16 @@ _COUNTS = f"status IN ({_ACTIVE}) AND hold_code = ''"
 
 
 def create(
-    connection: sqlite3.Connection, *, id: str, config: str, environment: Mapping[str, str], interpreter: str,
-    folder: str, now_ms: int, nonce: str = "", warnings: Sequence[ExperimentWarning] = (),
+    connection: sqlite3.Connection, *, id: str, config: str, interpreter: str, folder: str, now_ms: int,
+    nonce: str = "", warnings: Sequence[ExperimentWarning] = (),
 ) -> None:  # fmt: skip
     connection.execute(
-        "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, counted_ms,"
-        " nonce, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, nonce, warnings)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
             config,
-            json.dumps(dict(environment)),
             interpreter,
             folder,
             now_ms,
@@ -98,10 +97,9 @@ def load(connection: sqlite3.Connection) -> ExperimentRow:
     return ExperimentRow.from_row(connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone())
 
 
-def caller(connection: sqlite3.Connection) -> tuple[dict[str, str], str]:
-    """The environment and interpreter of whoever created the experiment."""
-    environment, interpreter = connection.execute("SELECT environment, interpreter FROM experiment").fetchone()
-    return json.loads(environment), interpreter
+def interpreter(connection: sqlite3.Connection) -> str:
+    """The Python of whoever created the experiment."""
+    return str(connection.execute("SELECT interpreter FROM experiment").fetchone()[0])
 
 
 def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:

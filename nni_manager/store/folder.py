@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreUnavailable
 from nni_manager.platform_kit import registry
+from nni_manager.store import private
 from trial_runner.wire import foreign_files, removal
 from trial_runner.wire.foreign_files import NotRegular
 
@@ -53,7 +54,7 @@ def _is_below(path: str, mount: str) -> bool:
 #: Below the data directory: databases of folders on network file systems.
 _DATABASES = "databases"
 #: What lies in the folder of every experiment.
-_OURS = ("db", "log", "trials", "checkpoint", "code", "environments")
+_OURS = ("db", "log", "trials", "checkpoint", "code", "environments", *private.FILES)
 _POINTER_BYTES = 64 * 1024
 
 
@@ -91,6 +92,13 @@ class Folder:
         Raises StoreCorrupt for a pointer that says nothing, OSError for one that cannot be read.
         """
         return self._database_of_pointer() or self.path / "db" / "nni.sqlite"
+
+    @property
+    def private(self) -> Path:
+        """The file with environment and secrets: here, or beside the database that lies elsewhere. Raises as
+        `database`."""
+        elsewhere = self._database_of_pointer()
+        return self.path / private.FILE if elsewhere is None else elsewhere.with_name(private.FILE)
 
     def require_database(self) -> Path:
         """The database's path. Raises NotFound when it is not there, StoreUnavailable when that cannot be told."""

@@ -6,7 +6,6 @@ were under way when it ended wait for `resume`, as ours do after a stop.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -18,11 +17,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
-from nni_manager.store import nni_glance, nni_history
+from nni_manager.store import nni_glance, nni_history, private
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
 from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
+from nni_manager.store.private import Kept
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import NotRegular
 
@@ -108,7 +108,8 @@ def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: st
     experiment = _read(database, nni_history.read)
     migrate(draft, "experiment")
     with closing(connect(draft)) as connection:
-        _write(connection, experiment, str(folder.path), environment, interpreter)
+        _write(connection, experiment, str(folder.path), interpreter)
+    private.replace(folder.private, Kept(environment=environment))
     _link_files(folder)
     for name in ("log", "trials", "checkpoint"):
         (folder.path / name).mkdir(mode=0o700, exist_ok=True)
@@ -166,16 +167,15 @@ def _read(database: Path, read: Callable[[sqlite3.Connection], T | None]) -> T:
 
 
 def _write(
-    connection: sqlite3.Connection, experiment: NniExperiment, folder: str, environment: Mapping[str, str],
-    interpreter: str,
+    connection: sqlite3.Connection, experiment: NniExperiment, folder: str, interpreter: str
 ) -> None:  # fmt: skip
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(
-        "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, ended_ms, exec_ms,"
-        " counted_ms, next_sequence_id, next_parameter_id, ended_trials, revision)"
-        " VALUES (?, 'STOPPED', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, ended_ms, exec_ms, counted_ms,"
+        " next_sequence_id, next_parameter_id, ended_trials, revision)"
+        " VALUES (?, 'STOPPED', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            experiment.id, experiment.params, json.dumps(dict(environment)), interpreter, folder, experiment.created_ms,
+            experiment.id, experiment.params, interpreter, folder, experiment.created_ms,
             experiment.ended_ms, experiment.exec_ms, experiment.ended_ms, experiment.next_sequence_id,
             experiment.next_parameter_id, len(experiment.trials), len(experiment.profiles),
         ),

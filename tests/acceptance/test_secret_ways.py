@@ -39,8 +39,8 @@ def section(**fields: object) -> dict[str, object]:
 
 
 def stored(nnictl: CommandLine, id_: str) -> dict[str, str]:
-    """Asked of the database, as there is no other way to a secret."""
-    with closing(sqlite3.connect(f"file:{nnictl.data}/{id_}/db/nni.sqlite?mode=ro", uri=True)) as connection:
+    """Asked of the private file, as there is no other way to a secret."""
+    with closing(sqlite3.connect(f"file:{nnictl.data}/{id_}/private.sqlite?mode=ro", uri=True)) as connection:
         return dict(connection.execute("SELECT reference, value FROM secrets"))
 
 

@@ -140,3 +140,24 @@ async def test_pages_get_what_is_not_the_apis(world: World) -> None:
         assert usual.json() == (await client.get("/api/v1/openapi.json")).json()
         with pytest.raises(AssertionError, match="asked"):
             await client.get("/apix")
+
+
+@pytest.mark.parametrize("body", [
+    {"trialCommand": "true", "logLevel": "Q" * 50_000}, {"Q" * 50_000: 1}, {"config": "{}", "Q" * 50_000: 1},
+    {"trainingService": {"platform": "local", "Q" * 50_000: 1}}, {"config": "{}", "secrets": {"Q" * 50_000: 1}},
+])  # fmt: skip
+async def test_a_large_value_is_cut_in_what_is_said_of_it(api: httpx.AsyncClient, body: dict[str, object]) -> None:
+    answer = await api.post("/api/v1/experiments", json=body)
+    assert answer.status_code == 400 and len(answer.text) < 10_000
+    assert "characters are left out" in answer.json()["error"]
+
+
+async def test_a_long_path_is_cut_too(api: httpx.AsyncClient) -> None:
+    for path in (f"/api/v1/{'Q' * 30_000}", f"/api/v1/experiments?{'Q' * 30_000}=1"):
+        answer = await api.get(path)
+        assert answer.status_code in (400, 404) and len(answer.text) < 2000
+
+
+def test_what_is_short_stays_whole() -> None:
+    assert domain.shortened("a" * 1000) == "a" * 1000
+    assert str(domain.InvalidInput("field: " + "x" * 2000)).endswith("x" * 300)

@@ -209,6 +209,31 @@ async def test_a_browser_gets_a_cookie_for_the_token(closed_listener: httpx.Asyn
     assert (await closed_listener.get(EXPERIMENTS, headers={"Cookie": f"{name}={TOKEN}"})).status_code == 401
 
 
+@pytest.mark.parametrize(("headers", "is_secure"), [
+    ({}, False), ({"X-Forwarded-Proto": "http"}, False), ({"X-Forwarded-Proto": "https"}, True),
+    ({"X-Forwarded-Proto": "HTTPS, http"}, True), ({"X-Forwarded-Proto": "http, https"}, False),
+])  # fmt: skip
+async def test_behind_tls_a_browser_sends_the_cookie_nowhere_else(
+    closed_listener: httpx.AsyncClient, headers: dict[str, str], is_secure: bool
+) -> None:
+    by_link = await closed_listener.get(EXPERIMENTS, params={"token": TOKEN}, headers=headers)
+    cookie = by_link.headers["Set-Cookie"]
+    assert ("secure" in cookie.lower()) is is_secure
+    closed_listener.cookies.clear()
+    by_form = await closed_listener.post(SESSION_PATH, data={"token": TOKEN}, headers=headers)
+    assert by_form.status_code == 303 and ("secure" in by_form.headers["Set-Cookie"].lower()) is is_secure
+    closed_listener.cookies.clear()
+    ended = await closed_listener.delete(SESSION_PATH, headers={**headers, "Cookie": cookie.partition(";")[0]})
+    assert ("secure" in ended.headers["Set-Cookie"].lower()) is is_secure
+
+
+async def test_the_cookie_is_for_tls_alone_where_the_listener_speaks_it(world: World) -> None:
+    transport = httpx.ASGITransport(create_application(world.context, token=TOKEN))
+    async with httpx.AsyncClient(transport=transport, base_url="https://localhost:8080") as client:
+        answer = await client.get(EXPERIMENTS, params={"token": TOKEN})
+    assert "; secure" in answer.headers["Set-Cookie"].lower()
+
+
 def test_the_cookie_says_nothing_of_the_token_and_is_new_each_time() -> None:
     names = {Token(TOKEN).sessions.begin() for _ in range(3)}
     assert len(names) == 3 and all(len(name) >= 32 for name in names)

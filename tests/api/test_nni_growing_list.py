@@ -27,7 +27,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     migrate(tmp_path / "nni.sqlite", "experiment")
     connection = connect(tmp_path / "nni.sqlite")
     experiments.create(
-        connection, id="exp1", config="{}", environment={}, interpreter="/p", folder="/f", now_ms=0
+        connection, id="exp1", config="{}", interpreter="/p", folder="/f", now_ms=0
     )  # fmt: skip
     yield connection
     connection.close()

@@ -245,7 +245,7 @@ def seed(
     connection = sqlite3.connect(folder.database)
     with connection:
         experiments.create(
-            connection, id=id, config=json.dumps({**spec.canonical, **(canonical or {})}), environment={},
+            connection, id=id, config=json.dumps({**spec.canonical, **(canonical or {})}),
             interpreter="/usr/bin/python3", folder=str(folder.path), now_ms=CREATED_MS,
         )  # fmt: skip
         experiments.set_hold(connection, hold)

@@ -342,6 +342,17 @@ async def test_an_offer_of_another_protocol_loses_no_body(
     assert not connections(listeners)[0].transport.is_closing()
 
 
+@pytest.mark.parametrize("step", [1, 10_000])
+@pytest.mark.parametrize(("sent", "body"), BODIES)
+@pytest.mark.parametrize("tokens", [b"upgrade, close", b"close, Upgrade"])
+async def test_an_offer_in_the_last_request_of_a_connection_is_answered(
+    client: Client, sent: bytes, body: bytes, tokens: bytes, step: int
+) -> None:
+    await _in_pieces(client, POST + b"Connection: " + tokens + b"\r\nUpgrade: h2c\r\n" + sent, step)
+    head, _, answered = (await client.answer()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200") and b"connection: close" in head.lower() and answered == body
+
+
 async def _in_pieces(client: Client, data: bytes, step: int) -> None:
     for start in range(0, len(data), step):
         await client.send(data[start : start + step])

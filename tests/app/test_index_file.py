@@ -29,9 +29,7 @@ def data(tmp_path: Path) -> Path:
         migrate.migrate(folder.database, "experiment")
         with closing(connect(folder.database)) as connection:
             config = json.dumps({"trainingService": {"platform": "local"}})
-            experiments.create(
-                connection, id=id_, config=config, environment={}, interpreter="", folder=str(folder.path), now_ms=1
-            )
+            experiments.create(connection, id=id_, config=config, interpreter="", folder=str(folder.path), now_ms=1)
     return tmp_path
 
 

@@ -22,7 +22,7 @@ def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": None, "maxTrialDuration": None,
         "counts": {}, "trialsMade": 0, "best": None, "commonFailure": None,
         "noMoreTrials": "", "revision": 1, "warnings": [],
-        "services": [], "references": [],
+        "services": [], "references": [], "variables": 3,
         "config": {"trialCommand": "python3 trial.py"},
         **fields,
     }  # fmt: skip

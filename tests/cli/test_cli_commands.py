@@ -62,6 +62,7 @@ def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
         "state   nnictl experiment status new00000",
         "trials  nnictl trial ls new00000",
         "end     nnictl stop new00000",
+        "keeps   3 variables of your environment; `callerEnvironment` in the file says which",
         "The experiment id is new00000",
         "Experiment ID: new00000",
     ]

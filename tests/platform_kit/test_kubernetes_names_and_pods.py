@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,18 @@ def test_the_token_stands_in_a_secret_alone() -> None:
     assert "s3cret" not in str(template)
     [token] = [one for one in template["spec"]["containers"][0]["env"] if one["name"] == protocol.ENV_TOKEN]
     assert token["valueFrom"] == {"secretKeyRef": {"name": "the-secret", "key": "token"}}
+
+
+@pytest.mark.parametrize(("own", "asked"), [
+    ({}, False), ({"hostNetwork": True}, False), ({"automountServiceAccountToken": True}, True),
+    ({"serviceAccountName": "mine"}, None), ({"serviceAccount": "mine"}, None),
+])  # fmt: skip
+def test_a_pod_gets_no_token_of_its_service_account_unless_its_user_asks(
+    own: dict[str, object], asked: bool | None
+) -> None:
+    pods = replace(_PODS, template={"spec": own}, service_account="of-a-barrier")
+    template = pod_template(job(), role(), pods, {}, "s")
+    assert template["spec"].get("automountServiceAccountToken") is asked
 
 
 @pytest.mark.parametrize(

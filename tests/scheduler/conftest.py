@@ -21,7 +21,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     migrate(path, "experiment")
     connection = connect(path)
     experiments.create(
-        connection, id="exp1", config="{}", environment={}, interpreter="", folder="/work/exp1", now_ms=0
+        connection, id="exp1", config="{}", interpreter="", folder="/work/exp1", now_ms=0
     )  # fmt: skip
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()

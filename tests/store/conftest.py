@@ -34,7 +34,7 @@ def path(empty_database: Path, tmp_path: Path) -> Path:
     shutil.copy(empty_database, path)
     connection = connect(path)
     experiments.create(
-        connection, id="exp1", config=json.dumps(CONFIG), environment={"A": "1"}, interpreter="/usr/bin/python3",
+        connection, id="exp1", config=json.dumps(CONFIG), interpreter="/usr/bin/python3",
         folder=str(folder), now_ms=1000,
     )  # fmt: skip
     connection.close()

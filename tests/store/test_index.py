@@ -45,9 +45,7 @@ def make_folder(place: Path, empty_database: Path, id: str, config: dict[str, ob
     (folder.path / "db").mkdir(parents=True)
     shutil.copy(empty_database, folder.database)
     connection = connect(folder.database)
-    experiments.create(
-        connection, id=id, config=json.dumps(config), environment={}, interpreter="", folder=str(folder.path), now_ms=at
-    )
+    experiments.create(connection, id=id, config=json.dumps(config), interpreter="", folder=str(folder.path), now_ms=at)
     connection.close()
     return folder
 
@@ -169,7 +167,7 @@ def test_folders_that_cannot_be_read_are_one_of_our_errors(tmp_path: Path, empty
     with pytest.raises(StoreError, match="holds no experiment; it was not made to the end"):
         index.read_folder(folder)
     connection = connect(folder.database)
-    experiments.create(connection, id="exp1", config="{", environment={}, interpreter="", folder="", now_ms=0)
+    experiments.create(connection, id="exp1", config="{", interpreter="", folder="", now_ms=0)
     connection.close()
     with pytest.raises(StoreError, match=r"the config in the database .* cannot be read"):
         index.read_folder(folder)

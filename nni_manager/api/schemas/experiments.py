@@ -166,6 +166,10 @@ class Experiment(ExperimentState):
         description="The config in canonical form: camelCase, absent fields left out, paths absolute. "
         "Secrets are masked with `******`, or are references to what holds them."
     )
+    variables: int | None = Field(
+        description="How many variables of its creator's environment are kept; null: nobody works on it, or they are "
+        "not in its folder."
+    )
     references: list[str] = Field(
         description="What its secret fields refer to outside the config: `${VARIABLE}`, `file:/path`."
     )
@@ -183,7 +187,10 @@ class NewExperiment(Wire):
     file: str = Field(default="", description="What messages call the file.")
     directory: str = Field(default="", description="Absolute folder that relative paths in the config start at.")
     environment: dict[str, str] | None = Field(
-        default=None, description="What trials and tuner run with; not given: the daemon's own environment.", repr=False
+        default=None,
+        description="What trials and tuner run with, as far as `callerEnvironment` keeps it; not given: the "
+        "daemon's own environment.",
+        repr=False,
     )
     interpreter: str = Field(
         default="",
@@ -252,6 +259,11 @@ class NewSecrets(Sent):
     secrets: dict[str, str] = Field(
         repr=False, description="New values of what secret fields refer to, by reference; others stay."
     )
+    environment: dict[str, str] | None = Field(
+        default=None, repr=False,
+        description="What trials on the manager's machine and the tuner run with, for an experiment whose private file "
+        "is missing; one that has an environment keeps it. Not given: the daemon's own.",
+    )  # fmt: skip
 
 
 class StoppedExperiments(Wire):

@@ -20,6 +20,8 @@ RUNNER_FILE = "runner.pyz"
 WORK_VOLUME = "nni-vol"
 RUNNER_VOLUME = "nni-runner"
 TOKEN_KEY = "token"  # noqa: S105 - a name, no token
+#: Fields of a pod by which its user asks for a service account.
+_ASKING = frozenset({"serviceAccountName", "serviceAccount", "automountServiceAccountToken"})
 _REFERENCE = re.compile(r"\$\([-._a-zA-Z][-._a-zA-Z0-9]*\)")
 #: Seconds beyond the trial's own grace period that its pod has for telling how it ended.
 DELIVERY_S = 25
@@ -117,7 +119,15 @@ def pod_template(
     if settings.service_account:
         pod["serviceAccountName"] = settings.service_account
     template: Object = {"metadata": {"labels": _labels(labels, role)}, "spec": pod}
-    return merged(template, settings.template, role.container)
+    return without_account_token(merged(template, settings.template, role.container), settings.template)
+
+
+def without_account_token(pod: Object, own: Object) -> Object:
+    """The pod without the token of its service account, with which a trial's code could ask the cluster: unless
+    `own`, a pod template of the user's, names an account or says what it wants."""
+    if _ASKING.isdisjoint(own.get("spec") or {}):
+        pod["spec"]["automountServiceAccountToken"] = False
+    return pod
 
 
 def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:

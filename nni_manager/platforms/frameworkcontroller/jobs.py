@@ -11,7 +11,7 @@ from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, merged, pod_template
+from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, merged, pod_template, without_account_token
 from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 from nni_manager.platforms.frameworkcontroller.states import report
 
@@ -109,8 +109,10 @@ def _pod(
     if is_alone:
         return template
     mount = {"name": _BARRIER_VOLUME, "mountPath": _BARRIER_MOUNT}
+    asked = (pods.template.get("spec") or {}).get("automountServiceAccountToken", True)
     barrier: Object = {
         "spec": {
+            "automountServiceAccountToken": asked,  # the barrier asks the cluster for its framework
             "initContainers": [
                 {"name": _BARRIER, "image": "frameworkcontroller/frameworkbarrier", "volumeMounts": [mount]}
             ],
@@ -200,6 +202,7 @@ def _in_template(pod: Object, ours: Object, role: Role) -> Object:
             ],
         },
     }
+    without_account_token(pod, pod)
     pod["spec"].setdefault("restartPolicy", "Never")
     pod["spec"].setdefault("terminationGracePeriodSeconds", ours["spec"]["terminationGracePeriodSeconds"])
     return merged(pod, added, role.container)

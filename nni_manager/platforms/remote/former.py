@@ -1,8 +1,8 @@
 """Machines that an experiment has or had: one that was taken out of the list keeps its jobs until they end, under
 whatever daemon, and what these wrote until the experiment is deleted.
 
-Kept in the service's folder, for its owner's eyes: the config, and the secrets that it refers to, know nothing any more
-of a machine that was taken out, which is to be logged in to.
+Kept in the service's folder: the config, and the secrets that it refers to, know nothing any more of a machine that was
+taken out, which is to be logged in to. Passwords are kept apart, where all secrets of the experiment are.
 """
 
 from __future__ import annotations
@@ -14,31 +14,43 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.errors import StoreError
+from nni_manager.platform_kit.contract import PrivateText
 from nni_manager.platforms.remote.address import Entry
 
 log = logging.getLogger(__name__)
 
 _FILE = "machines.json"
 
+#: Fields of an entry that are secret.
+SECRETS = ("password", "sshPassphrase")
+
 #: An entry of `machineList`, canonical.
 Section = Mapping[str, Any]
 
 
-def load(folder: Path) -> dict[str, Section]:
+def load(folder: Path, private: PrivateText) -> dict[str, Section]:
     """The machines by the keys of their connections; none when the file is not there, or nobody can read it."""
     try:
-        sections = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-        return by_key(sections)
+        sections = by_key(json.loads((folder / _FILE).read_text(encoding="utf-8")))
+        secrets = json.loads(private.read() or "{}")
+        return {key: {**section, **secrets.get(key, {})} for key, section in sections.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, StoreError) as error:
         log.warning("which machines there were is not known any more: %s: %s", folder / _FILE, error)
         return {}
 
 
-def save(folder: Path, sections: Iterable[Section]) -> None:
-    """Writes down the machines. Raises OSError."""
-    text, path = json.dumps(list(sections)), folder / _FILE
+def save(folder: Path, sections: Mapping[str, Section], private: PrivateText) -> None:
+    """Writes down the machines, given by key; first the secrets, which lay in the file itself once. Raises OSError."""
+    secrets = {key: found for key, section in sections.items() if (found := _secrets(section))}
+    try:
+        private.write(json.dumps(secrets) if secrets else "")
+    except StoreError as error:
+        raise OSError(str(error)) from error
+    others = [{name: value for name, value in one.items() if name not in SECRETS} for one in sections.values()]
+    text, path = json.dumps(others), folder / _FILE
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,6 +59,10 @@ def save(folder: Path, sections: Iterable[Section]) -> None:
     with open(draft, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(text)
     os.replace(draft, path)
+
+
+def _secrets(section: Section) -> dict[str, str]:
+    return {name: section[name] for name in SECRETS if section.get(name)}
 
 
 def by_key(sections: Iterable[Section]) -> dict[str, Section]:

@@ -107,7 +107,7 @@ class Sites:
             log.warning("which machines there are is not written down: %s", error)
 
     def _keep(self, settings: Json) -> None:
-        former.save(self._folder, self._sections(settings).values())
+        former.save(self._folder, self._sections(settings), self._host.private)
 
     def _look_up(self, settings: Json) -> dict[str, Known]:
         self._placed.load()
@@ -122,7 +122,7 @@ class Sites:
 
     def _sections(self, settings: Json) -> dict[str, former.Section]:
         """The sections of all machines that are in the list, or were used, by key. Blocks."""
-        before = former.load(self._folder)
+        before = former.load(self._folder, self._host.private)
         used = {key: section for key, section in before.items() if self._placed.was_used(key)}
         return used | former.by_key(_sections(settings))
 

@@ -10,7 +10,6 @@ from nni_manager.domain.clock import Clock
 from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.payload import with_stand_in
 from nni_manager.scheduler.experiments.leftovers import Leftovers
 from nni_manager.scheduler.experiments.submission import Endpoints
 from nni_manager.scheduler.services import Services
@@ -64,7 +63,7 @@ class Build:
     spec: LiveSpec
     database: Database
     shared: SharedParts
-    #: The caller's, at `create`.
+    #: The caller's, at `create`; it may be filled later.
     environment: Mapping[str, str] = field(repr=False)
     interpreter: str
     changes: Changes
@@ -93,7 +92,7 @@ class Build:
 
     def _feed(self, inbox: Inbox) -> TunerFeed:
         place = HostPlace(
-            interpreter=self.interpreter, environment=with_stand_in(self.environment), folder=self.folder.checkpoint,
+            interpreter=self.interpreter, environment=self.environment, folder=self.folder.checkpoint,
             log_folder=self.folder.log,
         )  # fmt: skip
         return TunerFeed(

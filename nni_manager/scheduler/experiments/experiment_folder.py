@@ -19,11 +19,12 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.code import archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
-from nni_manager.store import experiments, jobs, migrate, nni_folder, services, trials
-from nni_manager.store import secrets as secret_rows
+from nni_manager.store import experiments, jobs, nni_folder, private, services, trials
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
+from nni_manager.store.private import Kept
+from nni_manager.store.upgrade import upgrade as upgrade_database
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +37,18 @@ def make(folder: Folder, submission: Submission, endpoint: Endpoint | None, *, d
         for platform in spec.platforms:
             if admission.sends_code(spec, platform):
                 archive_of(spec, platform, folder.code).pack()
-        migrate.migrate(folder.database, "experiment")
+        private.replace(folder.private, Kept(environment=submission.environment, secrets=submission.secrets))
+        upgrade_database(folder)
         with closing(sqlite3.connect(folder.database)) as connection, connection:
             experiments.create(
                 connection, id=submission.id, config=json.dumps(spec.canonical),
-                environment=submission.environment, interpreter=submission.interpreter or sys.executable,
-                folder=str(folder.path), now_ms=now_ms, nonce=secrets.token_hex(8),
+                interpreter=submission.interpreter or sys.executable, folder=str(folder.path),
+                now_ms=now_ms, nonce=secrets.token_hex(8),
                 warnings=[warning.told for warning in submission.spec.warnings],
             )  # fmt: skip
             experiments.set_endpoint(connection, endpoint)
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)
-            secret_rows.put(connection, submission.secrets)
     except (OSError, sqlite3.OperationalError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidInput(
@@ -72,7 +73,7 @@ def upgrade(folder: Folder) -> None:
     folder.require_database()
     adopt(folder)
     with suppress(StoreUnavailable):
-        migrate.migrate(folder.database, "experiment")
+        upgrade_database(folder)
 
 
 def adopt(folder: Folder) -> None:
@@ -93,7 +94,7 @@ def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopenin
     lock = _own(folder)
     try:
         adopt(folder)
-        migrate.migrate(folder.database, "experiment")
+        upgrade_database(folder)
         return _set_running(folder, endpoint, now_ms, how)
     finally:
         lock.release()
@@ -155,7 +156,7 @@ def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Re
             if how.debug:
                 _switch_debug_on(connection)
             if how.secrets:
-                renew(connection, how.secrets)
+                renew(connection, folder, how.secrets)
             experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
             return before
     except sqlite3.DatabaseError as error:
@@ -164,15 +165,15 @@ def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Re
         connection.close()
 
 
-def renew_secrets(folder: Folder, values: Mapping[str, str]) -> None:
-    """Replaces secrets of a closed experiment. Raises InvalidInput for a secret that is none of the experiment's."""
+def renew_secrets(folder: Folder, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """Replaces secrets of a closed experiment, and an environment that is missing. Raises as `renew`."""
     folder.require_database()
     lock = _own(folder)
     try:
         adopt(folder)
-        migrate.migrate(folder.database, "experiment")
+        upgrade_database(folder)
         with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
-            renew(connection, values)
+            renew(connection, folder, values, environment)
     except sqlite3.DatabaseError as error:
         raise classified(folder.database, error) from error
     finally:

@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.config import credentials
-from nni_manager.domain.errors import NniManagerError, PlatformUnavailable
+from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, StoreError
 from nni_manager.domain.experiment import ExperimentWarning, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S
 from nni_manager.scheduler.experiments.preflight import standalone_host
-from nni_manager.store import experiments, jobs, leftover_jobs, secrets, services, stored_config
+from nni_manager.store import experiments, jobs, leftover_jobs, services, stored_config, upgrade
 from nni_manager.store.connection import connect_readonly
 from nni_manager.store.database import Database
+from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
 from nni_manager.store.leftover_jobs import LeftoverJobs
 
@@ -221,7 +222,13 @@ def _sentence(left: LeftoverJobs) -> str:
 
 
 def read_left_behind(
-    connection: sqlite3.Connection, now_ms: int, *, sentence: str = "", running: bool = False, decided: bool = False
+    connection: sqlite3.Connection,
+    folder: Folder,
+    now_ms: int,
+    *,
+    sentence: str = "",
+    running: bool = False,
+    decided: bool = False,
 ) -> list[LeftoverJobs]:
     """The jobs that may have left something, by service. `running`: only those that may still run;
     `decided`: only those that no trial waits for any more.
@@ -231,7 +238,7 @@ def read_left_behind(
     row = experiments.load(connection)
     names = jobs.left(connection, running=running, decided=decided)
     sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
-    values = secrets.load(connection) if names else {}
+    values = _secrets(connection, folder) if names else {}
     why = {name: "; ".join(sentences) for name, sentences in jobs.why_unreachable(connection).items()}
     may_run = jobs.left(connection, running=True) if names else {}
     return [
@@ -247,7 +254,7 @@ def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJob
     """The jobs of an experiment that cannot be opened; by its id alone where its database cannot be read. Blocks."""
     try:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
-            return read_left_behind(connection, now_ms, sentence=sentence)
+            return read_left_behind(connection, entry.folder, now_ms, sentence=sentence)
     except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
         log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
     platforms = filter(None, entry.platform.split(","))
@@ -263,7 +270,7 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
             row, used = experiments.load(connection), jobs.services_used(connection)
             sections = _sections(connection, stored_config.services(json.loads(row.config)))
-            values, may_run = secrets.load(connection), jobs.left(connection, running=True)
+            values, may_run = _secrets(connection, entry.folder), jobs.left(connection, running=True)
             return [
                 replace(
                     _left(row.id, name, sections[name], values, (), sentence, now_ms),
@@ -275,6 +282,15 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
     except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
         log.warning("what experiment %s left cannot be looked for: %s", entry.id, error)
         return []
+
+
+def _secrets(connection: sqlite3.Connection, folder: Folder) -> Mapping[str, str]:
+    """Without them the jobs are noted all the same, and found when somebody reaches the service."""
+    try:
+        return upgrade.kept(connection, folder).secrets
+    except StoreError as error:
+        log.warning("the secrets of %s cannot be read: %s", folder.path, error)
+        return {}
 
 
 def _leaves_files(service: str, section: Mapping[str, Any], values: Mapping[str, str]) -> bool:

@@ -8,12 +8,12 @@ import logging
 import sqlite3
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 from nni_manager.config import code_paths, credentials, experiment_file
-from nni_manager.domain.errors import StoreCorrupt
+from nni_manager.domain.errors import InvalidInput, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec
 from nni_manager.scheduler.experiments import experiment_log
 from nni_manager.scheduler.experiments.build import Build, Parts, SharedParts
@@ -21,12 +21,14 @@ from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.experiment_log import ExperimentLog
 from nni_manager.scheduler.turns.process_state import Changes, LiveSpec
 from nni_manager.scheduler.turns.turn import Result
-from nni_manager.store import experiments, jobs, migrate, secrets, services, stored_config
+from nni_manager.store import experiments, jobs, private, services, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
+from nni_manager.store.private import Kept
 from nni_manager.store.services import ServiceRow
+from nni_manager.store.upgrade import upgrade
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +40,10 @@ class OpenExperiment:
     """Made by `open_experiment`. `run` works until the experiment is stopped; `close` gives everything back."""
 
     def __init__(
-        self, *, folder: Folder, database: Database, parts: Parts, changes: Changes, held: AsyncExitStack
-    ) -> None:
+        self, *, folder: Folder, database: Database, parts: Parts, changes: Changes, held: AsyncExitStack,
+        environment: dict[str, str], kept: Kept,
+    ) -> None:  # fmt: skip
+        """`environment`: what `parts` run processes with; empty where `kept` has none."""
         self.folder = folder
         self.database = database
         self.loop = parts.loop
@@ -50,6 +54,8 @@ class OpenExperiment:
         #: Commands that read, change and write the config take turns.
         self.changing = asyncio.Lock()
         self._held = held
+        self._environment = environment
+        self._go_by_kept(kept)
 
     @property
     def id(self) -> str:
@@ -70,8 +76,9 @@ class OpenExperiment:
         if has_other_space:
             self.loop.feed.change_search_space()
 
-    def go_by_services(self, spec: ExperimentSpec, secrets: Mapping[str, str]) -> None:
-        """Goes by changed training services, which are stored. `secrets`: reference → value, all there are."""
+    def go_by_services(self, spec: ExperimentSpec, kept: Kept) -> None:
+        """Goes by changed training services, which are stored with their secrets."""
+        secrets = kept.secrets
         self.go_by(spec)
         for platform in spec.platforms:
             if platform.service in self._services.all:
@@ -80,6 +87,7 @@ class OpenExperiment:
                 self._services.add(platform, secrets)
         for name in self._services.all.keys() - {platform.service for platform in spec.platforms}:
             self._services.all[name].is_removed = True
+        self._go_by_kept(kept)
         self.loop.live()
 
     def try_again(self) -> None:
@@ -88,15 +96,32 @@ class OpenExperiment:
             service.try_again()
         self.loop.wake()
 
-    async def renew(self, values: Mapping[str, str]) -> None:
+    @property
+    def variables(self) -> int | None:
+        """How many variables of its creator's environment are kept; None: they are not there."""
+        return len(self._environment) if self._has_environment else None
+
+    async def renew(self, values: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
         """Secrets given anew: stored, then used from the platform's next call on; a hold for wrong ones is cleared.
 
-        Raises InvalidInput for one that is none of the experiment's.
+        Raises as the function `renew`.
         """
-        known = await self.database.try_write(lambda c: renew(c, values))
+        had_environment = self._has_environment
+        kept = await self.database.try_write(lambda c: renew(c, self.folder, values, environment))
+        self._go_by_kept(kept)
         for service in self._services.all.values():
-            self._services.renew(service, known)
+            self._services.renew(service, kept.secrets)
+        if not had_environment:
+            await self.loop.feed.reset()  # a process that has begun was begun without
+        self.changes.note()
         self.try_again()
+
+    def _go_by_kept(self, kept: Kept) -> None:
+        self._has_environment = kept.environment is not None
+        self._environment.clear()
+        self._environment.update(kept.environment or {})
+        gone = [service.spec for service in self._services.all.values() if service.is_removed]
+        self.loop.missing = missing(self.id, self.spec, gone, kept, self.folder)
 
     async def run(self) -> None:
         """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
@@ -123,7 +148,7 @@ async def open_experiment(
     """Takes the folder's lock, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
     async with AsyncExitStack() as held:
         held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
-        await asyncio.to_thread(migrate.migrate, folder.database, "experiment")
+        await asyncio.to_thread(upgrade, folder)
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
@@ -131,25 +156,27 @@ async def open_experiment(
         row = stored.row
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
+        environment: dict[str, str] = {}
         build = Build(
             folder=folder, row=row, spec=LiveSpec(spec), database=database, shared=shared,
-            environment=stored.environment, interpreter=stored.interpreter or sys.executable, changes=changes,
-            nonce=stored.nonce, secrets=stored.secrets, removed=stored.removed,
+            environment=environment, interpreter=stored.interpreter or sys.executable, changes=changes,
+            nonce=stored.nonce, secrets=stored.kept.secrets, removed=stored.removed,
         )  # fmt: skip
         parts = build.parts(lambda result: on_status(row.id, result))
-        return OpenExperiment(folder=folder, database=database, parts=parts, changes=changes, held=held.pop_all())
+        return OpenExperiment(
+            folder=folder, database=database, parts=parts, changes=changes, held=held.pop_all(),
+            environment=environment, kept=stored.kept,
+        )  # fmt: skip
 
 
 class _Stored(NamedTuple):
     """Rows that an experiment is opened from."""
 
     row: ExperimentRow
-    environment: dict[str, str]
     interpreter: str
     #: Services that the config has no more, and that still have something of the experiment.
     removed: tuple[PlatformSpec, ...]
-    #: Reference → value.
-    secrets: dict[str, str]
+    kept: Kept
     nonce: str
 
 
@@ -158,12 +185,20 @@ def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Store
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
-    environment, interpreter = experiments.caller(connection)
     return _Stored(
-        row=experiments.load(connection), environment=environment, interpreter=interpreter,
+        row=experiments.load(connection), interpreter=experiments.interpreter(connection), kept=_kept(folder),
         removed=tuple(it for it in removed(services.load(connection)) if jobs.has_any(connection, it.service)),
-        secrets=secrets.load(connection), nonce=experiments.nonce(connection),
+        nonce=experiments.nonce(connection),
     )  # fmt: skip
+
+
+def _kept(folder: Folder) -> Kept:
+    """A private file that cannot be read counts as none: giving everything anew replaces it."""
+    try:
+        return private.load(folder.private)
+    except StoreCorrupt as error:
+        log.error("%s", error)
+        return Kept()
 
 
 def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
@@ -198,18 +233,58 @@ def removed(known: Mapping[str, ServiceRow]) -> tuple[PlatformSpec, ...]:
     return tuple(PlatformSpec(name=row.settings["platform"], service=row.name, settings=row.settings) for row in gone)
 
 
-def renew(connection: sqlite3.Connection, values: Mapping[str, str]) -> dict[str, str]:
-    """Answers all that are known now; a hold for refused ones is cleared.
+def missing(id: str, spec: ExperimentSpec, gone: Iterable[PlatformSpec], kept: Kept, folder: Folder) -> Hold | None:
+    """The hold of an experiment whose private file is not there, or lacks something; None: all is there.
 
-    Raises InvalidInput for one that is none of the experiment's.
+    `gone`: services that the config has no more, and that still have something of the experiment.
+    """
+    lacking = credentials.lacking(spec, kept.secrets, gone)
+    if kept.environment is not None and not lacking:
+        return None
+    written = [reference for reference in lacking if not credentials.is_outside(reference)]
+    what = ", ".join([*(["its creator's environment"] if kept.environment is None else []), *lacking])
+    how = f"`nnictl update credentials {id}` gives anew what variables and files hold"
+    if written:
+        how += f", `nnictl update platform {id} --file FILE` what the experiment's file itself held"
+    sentence = f"{folder.private} does not hold {what}: it was not copied along, or removed; {how}"
+    return Hold(code=HoldCode.PRIVATE_MISSING, sentence=sentence)
+
+
+def renew(
+    connection: sqlite3.Connection, folder: Folder, values: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
+) -> Kept:  # fmt: skip
+    """Answers all that is known now; a hold for refused secrets is cleared. `environment`: taken where none is kept.
+
+    Raises InvalidInput for a secret that is none of the experiment's, and where there is nothing to be given anew.
     """
     row = experiments.load(connection)
     known = services.load(connection)
-    credentials.require_known(experiment_file.from_canonical(json.loads(row.config)), values, removed(known))
-    secrets.put(connection, values)
+    spec = experiment_file.from_canonical(json.loads(row.config))
+    credentials.require_known(spec, values, removed(known))
+    _put(folder, values, environment, spec)
     for name, service in known.items():
         if service.hold is not None and service.hold.code is HoldCode.BAD_CREDENTIALS:
             services.set_hold(connection, name, None)
     if row.hold is not None and row.hold.code is HoldCode.BAD_CREDENTIALS:
         experiments.set_hold(connection, None)
-    return secrets.load(connection)
+    return private.load(folder.private)
+
+
+def _put(
+    folder: Folder, values: Mapping[str, str], environment: Mapping[str, str] | None, spec: ExperimentSpec
+) -> None:
+    before = _kept(folder)
+    if before.environment is None and environment is not None:
+        _put_anew(folder, values, spec.kept_of(environment))
+    elif not values and environment is not None:
+        raise InvalidInput("its config refers to no variable and no file: nothing can be given anew")
+    else:
+        private.put(folder.private, values)
+
+
+def _put_anew(folder: Folder, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    try:
+        private.put(folder.private, values, environment=environment)
+    except StoreCorrupt:
+        private.replace(folder.private, Kept(environment=environment, secrets=values))

@@ -16,9 +16,18 @@ from nni_manager.domain.errors import BadCredentials, InvalidInput, NniManagerEr
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Json, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.contract import TIME_LIMITS_S, Delivery, Host, JobPlan, PreflightFinding, Severity
+from nni_manager.platform_kit.contract import (
+    TIME_LIMITS_S,
+    Delivery,
+    Host,
+    JobPlan,
+    PreflightFinding,
+    PrivateText,
+    Severity,
+)
 from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.store.folder import Folder
+from nni_manager.store.private import ServiceText
 
 if TYPE_CHECKING:
     from nni_manager.scheduler.experiments.build import SharedParts
@@ -34,8 +43,13 @@ def standalone_host(
     return Host(
         experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
         connections=connections, folder=folder, code=partial(_code, folder, service), greet=_nothing, exited=_nothing,
-        shared_storage=lambda: storage,
+        shared_storage=lambda: storage, private=_private(folder, service),
     )  # fmt: skip
+
+
+def _private(folder: Path, service: str) -> PrivateText:
+    """What the service keeps in the experiment's folder; of one that is not there, nothing, and nothing is kept."""
+    return ServiceText(Folder(folder).private, service) if folder.is_dir() else PrivateText()
 
 
 async def _deliver(*_: object, **__: object) -> Delivery:

@@ -90,7 +90,7 @@ class Service:
         self, experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange
     ) -> ExperimentSpec:
         change = await service_changes.read(experiment, spec, wish, self._shared)
-        await self._write(experiment, lambda c: service_changes.write(c, change))
+        await self._write(experiment, lambda c: service_changes.write(c, experiment.folder, change))
         await service_changes.go_by(experiment, change)
         return change.spec
 
@@ -177,16 +177,19 @@ class Service:
         """Experiments by status, only those that occur."""
         return await self._supervisor.index.read(index.counts)
 
-    async def renew_secrets(self, id: str, values: Mapping[str, str]) -> None:
-        """Reference → value, of secrets that the config refers to. Raises InvalidInput for others."""
+    async def renew_secrets(self, id: str, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
+        """Reference → value, of secrets that the config refers to; `environment`: taken where none is kept.
+
+        Raises InvalidInput for other secrets, and where there is nothing to be given anew.
+        """
         _require_text(values)
         async with self._supervisor.turn(id):
             experiment = self._supervisor.get(id)
             if experiment is not None:
-                return await experiment.renew(values)
+                return await experiment.renew(values, environment)
             folder = (await self.entry(id)).folder
             await self._supervisor.closed_ones.let_go(id)
-            await asyncio.to_thread(experiment_folder.renew_secrets, folder, values)
+            await asyncio.to_thread(experiment_folder.renew_secrets, folder, values, environment)
 
     async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
         """Where an experiment's first trials would go; nothing is made. Raises InvalidInput for what cannot run."""

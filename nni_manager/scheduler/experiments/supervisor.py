@@ -338,7 +338,9 @@ class Supervisor:
         troubles = {one.name: one.trouble for one in experiment.loop.live_services}
         now_ms = self.shared.clock()
         try:
-            found = await experiment.database.read(lambda c: leftovers.read_left_behind(c, now_ms, running=running))
+            found = await experiment.database.read(
+                lambda c: leftovers.read_left_behind(c, experiment.folder, now_ms, running=running)
+            )
             for left in found:
                 trouble = troubles.get(left.service) or left.sentence or "it could not be asked to end them"
                 await self.shared.leftovers.note(replace(left, sentence=trouble))
@@ -362,7 +364,7 @@ class Supervisor:
             return
         try:
             found = await experiment.database.read(
-                lambda c: leftovers.read_left_behind(c, now_ms, running=True, decided=True)
+                lambda c: leftovers.read_left_behind(c, experiment.folder, now_ms, running=True, decided=True)
             )
             left = {one.service: one for one in found if one.service in removed}
             for name, one in left.items():

@@ -134,6 +134,8 @@ def _as_tried(snapshot: Snapshot) -> Snapshot:
 
 
 def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
+    if snapshot.here.missing is not None:
+        return True
     return not service.is_tried and any(
         hold is not None and hold.code in _NEEDS_A_PERSON for hold in (snapshot.experiment.hold, service.hold)
     )

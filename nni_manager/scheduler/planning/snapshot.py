@@ -104,6 +104,8 @@ class ProcessState:
     exhausted: bool = False
     #: How many proposals may be asked for before there is a slot for them.
     ahead: int = 0
+    #: What the experiment runs with is not in its folder; a person must give it anew.
+    missing: Hold | None = None
     #: The tuner cannot be asked now although it is on no recorded hold.
     tuner_trouble: Hold | None = None
     #: How long runners could be heard; None: not yet.
@@ -163,7 +165,7 @@ class Snapshot:
 
     @property
     def hold(self) -> Hold | None:
-        return self.experiment.hold or self.here.tuner_trouble
+        return self.experiment.hold or self.here.missing or self.here.tuner_trouble
 
     @property
     def exec_ms(self) -> int:

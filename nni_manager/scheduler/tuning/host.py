@@ -12,13 +12,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.platform_kit.payload import TUNER_HOST
+from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from nni_manager.scheduler.tuning import orphans
 from nni_manager.store import nni_format
 from trial_runner import protocol
@@ -164,8 +164,8 @@ class HostPlace:
 
     #: The Python of users' classes.
     interpreter: str
-    #: The caller's.
-    environment: dict[str, str]
+    #: The caller's, as it is when a process is started.
+    environment: Mapping[str, str] = field(repr=False)
     folder: Path
     log_folder: Path
 
@@ -221,7 +221,7 @@ async def _start(place: HostPlace, spec: ExperimentSpec, *, is_users: bool) -> T
     own = [sys.executable, "-m", "nni_manager.scheduler.tuning.process"]
     return await TunerHost.start(
         command=[place.interpreter, TUNER_HOST] if is_users else own,
-        environment=place.environment if is_users else _for_our_python(place.environment),
+        environment=with_stand_in(place.environment if is_users else _for_our_python(place.environment)),
         directory=Path(spec.trial_code_directory) if is_users else place.folder,
         folder=place.folder,
         log_folder=place.log_folder,

@@ -62,6 +62,8 @@ class ExperimentLoop:
         self._safety_poll_s = safety_poll_s
         self._changed = changed
         self._on_status = on_status
+        #: What the experiment runs with is not in its folder: nothing new starts until it is given anew.
+        self.missing: Hold | None = None
         self._wake_at_ms: int | None = None
         self._last: Result | None = None
         self._stopping_since_ms: int | None = None
@@ -99,7 +101,7 @@ class ExperimentLoop:
             return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
         troubles = [service.trouble or self.inbox.hold_of(service.name) for service in self.services.values()]
         all_in_trouble = troubles[0] if troubles and None not in troubles else None
-        return self.feed.silence or all_in_trouble or self.inbox.hold
+        return self.missing or self.feed.silence or all_in_trouble or self.inbox.hold
 
     @property
     def live_services(self) -> tuple[LiveService, ...]:
@@ -220,6 +222,7 @@ class ExperimentLoop:
             exhausted=feed.exhausted,
             ahead=feed.ahead,
             tuner_trouble=feed.silence,
+            missing=self.missing,
         )
 
     def _follow_clock(self) -> int:

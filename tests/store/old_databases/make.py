@@ -11,7 +11,7 @@ from pathlib import Path
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.ids import job_name
-from nni_manager.store import experiments, runners, secrets
+from nni_manager.store import experiments, runners
 from nni_manager.store.connection import connect
 from nni_manager.store.migrate import migrate
 
@@ -32,7 +32,7 @@ def make(path: Path) -> None:
     migrate(path, "experiment")
     connection = connect(path)
     experiments.create(
-        connection, id="old", config=CONFIG, environment={"PATH": "/bin"}, interpreter="/usr/bin/python3",
+        connection, id="old", config=CONFIG, interpreter="/usr/bin/python3",
         folder="/home/user/nni-experiments/old", now_ms=1000,
     )  # fmt: skip
     life.add(connection, "good1", 0, at=1001)
@@ -48,7 +48,6 @@ def make(path: Path) -> None:
     life.add(connection, "wait1", 2, at=1011)
     experiments.add_import(connection, '[{"parameter": {"x": 0.5}, "value": 1}]', 1012)
     experiments.set_hold(connection, Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback"))
-    secrets.put(connection, {"${TOKEN}": "not-a-real-token"})
     experiments.set_endpoint(connection, Endpoint(port=8080, prefix="my/pre"))
     connection.execute("PRAGMA journal_mode=DELETE")
     connection.execute("VACUUM")

@@ -1,0 +1,167 @@
+"""What of an experiment is nobody else's: the variables of its creator's environment, and the secrets its config refers
+to. They lie in a file of their own (0600), as the database is what people copy and send. Never log what is in it.
+
+Everything here blocks, and raises StoreCorrupt or StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from nni_manager.platform_kit.contract import PrivateText
+from nni_manager.store.connection import classified
+
+#: Its name, and that of the journal which a killed process leaves beside it.
+FILE, JOURNAL = "private.sqlite", "private.sqlite-journal"
+#: What becomes the file when it is whole.
+DRAFT = "private.sqlite.draft"
+#: All that may lie there.
+FILES = (FILE, JOURNAL, DRAFT, f"{DRAFT}-journal")
+_MODE = 0o600
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS environment (one INTEGER PRIMARY KEY CHECK (one = 1), variables TEXT NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS secrets (reference TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of one experiment."""
+
+    #: The variables that trials on this machine and the tuner run with; None: they are not there.
+    environment: Mapping[str, str] | None = field(default=None, repr=False)
+    #: Reference → value.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def load(path: Path) -> Kept:
+    """What is kept; nothing where there is no file, or only what a killed process made of it."""
+    if not _is_there(path):
+        return Kept()
+    with _opened(path) as connection:
+        if not _tables(connection):
+            return Kept()
+        row = connection.execute("SELECT variables FROM environment").fetchone()
+        values = dict(connection.execute("SELECT reference, value FROM secrets").fetchall())
+        return Kept(environment=None if row is None else json.loads(row[0]), secrets=values)
+
+
+def replace(path: Path, kept: Kept) -> None:
+    """Writes the file anew, whatever was there; it appears whole or not at all."""
+    draft = path.with_name(DRAFT)
+    with _said(path):
+        for left in FILES[2:]:
+            path.with_name(left).unlink(missing_ok=True)
+    put(draft, kept.secrets, environment=kept.environment)
+    with _said(path):
+        path.unlink(missing_ok=True)  # first: what a killed process left beside it would be played back onto another
+        path.with_name(JOURNAL).unlink(missing_ok=True)
+        draft.replace(path)
+
+
+def put(path: Path, secrets: Mapping[str, str], *, environment: Mapping[str, str] | None = None) -> None:
+    """Adds or exchanges secrets, reference → value, and the environment where one is given; others stay."""
+    with _writing(path) as connection:
+        connection.executemany("INSERT OR REPLACE INTO secrets (reference, value) VALUES (?, ?)", secrets.items())
+        if environment is not None:
+            connection.execute("INSERT OR REPLACE INTO environment VALUES (1, ?)", (json.dumps(dict(environment)),))
+
+
+def keep_only(path: Path, references: Collection[str]) -> None:
+    """Removes all secrets but these, as nothing refers to the others any more."""
+    gone = [(reference,) for reference in load(path).secrets.keys() - set(references)]
+    if gone:
+        with _writing(path) as connection:
+            connection.executemany("DELETE FROM secrets WHERE reference = ?", gone)
+
+
+class ServiceText(PrivateText):
+    """What a training service of the experiment keeps here."""
+
+    def __init__(self, path: Path, service: str) -> None:
+        super().__init__()
+        self._path = path
+        self._service = service
+
+    def read(self) -> str:
+        if not _is_there(self._path):
+            return ""
+        with _opened(self._path) as connection:
+            if not _tables(connection):
+                return ""
+            query = "SELECT text FROM services WHERE name = ?"
+            return str((connection.execute(query, (self._service,)).fetchone() or ("",))[0])
+
+    def write(self, text: str) -> None:
+        if text != self.read():
+            with _writing(self._path) as connection:
+                connection.execute("INSERT OR REPLACE INTO services VALUES (?, ?)", (self._service, text))
+
+
+# The file
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """A transaction that is on the disk when it is over, and leaves nothing of old values in the file."""
+    if not _is_there(path):
+        _make(path)
+    with _opened(path) as connection:
+        connection.execute("PRAGMA secure_delete=ON")
+        connection.execute("BEGIN IMMEDIATE")
+        for table in _TABLES:
+            connection.execute(table)
+        yield connection
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        with closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as connection:
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise classified(path, error) from error
+    except ValueError:
+        raise StoreCorrupt(f"{path} cannot be read: its environment is no JSON") from None
+
+
+def _is_there(path: Path) -> bool:
+    """Whether the file is there; one that others might read, as a copy may be, is ours alone from now on."""
+    with _said(path):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return False
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreCorrupt(f"{path} is no file; remove it")
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            path.chmod(_MODE)
+        return True
+
+
+def _make(path: Path) -> None:
+    """An empty file with its mode from the beginning; SQLite gives its journal the same."""
+    with _said(path):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written ({error.strerror})") from error
