@@ -232,9 +232,10 @@ class RemotePlatform(Platform):
 
 
 def _judged(handle: JobHandle, report: JobReport, site: Site) -> JobReport:
-    """The keeper's word on a job; of one that it does not know, and that nobody has seen it take, it never had it."""
+    """The keeper's word on a job; one that it does not know, and that nobody has seen there, it never had on file."""
     _, folder = job.place_of(handle)
-    return replace(report, was_never_taken=True) if report is site.jobs.unheard_of and not folder else report
+    was_seen = bool(folder) or handle.job_name in site.jobs.seen
+    return report if was_seen or report is not site.jobs.unheard_of else replace(report, was_never_taken=True)
 
 
 def _host(key: str) -> str:
