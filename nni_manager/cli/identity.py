@@ -29,7 +29,9 @@ def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
         raise InvalidInput(f"{directory} has no name yet: no daemon has used it")
     if moved:
         names.claim(directory)
-        click.echo(f"{names.known(directory)} is in {directory} from now on; machines are asked again within minutes, or")
+        click.echo(
+            f"{names.known(directory)} is in {directory} from now on; machines are asked again within minutes, or"
+        )
         click.echo("at once by `nnictl resume ID`.")
     elif own:
         _separate(directory)

@@ -33,9 +33,7 @@ _REFUSAL_S = 10.0
 class Machine(KeeperConnection):
     """The connection to a machine and its keeper. `python_path`: where its Python is looked for first."""
 
-    def __init__(
-        self, address: Address, connections: Connections, *, python_path: str, clock: Clock = now_ms
-    ) -> None:
+    def __init__(self, address: Address, connections: Connections, *, python_path: str, clock: Clock = now_ms) -> None:
         self.address = address
         #: Ours on it, below the home folder.
         self._folder = f"{connections.identity}/{address.folder}"
