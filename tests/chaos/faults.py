@@ -67,10 +67,12 @@ def _series(seed: int, machine: int | None) -> Iterator[Fault]:
         at_s += lasts_s
 
 
-def begin(fault: Fault, machines: list[NamespacedMachine], daemon: Daemon) -> Act | None:
-    """Breaks it. Returns what mends it; None: it mends by itself."""
+def begin(
+    fault: Fault, machines: list[NamespacedMachine], daemon: Daemon, complain: Callable[[str], None]
+) -> Act | None:
+    """Breaks it. Returns what mends it; None: it mends by itself. `complain`: told of what must not be."""
     if fault.machine is None:
-        return _break_daemon(fault.kind, daemon)
+        return _break_daemon(fault, daemon, complain)
     machine = machines[fault.machine]
     match fault.kind:
         case "power":
@@ -103,11 +105,14 @@ def _freeze(processes: list[psutil.Process]) -> Act:
     return go_on
 
 
-def _break_daemon(kind: str, daemon: Daemon) -> Act:
-    if kind == "kill":
+def _break_daemon(fault: Fault, daemon: Daemon, complain: Callable[[str], None]) -> Act:
+    if fault.kind == "kill":
         daemon.kill()
     else:
-        daemon.terminate()
+        try:
+            daemon.terminate()
+        except AssertionError as error:
+            complain(f"at {fault.at_s:.0f} s: {error}")
     return lambda: _start(daemon)
 
 

@@ -165,7 +165,10 @@ def _by_trial(attempts: list[Json]) -> dict[str, list[Json]]:
 def _stored(daemon: Daemon, id_: str) -> dict[str, list[int]]:
     """By job: its results, in the order in which they were stored. From the store: there are more than a list has."""
     found: dict[str, list[int]] = defaultdict(list)
-    query = "SELECT a.job_name, m.value FROM metrics m JOIN attempts a ON a.trial_id = m.trial_id AND a.number = m.attempt ORDER BY m.id"
+    query = (
+        "SELECT a.job_name, m.value FROM metrics m"
+        " JOIN attempts a ON a.trial_id = m.trial_id AND a.number = m.attempt ORDER BY m.id"
+    )
     for job, value in daemon.rows(id_, query):
         found[job].append(int(value))
     return found

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from tests.chaos import judge
-from tests.chaos.faults import Act, Fault, begin, schedule
+from tests.chaos.faults import Act, begin, schedule
 from tests.chaos.judge import Findings, Size
 from tests.live_daemon import Daemon, running_daemon
 from tests.namespaced_machines import NamespacedMachine, namespaced_machines
@@ -47,6 +47,8 @@ class Run:
     broken: Counter[str] = field(default_factory=Counter)
     id: str = ""
     took_s: float = 0.0
+    #: What was seen meanwhile that must not be.
+    complaints: list[str] = field(default_factory=list)
     _begun_s: float = 0.0
     #: What mends faults, by the time at which they end.
     _mends: list[tuple[float, int, str, Act]] = field(default_factory=list)
@@ -73,7 +75,7 @@ class Run:
                 return
             self.say(str(fault))
             self.broken[fault.kind] += 1
-            mend = begin(fault, self.machines, self.daemon)
+            mend = begin(fault, self.machines, self.daemon, self.complaints.append)
             if mend is not None:
                 entry = (fault.at_s + fault.lasts_s, next(numbers), f"{' ' * 10} over: {fault}", mend)
                 heapq.heappush(self._mends, entry)
@@ -102,6 +104,7 @@ class Run:
 
     def _judge(self, before: Size) -> Findings:
         found = judge.trials(self.daemon, self.id, self.notes, self.trials)
+        found.faults.extend(self.complaints)
         judge.daemon_is_as_before(found, before, self.daemon, self.machines)
         self.daemon.call("POST", f"/experiments/{self.id}/stop")
         judge.nothing_runs(found, self.machines)

@@ -71,8 +71,7 @@ def attempt_folder(folder: str, job_name: str) -> str:
 
 
 def handle_of(job_name: str, machine: str, folder: str) -> JobHandle:
-    """The handle of a job. `folder`: of the attempt; empty: nobody has seen it there, as the machine was away, or its
-    keeper had accepted it and not begun."""
+    """The handle of a job. `folder`: of the attempt; empty: not known, as the machine was away."""
     data = json.dumps({"machine": machine, "folder": folder})
     return JobHandle(platform="remote", version=1, job_name=job_name, data=data)
 

@@ -232,10 +232,10 @@ class RemotePlatform(Platform):
 
 
 def _judged(handle: JobHandle, report: JobReport, site: Site) -> JobReport:
-    """The keeper's word on a job; one that it does not know, and that nobody has seen there, it never had on file."""
-    _, folder = job.place_of(handle)
-    was_seen = bool(folder) or handle.job_name in site.jobs.seen
-    return report if was_seen or report is not site.jobs.unheard_of else replace(report, was_never_taken=True)
+    """The keeper's word on a job. One that it does not know, and that nobody has seen run, never ran: what it accepts
+    is on file from the job's start on."""
+    is_unheard_of = report is site.jobs.unheard_of and handle.job_name not in site.jobs.seen
+    return replace(report, was_never_taken=True) if is_unheard_of else report
 
 
 def _host(key: str) -> str:

@@ -87,9 +87,8 @@ class Starting:
         with _counted(machine, spec.name), _judged(site):
             await asyncio.to_thread(self._placed.put, spec.name, key)
             report = await site.jobs.submit(spec.name, request, reservation)
-        if report.state is JobState.PENDING or report.is_untaken:
-            return job.handle_of(spec.name, key, "")  # nothing of it is on file there yet
-        site.note_start()
+        if report.state is not JobState.PENDING and not report.is_untaken:
+            site.note_start()
         return job.handle_of(spec.name, key, job.attempt_folder(folder, spec.name))
 
 
