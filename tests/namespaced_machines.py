@@ -20,8 +20,7 @@ import asyncssh
 import psutil
 
 #: Of the wires; a run that was killed may have left some of these names, which are made anew.
-_NETWORK = "10.219.83"
-_BRIDGE = "nnitestbr"
+_NETWORK = 83
 _NOWHERE = "02:00:00:00:00:99"
 _START_S = 20.0
 
@@ -29,13 +28,14 @@ _START_S = 20.0
 class NamespacedMachine:
     """`number`: from 1."""
 
-    def __init__(self, number: int, folder: Path, settings: str) -> None:
+    def __init__(self, number: int, folder: Path, settings: str, network: int) -> None:
         self.name = f"machine{number}"
-        self.address = f"{_NETWORK}.{10 + number}"
+        self.address = f"{_prefix(network)}.{10 + number}"
         self.folder = folder
         self.home = folder / "home"
-        self._namespace = f"nnitest{number}"
-        self._wire = f"nnitestv{number}"
+        self._manager, self._bridge = f"{_prefix(network)}.1", _bridge(network)
+        self._namespace = f"nnitest{network}n{number}"
+        self._wire = f"nnitest{network}v{number}"
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -63,7 +63,7 @@ class NamespacedMachine:
         )
         _ip("netns", "add", self._namespace)
         _ip("link", "add", self._wire, "type", "veth", "peer", "name", "eth0", "netns", self._namespace)
-        _ip("link", "set", self._wire, "master", _BRIDGE, "up")
+        _ip("link", "set", self._wire, "master", self._bridge, "up")
         _ip("-n", self._namespace, "addr", "add", f"{self.address}/24", "dev", "eth0")
         for link in ("eth0", "lo"):
             _ip("-n", self._namespace, "link", "set", link, "up")
@@ -103,20 +103,34 @@ class NamespacedMachine:
                 if process.name().startswith("sshd") and process.ppid() != self._first_pid:
                     process.kill()
 
+    def keepers(self) -> list[psutil.Process]:
+        """Its keeper; in the moments of its start and end, none or more."""
+        found = []
+        for process in self.users_processes():
+            with suppress(psutil.Error):
+                if "serve" in process.cmdline():
+                    found.append(process)
+        return found
+
+    def kill_keeper(self) -> None:
+        for process in self.keepers():
+            with suppress(psutil.Error):
+                process.kill()
+
     def cut(self) -> None:
         """The link is down: no route, no reset."""
         _ip("link", "set", self._wire, "down")
 
     def drop(self) -> None:
         """Packets vanish, both ways."""
-        _ip("neigh", "replace", self.address, "lladdr", _NOWHERE, "dev", _BRIDGE, "nud", "permanent")
-        _ip("-n", self._namespace, "route", "replace", "blackhole", f"{_NETWORK}.1/32")
+        _ip("neigh", "replace", self.address, "lladdr", _NOWHERE, "dev", self._bridge, "nud", "permanent")
+        _ip("-n", self._namespace, "route", "replace", "blackhole", f"{self._manager}/32")
 
     def heal(self) -> None:
         _ip("link", "set", self._wire, "up")
-        for words in (["neigh", "del", self.address, "dev", _BRIDGE],):
+        for words in (["neigh", "del", self.address, "dev", self._bridge],):
             subprocess.run(["ip", *words], check=False, capture_output=True)
-        blackhole = ["ip", "-n", self._namespace, "route", "del", "blackhole", f"{_NETWORK}.1/32"]
+        blackhole = ["ip", "-n", self._namespace, "route", "del", "blackhole", f"{self._manager}/32"]
         subprocess.run(blackhole, check=False, capture_output=True)
 
     def processes(self) -> list[psutil.Process]:
@@ -152,19 +166,21 @@ class NamespacedMachine:
 
 @contextmanager
 def namespaced_machines(
-    count: int, folder: Path, settings: str = "MaxSessions 1\nAllowTcpForwarding no"
+    count: int, folder: Path, settings: str = "MaxSessions 1\nAllowTcpForwarding no", network: int = _NETWORK
 ) -> Iterator[list[NamespacedMachine]]:
-    """All of them on. `settings`: more lines of sshd_config."""
-    machines = [NamespacedMachine(number, folder / f"machine{number}", settings) for number in range(1, count + 1)]
+    """All of them on. `settings`: more lines of sshd_config; `network`: below 256, of runs that are at one time."""
+    numbers = range(1, count + 1)
+    machines = [NamespacedMachine(number, folder / f"machine{number}", settings, network) for number in numbers]
+    bridge = _bridge(network)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     for machine in machines:
         machine.remove()
-    subprocess.run(["ip", "link", "del", _BRIDGE], check=False, capture_output=True)
-    _ip("link", "add", _BRIDGE, "type", "bridge")
+    subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
+    _ip("link", "add", bridge, "type", "bridge")
     try:
-        _ip("addr", "add", f"{_NETWORK}.1/24", "dev", _BRIDGE)
-        _ip("link", "set", _BRIDGE, "up")
+        _ip("addr", "add", f"{_prefix(network)}.1/24", "dev", bridge)
+        _ip("link", "set", bridge, "up")
         for machine in machines:
             machine.make()
             machine.on()
@@ -172,7 +188,15 @@ def namespaced_machines(
     finally:
         for machine in machines:
             machine.remove()
-        subprocess.run(["ip", "link", "del", _BRIDGE], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
+
+
+def _prefix(network: int) -> str:
+    return f"10.219.{network}"
+
+
+def _bridge(network: int) -> str:
+    return f"nnitest{network}br"
 
 
 def _ip(*words: str) -> None:

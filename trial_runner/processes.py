@@ -3,6 +3,7 @@
 import fcntl
 import os
 import select
+import signal
 import struct
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ from trial_runner import launch
 
 #: Where the kernel shows processes; some containers have none.
 _PROC = "/proc"
+_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _SYS_PIDFD_OPEN = 434  # the same on every architecture
@@ -43,6 +45,13 @@ class Stat(NamedTuple):
 def become_subreaper() -> None:
     """Orphans below this process become its children. Raises OSError."""
     launch.libc_call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with(parent: int) -> None:
+    """This process is killed when its parent ends; at once, where that is another one by now. Raises OSError."""
+    launch.libc_call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def forbid_inspection() -> None:

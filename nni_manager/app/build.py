@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from nni_manager.app import identity, index_file, reserves
@@ -60,7 +61,8 @@ async def experiments(
         await index_file.finish_half_done(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
-        connections = Connections(await asyncio.to_thread(identity.of, settings.data_dir))
+        name = await asyncio.to_thread(identity.of, settings.data_dir)
+        connections = Connections(name, partial(identity.place, settings.data_dir))
         connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
         left = Leftovers(index_database, connections, settings.data_dir)
         await left.load()

@@ -16,6 +16,7 @@ from nni_manager.cli.create import create, resume, view
 from nni_manager.cli.doctor import doctor
 from nni_manager.cli.experiment import experiment
 from nni_manager.cli.export import export
+from nni_manager.cli.identity import identity
 from nni_manager.cli.import_results import import_results
 from nni_manager.cli.log import log
 from nni_manager.cli.plan import plan
@@ -60,5 +61,5 @@ for _command in (export, import_results, *unsupported.experiment_commands):
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)
 #: Commands of `nni-manager` alone; its `stop` without an experiment ends the daemon.
-for _command in (serve, own_daemon.status, own_daemon.stop, runner, stand_in_path, doctor):
+for _command in (serve, own_daemon.status, own_daemon.stop, runner, stand_in_path, doctor, identity):
     nni_manager.add_command(_command)

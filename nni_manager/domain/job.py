@@ -84,7 +84,8 @@ class JobReport:
     #: Why this job cannot be asked about now, although others can; its state is UNKNOWN. Empty: it can, or whoever
     #: keeps it is there and will tell: it is not given up, however long that takes.
     unreachable: str = ""
-    #: It is LOST because its submission broke off, and the platform certainly never had it: it is submitted again.
+    #: It is LOST because its submission broke off or was forgotten: unless it was seen to run, which the adapter may
+    #: not know, the platform never ran it, and it is submitted again.
     was_never_taken: bool = False
     #: It is LOST, was accepted and certainly never ran: that is no attempt, and the trial waits as if it had not been
     #: submitted.

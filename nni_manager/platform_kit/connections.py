@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,6 +22,11 @@ from nni_manager.domain.errors import BadCredentials
 from nni_manager.platform_kit.machines.line import Places
 
 log = logging.getLogger(__name__)
+
+
+#: Where a manager is: ``host``, ``machine``, ``directory``, ``inode`` and ``claimed_ms`` of its data directory, as
+#: `trial_runner.keeper.arrival` compares them.
+Place = Mapping[str, object]
 
 
 class HealthState(StrEnum):
@@ -208,9 +213,12 @@ class _Shared:
 class Connections:
     """All connections of a daemon, and the places of all its machines."""
 
-    def __init__(self, identity: str = "nobody") -> None:
+    def __init__(self, identity: str = "nobody", place: Callable[[], Place] | None = None) -> None:
         #: The name of this daemon, the same after a restart: it keeps apart what several daemons keep on one machine.
         self.identity = identity
+        #: Reads where it is, which is told to machines, so that a copy of it is noticed there; None: none is told.
+        #: Blocks; raises OSError.
+        self.place = place
         self._shared: dict[str, _Shared] = {}
         #: Connections that the daemon itself knows how to make.
         self._makers: dict[str, Callable[[], Connection]] = {}

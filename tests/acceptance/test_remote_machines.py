@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 import time
 from collections import Counter
@@ -70,7 +69,7 @@ def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
     _wait_for_ended(daemon, id_, 4)
     one.cut()
     two.kill_sshd()
-    _kill_keeper(three)
+    three.kill_keeper()
     _wait_for_ended(daemon, id_, 12)
     daemon.kill()
     daemon.start()
@@ -200,13 +199,6 @@ def _sleepers(machines: list[NamespacedMachine]) -> list[psutil.Process]:
                 if process.cmdline()[:1] == ["sleep"]:
                     found.append(process)
     return found
-
-
-def _kill_keeper(machine: NamespacedMachine) -> None:
-    for process in machine.users_processes():
-        with suppress(psutil.Error):
-            if "serve" in process.cmdline():
-                process.send_signal(signal.SIGKILL)
 
 
 def _check_nothing_runs(machines: list[NamespacedMachine]) -> None:

@@ -711,3 +711,15 @@ async def test_nonsense_in_an_outbox_is_one_warning(
         size = sum(len(line) + 1 for line in nonsense)
         await work.platform.host.deliver(name, "outbox/main.jsonl", 40_000, 40_000 + size, nonsense)
         assert len([text for text in caplog.messages if "is no metric" in text]) == 10
+
+
+async def test_a_daemon_that_ends_is_not_held_up_by_an_adapter_that_cannot_be_left(
+    monkeypatch: Patch, path: Path
+) -> None:
+    class Sticky(FakePlatform):
+        async def __aexit__(self, *_: object) -> None:
+            raise TimeoutError
+
+    async with asyncio.timeout(20):
+        async with at_work(monkeypatch, path, spec(), platform=Sticky) as work:
+            await work.runs(2)

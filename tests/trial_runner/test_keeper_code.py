@@ -7,11 +7,14 @@ import io
 import os
 import signal
 import tarfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from keeper_client_for_tests import Client, KeeperProcess, RefusedError
+from keeper_client_for_tests import TIMEOUT_S, Client, KeeperProcess, RefusedError
 
 from trial_runner import protocol
 
@@ -121,3 +124,55 @@ def test_a_bad_request_is_refused_at_once(keeper: KeeperProcess, client: Client)
     with pytest.raises(RefusedError, match="archive"):
         keeper.spawn(client, "job", "true", code={"folder": "/x"})
     assert client.ask("list")["jobs"] == {}
+
+
+def test_what_is_copied_ends_with_its_keeper(keeper: KeeperProcess, client: Client, archive: Path) -> None:
+    """The next keeper has it done again in the same place."""
+    child = _copying(keeper, client, archive)
+    keeper.kill()
+    child.wait(TIMEOUT_S)
+
+
+def test_a_folder_is_removed_when_nothing_is_copied_there_any_more(
+    keeper: KeeperProcess, client: Client, archive: Path
+) -> None:
+    child = _copying(keeper, client, archive)
+    client.ask("remove", folder=str(keeper.attempt("job")))
+    assert not child.is_running() and not keeper.attempt("job").exists()
+    refused = _until(client, "refused", "job")
+    assert refused["kind"] == protocol.UNAVAILABLE and "is removed" in refused["message"]
+
+
+def test_code_that_is_removed_while_it_is_unpacked_does_not_come_back(
+    keeper: KeeperProcess, client: Client, archive: Path
+) -> None:
+    with tarfile.open(archive, "w:gz") as packed:
+        _add(packed, "zeros", bytes(300_000_000), 0o600)
+    keeper.spawn(client, "job", "true", **_code(keeper, archive, "job"))
+    child = _child(keeper)
+    child.suspend()
+    client.ask("signal", name="job", grace_s=1)
+    tree = Path(f"{archive}{protocol.CODE_TREE}")
+    for path in (archive, tree):
+        client.ask("remove", folder=str(path))
+    with suppress(psutil.NoSuchProcess):
+        child.resume()
+    child.wait(TIMEOUT_S)
+    assert [*archive.parent.iterdir()] == []
+
+
+def _copying(keeper: KeeperProcess, client: Client, archive: Path) -> psutil.Process:
+    """The process that copies the code of a job, and does not get on."""
+    tree = Path(f"{archive}{protocol.CODE_TREE}")
+    tree.mkdir()
+    os.mkfifo(tree / "held")  # until there is a writer
+    keeper.spawn(client, "job", "true", **_code(keeper, archive, "job"))
+    return _child(keeper)
+
+
+def _child(keeper: KeeperProcess) -> psutil.Process:
+    assert keeper.process is not None
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (children := psutil.Process(keeper.process.pid).children()):
+        assert time.monotonic() < deadline
+    return children[0]

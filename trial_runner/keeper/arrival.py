@@ -5,8 +5,13 @@ Sent as text and run by the machine's own Python with `SETTINGS` set, so it impo
 arrived. The conversation, on standard input and output: a line of JSON (`describe`); the archive, where `has` is false;
 a line of JSON, ``{"ready": true}`` or ``{"failed": sentence}``; then the keeper's own frames. `SETTINGS` has `archive`
 (the hash of its bytes), `tree` (`tree_hash` of what is in it), `size` (how many bytes), `folder` (of this manager and
-machine, below the home folder), `look`: nothing is left there and nothing attached, and `gpus`: seconds for a *reading*
-of them, its second line; 0: none.
+machine, below the home folder), `look`: nothing is left there and nothing attached, `gpus`: seconds for a *reading*
+of them, its second line; 0: none, and `manager`: where that is, an object of `host`, `machine` (a hash; empty: not
+known), `directory`, `inode` (of a file that moves along) and `claimed_ms` (when a person said that it has moved; 0:
+never); None: nothing is attached.
+
+A folder is for one manager. It has the place of the one that was there last; another place is that of a copy, which is
+told so (`held`) and let go, until a person has said, later than of the other, that it has moved.
 """
 
 import errno
@@ -26,6 +31,9 @@ SETTINGS = globals().get("SETTINGS", {})  # the manager sets it in front of this
 _ROOT = ".nni-manager"
 #: Programs of other versions, which keepers that still have jobs may run from, stay so many seconds.
 _OLD_S = 30 * 24 * 3600
+#: In the folder, and what it has.
+_MANAGER = "manager.json"
+_PLACE = {"host", "machine", "directory", "inode", "claimed_ms"}
 
 
 def main():
@@ -34,13 +42,17 @@ def main():
     program = os.path.join(root, "bin", SETTINGS["archive"])
     folder = os.path.join(root, SETTINGS["folder"])
     has = is_program(program)
-    say(describe(root, folder, has))
+    greeting = describe(root, folder, has)
+    say(greeting)
     if SETTINGS["look"]:
         if SETTINGS["gpus"]:
             say(gpus(program, has))
         return 0
+    if greeting["held"]:
+        return 1
     try:
         prepare(folder, None if has else receive(SETTINGS["size"]), program)
+        note_manager(folder)
     except OSError as error:
         say({"failed": "{} cannot be written ({})".format(error.filename or root, error.strerror)})
         return 1
@@ -151,7 +163,48 @@ def describe(root, folder, has):
         "may_write": os.access(there, os.W_OK | os.X_OK),
         "home": os.path.dirname(root),
         "keeper": keeper_version(os.path.join(folder, "keeper")),
+        "held": holder(folder),
     }
+
+
+def holder(folder):
+    # type: (str) -> str
+    """Where the manager is that the folder is for, in words; empty: it is this one, or nobody's yet."""
+    ours, known = SETTINGS["manager"], manager_of(folder)
+    if ours is None or known is None or is_same_place(ours, known) or ours["claimed_ms"] > known["claimed_ms"]:
+        return ""
+    return "{} on {}".format(known["directory"], known["host"])
+
+
+def is_same_place(one, other):
+    # type: (dict[str, object], dict[str, object]) -> bool
+    """Whether both are one data directory: it may be moved on its machine, and put back from a backup."""
+    is_there = one["machine"] != "" and one["directory"] == other["directory"]
+    return one["machine"] == other["machine"] and (is_there or one["inode"] == other["inode"])
+
+
+def manager_of(folder):
+    # type: (str) -> dict[str, object] | None
+    """The place of the manager that was there last; None: there was none, or nobody can tell."""
+    try:
+        with open(os.path.join(folder, _MANAGER), encoding="utf-8") as file:
+            known = json.load(file)
+        return known if set(known) >= _PLACE and isinstance(known["claimed_ms"], int) else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def note_manager(folder):
+    # type: (str) -> None
+    """Raises OSError."""
+    ours = SETTINGS["manager"]
+    if ours is None or ours == manager_of(folder):
+        return
+    path = os.path.join(folder, _MANAGER)
+    draft = "{}.{}".format(path, os.getpid())
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(ours, file)
+    os.replace(draft, path)
 
 
 def keeper_version(directory):

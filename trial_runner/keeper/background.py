@@ -1,16 +1,17 @@
 """Work that would hold a keeper up, done beside it: unpacking, copying and removing, in a process each.
 
 A child of one thread copies this process and does it; what came of it comes through a pipe, and before that how far it
-is. It is no job: whatever happens to it, the work is done again when it is asked for again.
+is. It is no job: whatever happens to it, the work is done again when it is asked for again. It ends with this process:
+the next one would have the same work done in the same place.
 """
 
 import os
 import signal
 import time
 from collections import deque
-from typing import Callable, Deque, Optional
+from typing import Callable, Deque, List, Optional
 
-from trial_runner import protocol
+from trial_runner import processes, protocol
 from trial_runner.keeper.requests import Refusal, system_refusal
 from trial_runner.loop import Loop
 
@@ -27,8 +28,39 @@ Work = Callable[[Tell], None]
 Then = Callable[[Optional[Refusal]], None]
 
 
+_KILLED = Refusal(protocol.UNAVAILABLE, "The process that was to do it was killed. It can be tried again.")
+_STOPPED = Refusal(protocol.UNAVAILABLE, "It was stopped, as the folder that it was done in is removed.")
+
+
 def _untold(_: int) -> None:
     """Nobody wants to know how far it is."""
+
+
+class _Item:
+    """A piece of work. `writes`: the file or folder that it makes or removes."""
+
+    def __init__(self, work: Work, then: Then, tell: Tell, writes: str) -> None:
+        self.work = work
+        self.then = then
+        self.tell = tell
+        self.writes = writes
+        self.words = bytearray()
+        self.pid = 0
+        #: Of its process: with the pid they name it.
+        self.start_ticks = 0
+        self.is_stopped = False
+        #: Called when its process is gone.
+        self.on_end: List[Callable[[], None]] = []
+
+    def is_in(self, folder: str) -> bool:
+        return self.writes == folder or self.writes.startswith(folder + "/")
+
+    def stop(self) -> None:
+        """Its process, which nobody has reaped while it is the same, is killed."""
+        self.is_stopped = True
+        stat = processes.read_stat(self.pid)
+        if stat is not None and stat.start_ticks == self.start_ticks:
+            processes.send_signal(self.pid, signal.SIGKILL)
 
 
 class BackgroundWork:
@@ -37,56 +69,80 @@ class BackgroundWork:
     def __init__(self, loop: Loop, most: int) -> None:
         self._loop = loop
         self._most = most
-        self._running = 0
+        self._running: List[_Item] = []
         #: Called whenever one has ended, after its `then`.
         self.on_done: Callable[[], None] = lambda: None
-        self._waiting: Deque[Callable[[], None]] = deque()
+        self._waiting: Deque[_Item] = deque()
 
     @property
     def count(self) -> int:
         """How many are under way, or wait."""
-        return self._running + len(self._waiting)
+        return len(self._running) + len(self._waiting)
 
-    def run(self, work: Work, then: Then, tell: Tell = _untold) -> None:
+    def run(self, work: Work, then: Then, tell: Tell = _untold, *, writes: str) -> None:
         """`work` may raise what it likes: its sentence is told. Raises OSError when there is no process for it."""
-        if self._running < self._most:
-            self._start(work, then, tell)
+        item = _Item(work, then, tell, writes)
+        if len(self._running) < self._most:
+            self._start(item)
         else:
-            self._waiting.append(lambda: self._start_waiting(work, then, tell))
+            self._waiting.append(item)
 
-    def _start(self, work: Work, then: Then, tell: Tell) -> None:
+    def stop_in(self, folder: str, then: Callable[[], None]) -> None:
+        """Stops what is done in a folder, or waits for its turn; `then` is called when none of it is left."""
+        for item in [one for one in self._waiting if one.is_in(folder)]:
+            self._waiting.remove(item)
+            item.then(_STOPPED)
+        left = [one for one in self._running if one.is_in(folder)]
+        if not left:
+            then()
+            return
+
+        def note_end() -> None:
+            left.pop()
+            if not left:
+                then()
+
+        for item in tuple(left):
+            item.on_end.append(note_end)
+            item.stop()
+
+    def _start(self, item: _Item) -> None:
         reader, writer = os.pipe()
+        parent = os.getpid()
         try:
-            pid = os.fork()
+            item.pid = os.fork()
         except OSError:
             os.close(reader)
             os.close(writer)
             raise
-        if pid == 0:
-            _work(work, writer)
+        if item.pid == 0:
+            _work(item.work, writer, parent)
         os.close(writer)
-        self._running += 1
-        words = bytearray()
-        self._loop.watch(reader, lambda _: self._read(reader, words, then, tell))
+        stat = processes.read_stat(item.pid)
+        item.start_ticks = 0 if stat is None else stat.start_ticks
+        self._running.append(item)
+        self._loop.watch(reader, lambda _: self._read(reader, item))
 
-    def _start_waiting(self, work: Work, then: Then, tell: Tell) -> None:
+    def _start_waiting(self, item: _Item) -> None:
         try:
-            self._start(work, then, tell)
+            self._start(item)
         except OSError as error:
-            then(system_refusal(error, "What comes before the job's start"))
+            item.then(system_refusal(error, "What comes before the job's start"))
 
-    def _read(self, reader: int, words: bytearray, then: Then, tell: Tell) -> None:
+    def _read(self, reader: int, item: _Item) -> None:
         data = os.read(reader, _MOST_BYTES)
-        words += data
+        item.words += data
         if data:
-            _tell_last(words, tell)
+            _tell_last(item.words, item.tell)
             return
         self._loop.unwatch(reader)
         os.close(reader)
-        self._running -= 1  # it is reaped with orphans
-        then(_outcome(bytes(words)))
-        while self._waiting and self._running < self._most:
-            self._waiting.popleft()()
+        self._running.remove(item)  # it is reaped with orphans
+        item.then(_STOPPED if item.is_stopped else _outcome(bytes(item.words)))
+        for call in item.on_end:
+            call()
+        while self._waiting and len(self._running) < self._most:
+            self._start_waiting(self._waiting.popleft())
         self.on_done()
 
 
@@ -107,12 +163,13 @@ def _outcome(words: bytes) -> Optional[Refusal]:
     kind, _, sentence = words.decode("utf-8", "replace").partition(" ")
     if sentence:
         return Refusal(kind, sentence)
-    return Refusal(protocol.UNAVAILABLE, "The process that was to do it was killed. It can be tried again.")
+    return _KILLED
 
 
-def _work(work: Work, writer: int) -> None:
+def _work(work: Work, writer: int, parent: int) -> None:
     """Does the work in the child; does not return."""
     try:
+        processes.die_with(parent)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)

@@ -71,7 +71,7 @@ class Unpacking:
     def drop(self, code: Message) -> None:
         """Removes the copy of a job that is not to be started any more."""
         folder = requests.folder(code, "folder")
-        self._background.run(lambda _: _remove(folder), lambda _: None)
+        self._background.run(lambda _: _remove(folder), lambda _: None, writes=folder)
 
     def _unpack(self, wish: "_Wish") -> None:
         archive = wish.archive
@@ -80,6 +80,7 @@ class Unpacking:
             lambda tell: _unpack(archive, wish.sha256, tell),
             lambda refusal: self._unpacked(archive, refusal),
             lambda done: self._tell_all(archive, done, size),
+            writes=archive + protocol.CODE_TREE,
         )
         self._waiting[archive] = [wish]
 
@@ -103,6 +104,7 @@ class Unpacking:
             lambda tell: _copy(wish.archive, wish.folder, tell),
             wish.then,
             lambda done: wish.tell("copied", min(done, size), size),
+            writes=wish.folder,
         )
 
 
@@ -115,10 +117,20 @@ class _Wish(NamedTuple):
     tell: TellStep
 
 
-def remove(background: BackgroundWork, message: Message, then: Then) -> None:
-    """A folder with all that is in it. Raises Refusal for a bad request."""
+def remove(copying: BackgroundWork, removing: BackgroundWork, message: Message, then: Then) -> None:
+    """Removes a folder with all that is in it, once nothing is copied there any more, and what became half of it.
+
+    Raises Refusal for a bad request.
+    """
     folder = requests.folder(message, "folder")
-    background.run(lambda _: _remove(folder), then)
+
+    def begin() -> None:
+        try:
+            removing.run(lambda _: _remove_with_half(folder), then, writes=folder)
+        except OSError as error:
+            then(system_refusal(error, "Removing {}".format(folder)))
+
+    copying.stop_in(folder, begin)
 
 
 def _unpacked_bytes(archive: str) -> int:
@@ -161,6 +173,11 @@ def _copy(archive: str, folder: str, tell: Tell) -> None:
     except BaseException:
         removal.remove(folder)  # nothing runs there, and there may be no room for what is half
         raise
+
+
+def _remove_with_half(folder: str) -> None:
+    _remove(folder + _PART)
+    _remove(folder)
 
 
 def _remove(folder: str) -> None:

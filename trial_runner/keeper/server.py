@@ -17,7 +17,7 @@ from trial_runner.keeper.listener import Connection, Listener
 from trial_runner.keeper.log import Log
 from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.preparing import Preparing
-from trial_runner.keeper.requests import Message, Refusal, system_refusal
+from trial_runner.keeper.requests import Message, Refusal
 from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
 from trial_runner.keeper.verbs import READING, Verbs
@@ -140,11 +140,9 @@ class Server:
             connection.send(_done(message) if refusal is None else _refused(message, refusal))
 
         try:
-            code.remove(self._removing, message, done)
+            code.remove(self._copying, self._removing, message, done)
         except Refusal as refusal:
             connection.send(_refused(message, refusal))
-        except OSError as error:
-            connection.send(_refused(message, system_refusal(error, "The request")))
 
     def _send(self, message: Message) -> None:
         if self._connection is not None:

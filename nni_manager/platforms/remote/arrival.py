@@ -24,6 +24,7 @@ from typing import Any
 import asyncssh
 from pydantic import TypeAdapter, ValidationError
 
+from nni_manager.platform_kit.connections import Place
 from nni_manager.platform_kit.runner_archive import runner_archive
 from nni_manager.platforms.remote.faults import Fault, MachineFault
 from nni_manager.platforms.remote.transport import Channel
@@ -60,6 +61,8 @@ class Greeting:
     may_write: bool
     #: Version of the keeper that runs there; empty: none does.
     keeper: str
+    #: The place of another manager that the folder is for, in words; empty: it is ours.
+    held: str
     #: A reading of the wire contract, where one was asked for.
     gpus: Mapping[str, Any] | None = None
 
@@ -83,10 +86,11 @@ def archive() -> tuple[str, bytes]:
 
 async def arrive(
     connection: asyncssh.SSHClientConnection, *, folder: str, python_path: str = "", look: bool = False,
-    gpus: bool = False,
+    gpus: bool = False, place: Place | None = None,
 ) -> tuple[Channel, Greeting]:  # fmt: skip
     """The channel to a machine's keeper, and what the machine says of itself. `look`: the channel is about to end,
-    and the machine was only looked at, with its GPUs where `gpus` is set. Raises MachineFault."""
+    and the machine was only looked at, with its GPUs where `gpus` is set. `place`: of this manager, whose alone the
+    folder is then. Raises MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     digest, data = await asyncio.to_thread(archive)
     channel = await _open(connection, _command(python_path, mark))
@@ -100,10 +104,13 @@ async def arrive(
                 "folder": folder,
                 "look": look,
                 "gpus": _GPUS_S if gpus else 0,
+                "manager": None if place is None else dict(place),
             }
             channel.channel.write(_line(settings))
             told = await _word(channel)
             greeting = _greeting(told)
+        if greeting.held and place is not None and not look:
+            raise MachineFault(_held(folder, greeting, place))
         async with asyncio.timeout(_INSTALL_S):
             if not told.get("has") and (gpus or not look):
                 channel.channel.write(data)
@@ -215,6 +222,16 @@ def _check(word: dict[str, Any]) -> None:
             fix=str(word.get("fix") or "make room, or give its user the right to write there"),
         )  # fmt: skip
         raise MachineFault(fault)
+
+
+def _held(folder: str, greeting: Greeting, place: Place) -> Fault:
+    ours = f"{place['directory']} on {place['host']}"
+    return Fault(
+        subject="manager", is_wrong=True, is_refusal=True,
+        sentence=f"its folder {folder.partition('/')[0]} is used by the manager of {greeting.held}, not of {ours}",
+        fix="where that data directory was moved here and no manager runs on it there any more, `nni-manager identity"
+        " --moved`; where this one is a copy, `nni-manager identity --own` gives it folders of its own",
+    )  # fmt: skip
 
 
 def _odd_shell(words: str) -> Fault:

@@ -56,8 +56,7 @@ async def _clean(entry: Entry, host: Host, is_deleted: bool) -> str:
     """Cleans one machine; answers why that could not be done, empty: it was."""
 
     def make() -> Machine:
-        folder = f"{host.connections.identity}/{entry.address.folder}"
-        return Machine(entry.address, host.connections.places, folder=folder, python_path=entry.python_path)
+        return Machine(entry.address, host.connections, python_path=entry.python_path)
 
     owner = f"cleaner of {host.experiment_id}/{host.service}"
     try:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.keeper.machines import KeeperConnection
-from nni_manager.platform_kit.machines.line import Places
 from nni_manager.platforms.remote.address import Address, Credential
 from nni_manager.platforms.remote.faults import Fault, MachineFault
 from trial_runner import protocol
@@ -31,16 +31,15 @@ _REFUSAL_S = 10.0
 
 
 class Machine(KeeperConnection):
-    """The connection to a machine and its keeper. `folder`: ours on it, below the home folder. `python_path`: where
-    its Python is looked for first."""
+    """The connection to a machine and its keeper. `python_path`: where its Python is looked for first."""
 
-    def __init__(
-        self, address: Address, places: Places, *, folder: str, python_path: str, clock: Clock = now_ms
-    ) -> None:
+    def __init__(self, address: Address, connections: Connections, *, python_path: str, clock: Clock = now_ms) -> None:
         self.address = address
-        self._folder = folder
+        #: Ours on it, below the home folder.
+        self._folder = f"{connections.identity}/{address.folder}"
+        self._place = connections.place
         self._python_path = python_path
-        super().__init__(Keeper(self._reach, address.host), places, address.key, clock)
+        super().__init__(Keeper(self._reach, address.host), connections.places, address.key, clock)
         self._credential: Credential | None = None
         #: Logged in to check a credential, and not used yet.
         self._spare: tuple[Credential, asyncssh.SSHClientConnection] | None = None
@@ -121,9 +120,12 @@ class Machine(KeeperConnection):
         from nni_manager.platforms.remote.arrival import arrive
 
         await asyncio.sleep(max(0.0, self._not_before_s - asyncio.get_running_loop().time()))
+        place = None if self._place is None else await asyncio.to_thread(self._place)
         connection = await self._login()
         try:
-            channel, greeting = await arrive(connection, folder=self._folder, python_path=self._python_path)
+            channel, greeting = await arrive(
+                connection, folder=self._folder, python_path=self._python_path, place=place
+            )
             transport = channel.hand_over(make_protocol(), connection)
         except EOFError as error:
             connection.abort()

@@ -46,9 +46,17 @@ class MachineJobs(KeeperJobs):
         self._started = started
         self._refused = refused
         self.is_up = False
+        #: Names of jobs that run there or ran, as this daemon has heard.
+        self.seen: set[str] = set()
+
+    async def forget(self, names: Sequence[str]) -> None:
+        await super().forget(names)
+        self.seen.difference_update(names)
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """The report on a job, with the machine it is on."""
+        if job["state"] != protocol.PREPARING:
+            self.seen.add(job["name"])
         report, host = self._explained(super().report_of(job)), self._address.host
         return replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
 

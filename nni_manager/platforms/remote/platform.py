@@ -232,9 +232,10 @@ class RemotePlatform(Platform):
 
 
 def _judged(handle: JobHandle, report: JobReport, site: Site) -> JobReport:
-    """The keeper's word on a job; of one that it does not know, and that nobody has seen it take, it never had it."""
-    _, folder = job.place_of(handle)
-    return replace(report, was_never_taken=True) if report is site.jobs.unheard_of and not folder else report
+    """The keeper's word on a job. One that it does not know, and that nobody has seen run, never ran: what it accepts
+    is on file from the job's start on."""
+    is_unheard_of = report is site.jobs.unheard_of and handle.job_name not in site.jobs.seen
+    return replace(report, was_never_taken=True) if is_unheard_of else report
 
 
 def _host(key: str) -> str:

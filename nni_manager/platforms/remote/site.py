@@ -102,9 +102,7 @@ class Site:
                 lease.connection.on_health.remove(self._on_health)
 
     def _make(self) -> Machine:
-        connections = self._host.connections
-        folder = f"{connections.identity}/{self.entry.address.folder}"
-        return Machine(self.entry.address, connections.places, folder=folder, python_path=self.entry.python_path)
+        return Machine(self.entry.address, self._host.connections, python_path=self.entry.python_path)
 
     async def _live(self, lease: Lease[Machine]) -> None:
         failures = refusals = 0

@@ -175,6 +175,7 @@ class TrainingService:
         """Connected until it is cancelled, as far as possible; jobs run on."""
         failures = 0
         while True:
+            _require_wanted()
             self._again.clear()
             self._take_over()
             begun_s = asyncio.get_running_loop().time()
@@ -187,6 +188,7 @@ class TrainingService:
                 self._note_failure("enter", error)
             except Exception as error:
                 self.note_bug(error)
+            _require_wanted()
             failures = 0 if asyncio.get_running_loop().time() - begun_s > 60 else failures + 1
             wait_s = _RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000
             await self._pause(TRY_AGAIN_S if self._refusals.is_held else wait_s)
@@ -398,3 +400,10 @@ class TrainingService:
         sentence = f"the platform's adapter failed: {error!r}; resume tries again"
         self._be_away(sentence)
         self._hold(HoldCode.INTERNAL, sentence, "".join(traceback.format_exception(error)))
+
+
+def _require_wanted() -> None:
+    """Ends this task where it was cancelled, and what an adapter raised at its leave took the cancellation's place."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

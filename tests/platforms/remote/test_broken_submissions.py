@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from nni_manager.platform_kit.testing.observing import finish, insist, running, 
 from nni_manager.platforms.remote.address import Address
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
+from trial_runner import protocol
 
 pytestmark = pytest.mark.contract
 
@@ -48,3 +51,24 @@ async def test_what_a_keeper_had_and_knows_no_more_is_not(world: RemoteWorld) ->
         await world.vanish(handle)
         report = await seen(world, platform, handle, JobState.LOST)
         assert not report.was_never_taken
+
+
+async def test_what_a_dead_keeper_was_preparing_is_told_so_to_the_next_daemon(world: RemoteWorld) -> None:
+    """Its keeper and the daemon that knew of it died at one time: nobody had seen the job there."""
+    async with world.make() as platform:
+        first = await running(world, platform, "a")
+        [tree] = world.folder(world.machine).glob(f"*/*{protocol.CODE_TREE}")
+        os.mkfifo(tree / "held")  # until there is a writer, copying waits
+        handle = await insist(world, lambda: platform.submit(world.job("b")))
+        assert isinstance(handle, JobHandle)
+        await seen(world, platform, handle, JobState.PENDING)
+        await world.start_outage()
+        await world.kill_keeper(signal.SIGKILL)
+    (tree / "held").unlink()
+    await world.restart()
+    await world.end_outage()
+    async with world.make() as platform:
+        assert (await seen(world, platform, handle, JobState.LOST)).was_never_taken
+        again = await insist(world, lambda: platform.submit(world.job("b")))
+        assert isinstance(again, JobHandle)
+        await finish(world, platform, [first, again])

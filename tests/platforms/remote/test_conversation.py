@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 GREETING: dict[str, Any] = {
     "system": "Linux", "python": [3, 11, 2], "host": "gpubox", "folder": "/home/a/.nni-manager/x", "home": "/home/a",
     "program": "/home/a/p", "interpreter": "/usr/bin/python3", "environment": {"PATH": "/bin"}, "now_ms": 1,
-    "disk_free_bytes": 1, "processors": 2, "may_write": True, "keeper": "", "has": True,
+    "disk_free_bytes": 1, "processors": 2, "may_write": True, "keeper": "", "held": "", "has": True,
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import pytest_asyncio
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.machines.ledger import Demand
 from nni_manager.platforms.remote.address import Credential, Entry
+from nni_manager.platforms.remote.login import log_in
 from nni_manager.platforms.remote.preflight import look
 from tests.app.foreign_port import free_port
 from tests.fake_driver import FakeDriver, OnCard
@@ -315,3 +316,27 @@ def _know(machine: InProcessMachine, key: asyncssh.SSHKey) -> None:
     line = f"[127.0.0.1]:{machine.port} {key.export_public_key().decode()}"
     with Path(os.environ["HOME"], ".ssh", "known_hosts").open("a") as file:
         file.write(line)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_login_that_is_cancelled_in_its_last_moment_ends(
+    machine: InProcessMachine, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Some turns of the loop after the machine let us in: who cancels it waits for its end."""
+    entry = Entry.of(machine.entry())
+    task = asyncio.create_task(log_in(entry.address, entry.credential))
+    loop = asyncio.get_running_loop()
+    was_cancelled = loop.create_future()
+
+    def cancel_after(left: int) -> None:
+        if left:
+            loop.call_soon(cancel_after, left - 1)
+        else:
+            was_cancelled.set_result(task.cancel())
+
+    monkeypatch.setattr("nni_manager.platforms.remote.login._Client.auth_completed", lambda _: cancel_after(turns))
+    await asyncio.wait([task])
+    if await was_cancelled:
+        assert task.cancelled()
+    else:
+        task.result().abort()

@@ -1,0 +1,120 @@
+"""What breaks, when, and for how long: made of a seed, before anything runs."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+from tests.live_daemon import Daemon
+from tests.namespaced_machines import NamespacedMachine
+
+#: What a fault does at its beginning, and what undoes it.
+Act = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """`at_s`: since the first trial; `lasts_s`: 0 for one that needs not be undone."""
+
+    at_s: float
+    kind: str
+    #: Number of the machine, from 0; None: the daemon's.
+    machine: int | None
+    lasts_s: float
+
+    def __str__(self) -> str:
+        where = "daemon" if self.machine is None else f"machine{self.machine + 1}"
+        return f"{self.at_s:7.2f} s {where:<8} {self.kind}" + (f" for {self.lasts_s:.1f} s" if self.lasts_s else "")
+
+
+#: Kind of fault → how often it is drawn, and the shortest and the longest that it lasts, in seconds.
+_OF_A_MACHINE = {
+    "power": (3, 0.2, 6.0),
+    "cut": (3, 0.5, 20.0),
+    "drop": (3, 0.5, 45.0),
+    "sshd": (4, 0.0, 0.0),
+    "keeper": (4, 0.0, 0.0),
+    "frozen keeper": (2, 1.0, 40.0),
+    "sshd and keeper": (1, 0.0, 0.0),
+}
+_OF_THE_DAEMON = {"kill": (3, 0.0, 3.0), "restart": (1, 0.0, 3.0)}
+#: Seconds between the end of a fault and the next one of the same machine, and of the daemon.
+_PAUSE_S = (1.0, 12.0)
+_DAEMON_PAUSE_S = (8.0, 30.0)
+
+
+def schedule(seed: int, machines: int) -> Iterator[Fault]:
+    """Without end, by time. A machine has one fault at a time, as has the daemon."""
+    series = [_series(seed, number) for number in [*range(machines), None]]
+    return heapq.merge(*series, key=lambda fault: fault.at_s)
+
+
+def _series(seed: int, machine: int | None) -> Iterator[Fault]:
+    draw = random.Random(f"{seed} {machine}")  # noqa: S311 - the same again for the same seed
+    kinds, pause = (_OF_A_MACHINE, _PAUSE_S) if machine is not None else (_OF_THE_DAEMON, _DAEMON_PAUSE_S)
+    at_s = 0.0
+    while True:
+        at_s += draw.uniform(*pause)
+        [kind] = draw.choices(list(kinds), [often for often, _, _ in kinds.values()])
+        # short ones are more frequent: they meet what is under way
+        lasts_s = kinds[kind][1] + (kinds[kind][2] - kinds[kind][1]) * draw.random() ** 2
+        yield Fault(at_s=at_s, kind=kind, machine=machine, lasts_s=lasts_s)
+        at_s += lasts_s
+
+
+def begin(
+    fault: Fault, machines: list[NamespacedMachine], daemon: Daemon, complain: Callable[[str], None]
+) -> Act | None:
+    """Breaks it. Returns what mends it; None: it mends by itself. `complain`: told of what must not be."""
+    if fault.machine is None:
+        return _break_daemon(fault, daemon, complain)
+    machine = machines[fault.machine]
+    match fault.kind:
+        case "power":
+            machine.off()
+            return machine.on
+        case "cut":
+            machine.cut()
+            return machine.heal
+        case "drop":
+            machine.drop()
+            return machine.heal
+        case "frozen keeper":
+            return _freeze(machine.keepers())
+    if "sshd" in fault.kind:
+        machine.kill_sshd()
+    if "keeper" in fault.kind:
+        machine.kill_keeper()
+    return None
+
+
+def _freeze(processes: list[psutil.Process]) -> Act:
+    def go_on() -> None:
+        for process in processes:
+            with suppress(psutil.Error):
+                process.resume()
+
+    for process in processes:
+        with suppress(psutil.Error):
+            process.suspend()
+    return go_on
+
+
+def _break_daemon(fault: Fault, daemon: Daemon, complain: Callable[[str], None]) -> Act:
+    if fault.kind == "kill":
+        daemon.kill()
+    else:
+        try:
+            daemon.terminate()
+        except AssertionError as error:
+            complain(f"at {fault.at_s:.0f} s: {error}")
+    return lambda: _start(daemon)
+
+
+def _start(daemon: Daemon) -> None:
+    daemon.start()

@@ -1,0 +1,198 @@
+"""What became of every trial, against what the trials wrote down for themselves; and what is left of it all."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.live_daemon import Daemon
+from tests.namespaced_machines import NamespacedMachine
+
+#: Descriptors by which the daemon may be off: a connection that is just being made.
+_FEW = 6
+#: Memory that the daemon may have won, in bytes: trials are in it, by number and state.
+_GROWTH = 96 * 2**20
+#: Seconds for what is over to be gone: a keeper ends a while after its last job.
+_GONE_S = 60.0
+_SHOWN = 12
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Findings:
+    """What must not be: a sentence for each; and figures of the run."""
+
+    faults: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, sentence: str) -> None:
+        self.faults.append(sentence)
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {value}" for name, value in self.figures.items()]
+        more = len(self.faults) - _SHOWN
+        lines += [f"FAULT {sentence}" for sentence in self.faults[:_SHOWN]]
+        return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of the daemon: descriptors, bytes; and the sessions that sshd has on all machines."""
+
+    descriptors: int
+    memory: int
+    sessions: int
+
+
+def size(daemon: Daemon, machines: list[NamespacedMachine]) -> Size:
+    assert daemon.process is not None
+    process = psutil.Process(daemon.process.pid)
+    sessions = sum(_is_session(one) for machine in machines for one in machine.processes())
+    return Size(process.num_fds(), process.memory_info().rss, sessions)
+
+
+def trials(daemon: Daemon, id_: str, notes: Path, count: int) -> Findings:
+    """Each trial succeeded with its own result, no attempt that ended well was followed by another one, and all that
+    the attempt that counts wrote is stored once, in order."""
+    found = Findings()
+    listed, attempts = daemon.trials(id_), _by_trial(daemon.attempts(id_))
+    stored = _stored(daemon, id_)
+    written = {path.name: path.read_text().splitlines() for path in notes.iterdir()}
+    if len(listed) != count:
+        found.add(f"{len(listed)} trials are listed, not {count}")
+    for trial in listed:
+        _judge_end(found, trial, attempts[trial["id"]])
+        _judge_attempts(found, trial, attempts[trial["id"]], written, stored)
+    _judge_starts(found, written, {one["jobName"] for group in attempts.values() for one in group})
+    found.figures |= _figures(listed, attempts, written)
+    return found
+
+
+def _judge_end(found: Findings, trial: Json, attempts: list[Json]) -> None:
+    number, end, told = trial["sequenceId"], trial["status"], trial["finalResult"]
+    if end != "SUCCEEDED":
+        states = [(one["state"], one["message"] or one["reason"]) for one in attempts]
+        found.add(f"trial {number} is {end} ({trial['reason']}); its attempts: {states}")
+    elif told is None or json.loads(told) != number:
+        found.add(f"trial {number} has the result {told}")
+
+
+def _judge_attempts(
+    found: Findings, trial: Json, attempts: list[Json], written: dict[str, list[str]], stored: dict[str, list[int]]
+) -> None:
+    number = trial["sequenceId"]
+    finished = [one for one in attempts if _has_ended(written.get(one["jobName"], []))]
+    if len(finished) > 1:
+        found.add(f"trial {number} was run again though it had finished: {_shown(attempts)}")
+    for one in finished:
+        reported = _reported(written[one["jobName"]], number)
+        if stored[one["jobName"]] != reported:
+            found.add(f"of trial {number}, attempt {one['number']}, {reported} were reported, and"
+                      f" {stored[one['jobName']]} are stored: {_shown(attempts)}")  # fmt: skip
+    if trial["status"] == "SUCCEEDED" and not finished:
+        found.add(f"trial {number} succeeded, and no attempt of it came to its end: {_shown(attempts)}")
+
+
+def _judge_starts(found: Findings, written: dict[str, list[str]], jobs: set[str]) -> None:
+    for job, lines in written.items():
+        starts = sum(line.startswith("started ") for line in lines)
+        if starts != 1:
+            found.add(f"job {job} was started {starts} times")
+        if job not in jobs:
+            found.add(f"job {job} ran, and no attempt is called so")
+
+
+def daemon_is_as_before(
+    found: Findings, before: Size, daemon: Daemon, machines: list[NamespacedMachine], within_s: float = _GONE_S
+) -> None:
+    """Within a while: connections that broke are closed when their silence is noticed."""
+    deadline = time.monotonic() + within_s
+    now = size(daemon, machines)
+    while time.monotonic() < deadline and not _is_as_before(before, now):
+        time.sleep(0.5)
+        now = size(daemon, machines)
+    found.figures["daemon"] = f"{before} → {now}"
+    if not _is_as_before(before, now):
+        found.add(f"the daemon was {before} and is {now}")
+
+
+def _is_as_before(before: Size, now: Size) -> bool:
+    return (
+        now.descriptors <= before.descriptors + _FEW
+        and now.memory <= before.memory + _GROWTH
+        and now.sessions <= before.sessions
+    )
+
+
+def nothing_runs(found: Findings, machines: list[NamespacedMachine], within_s: float = _GONE_S) -> None:
+    deadline = time.monotonic() + within_s
+    while (left := _left(machines)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    for line in left:
+        found.add(f"left behind: {line}")
+
+
+def _left(machines: list[NamespacedMachine]) -> list[str]:
+    lines = []
+    for machine in machines:
+        for process in machine.users_processes():
+            with suppress(psutil.Error):
+                lines.append(f"{machine.name} {process.pid} {' '.join(process.cmdline())[:120]}")
+    return lines
+
+
+def _is_session(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.name().startswith("sshd-session") or "@" in " ".join(process.cmdline()[:1])
+    return False
+
+
+def _by_trial(attempts: list[Json]) -> dict[str, list[Json]]:
+    found: dict[str, list[Json]] = defaultdict(list)
+    for attempt in attempts:
+        found[attempt["trialId"]].append(attempt)
+    return found
+
+
+def _stored(daemon: Daemon, id_: str) -> dict[str, list[int]]:
+    """By job: its results, in the order in which they were stored. From the store: there are more than a list has."""
+    found: dict[str, list[int]] = defaultdict(list)
+    query = (
+        "SELECT a.job_name, m.value FROM metrics m"
+        " JOIN attempts a ON a.trial_id = m.trial_id AND a.number = m.attempt ORDER BY m.id"
+    )
+    for job, value in daemon.rows(id_, query):
+        found[job].append(int(value))
+    return found
+
+
+def _has_ended(lines: list[str]) -> bool:
+    return any(line.startswith("ended ") for line in lines)
+
+
+def _reported(lines: list[str], number: int) -> list[int]:
+    """Of an attempt that ended, with its final one."""
+    return [int(line.split()[1]) for line in lines if line.startswith("reported ")] + [number]
+
+
+def _shown(attempts: list[Json]) -> list[tuple[Any, ...]]:
+    return [(one["jobName"], one["state"], one["place"], one["message"] or one["reason"]) for one in attempts]
+
+
+def _figures(listed: list[Json], attempts: dict[str, list[Json]], written: dict[str, list[str]]) -> Json:
+    every = [one for group in attempts.values() for one in group]
+    return {
+        "trials": dict(Counter(trial["status"] for trial in listed)),
+        "attempts": dict(Counter(one["state"] for one in every)),
+        "tried again": sum(len(group) > 1 for group in attempts.values()),
+        "cut off while they ran": sum(not _has_ended(lines) for lines in written.values()),
+        "interruptions": sum(len(one["interruptions"]) for one in every),
+    }

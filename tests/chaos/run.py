@@ -1,0 +1,156 @@
+"""One run: an experiment on three machines, faults by their schedule until its trials have ended, and the verdict."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.chaos import judge
+from tests.chaos.faults import Act, begin, schedule
+from tests.chaos.judge import Findings, Size
+from tests.live_daemon import Daemon, running_daemon
+from tests.namespaced_machines import NamespacedMachine, namespaced_machines
+
+MACHINES = 3
+#: Trials after which the daemon is measured for the first time, and faults begin.
+_CALM_TRIALS = 12
+#: Seconds between two looks at how many trials have ended.
+_LOOK_S = 0.5
+#: Seconds that what is left has to end in once nothing breaks any more.
+_REST_S = 240.0
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Run:
+    """`trials`: how many; `limit_s`: after which faults end, whatever is left."""
+
+    daemon: Daemon
+    machines: list[NamespacedMachine]
+    folder: Path
+    trials: int
+    seed: int
+    limit_s: float
+    say: Say
+    #: Faults that began, by kind.
+    broken: Counter[str] = field(default_factory=Counter)
+    id: str = ""
+    took_s: float = 0.0
+    #: What was seen meanwhile that must not be.
+    complaints: list[str] = field(default_factory=list)
+    _begun_s: float = 0.0
+    #: What mends faults, by the time at which they end.
+    _mends: list[tuple[float, int, str, Act]] = field(default_factory=list)
+
+    @property
+    def notes(self) -> Path:
+        return self.folder / "notes"
+
+    def go(self) -> Findings:
+        self.notes.mkdir()
+        self.id = self.daemon.create(self._config(), self._code())
+        self.daemon.wait_for(self.id, lambda state: _ended(state) >= _CALM_TRIALS, timeout_s=120)
+        before = judge.size(self.daemon, self.machines)
+        self._begun_s = time.monotonic()
+        self._break_until_done()
+        self._rest()
+        self.took_s = time.monotonic() - self._begun_s
+        return self._judge(before)
+
+    def _break_until_done(self) -> None:
+        numbers = itertools.count()
+        for fault in schedule(self.seed, len(self.machines)):
+            if not self._wait(fault.at_s):
+                return
+            self.say(str(fault))
+            self.broken[fault.kind] += 1
+            mend = begin(fault, self.machines, self.daemon, self.complaints.append)
+            if mend is not None:
+                entry = (fault.at_s + fault.lasts_s, next(numbers), f"{' ' * 10} over: {fault}", mend)
+                heapq.heappush(self._mends, entry)
+
+    def _wait(self, until_s: float) -> bool:
+        """Until a time of the schedule, mending what is over by then. False: there is nothing left to break."""
+        while self._mends and self._mends[0][0] <= until_s:
+            self._pause(self._mends[0][0])
+            self._mend()
+        while self._now_s < until_s:
+            self._pause(min(until_s, self._now_s + _LOOK_S))
+            if self._now_s > self.limit_s or self._is_done():
+                return False
+        return True
+
+    def _mend(self) -> None:
+        _, _, text, mend = heapq.heappop(self._mends)
+        self.say(text)
+        mend()
+
+    def _rest(self) -> None:
+        """Nothing is broken any more, and what is left ends."""
+        while self._mends:
+            self._mend()
+        self.daemon.wait(self.id, "DONE", timeout_s=_REST_S + self.trials / 4)
+
+    def _judge(self, before: Size) -> Findings:
+        found = judge.trials(self.daemon, self.id, self.notes, self.trials)
+        found.faults.extend(self.complaints)
+        judge.daemon_is_as_before(found, before, self.daemon, self.machines)
+        self.daemon.call("POST", f"/experiments/{self.id}/stop")
+        judge.nothing_runs(found, self.machines)
+        return found
+
+    @property
+    def _now_s(self) -> float:
+        return time.monotonic() - self._begun_s
+
+    def _pause(self, until_s: float) -> None:
+        time.sleep(max(0.0, until_s - self._now_s))
+
+    def _is_done(self) -> bool:
+        try:
+            return str(self.daemon.status(self.id)["status"]) == "DONE"
+        except (OSError, httpx.HTTPError):  # it is the daemon that is broken now
+            return False
+
+    def _code(self) -> Path:
+        code = self.folder / "code"
+        code.mkdir()
+        shutil.copy(Path(__file__).with_name("trial.sh"), code)
+        return code
+
+    def _config(self) -> dict[str, Any]:
+        python = str(Path(shutil.which("python3") or "").parent)
+        return {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": f"sh trial.sh {self.notes}", "trialCodeDirectory": ".",
+            "trialConcurrency": 12, "maxTrialNumber": self.trials, "tuner": {"name": "Random"},
+            "trainingService": {
+                "platform": "remote",
+                "machineList": [machine.entry(pythonPath=python) for machine in self.machines],
+            },
+        }  # fmt: skip
+
+
+@contextmanager
+def prepared(
+    folder: Path, *, trials: int, seed: int, limit_s: float, say: Say = print, network: int = 83
+) -> Iterator[Run]:
+    """Machines and a daemon below `folder`, which it may write to."""
+    with namespaced_machines(MACHINES, folder / "machines", network=network) as machines:
+        with running_daemon(folder) as daemon:
+            yield Run(daemon, machines, folder, trials, seed, limit_s, say)
+
+
+def _ended(state: dict[str, Any]) -> int:
+    return int(state["counts"].get("SUCCEEDED", 0))
