@@ -75,16 +75,19 @@ addresses of the one manager, with blanks between: the first that answers is use
 route            body                                                                answer
 ===============  ==================================================================  ================================
 POST version     version, python, host, pid, channel (push|pull|exec), container,    accepted, managerVersion
-                 outboxes {name: bytes}
+                 outboxes {name: bytes}                                              [, record, hasCode, stored,
+                                                                                     together]
 GET parameters   –                                                                   the parameter record
 GET code         –                                                                   tar.gz; 204: none to be fetched
 GET outboxes     –                                                                   {outbox: bytes stored}
 POST status      event "started", pid, startedMs, nowMs; or event "exited",          stop, graceS
-                 exitCode, signal, stderrTail, startedMs, endedMs, nowMs,
+                 exitCode, signal, stderrTail, startedMs, endedMs, nowMs,            [, everyS]
                  outboxes {name: bytes}, undelivered [sentence], wasStarted
 POST metrics     outbox, start, end, lines (as the keeper's event)                   offset: bytes stored
 POST log         file (stdout|stderr|trial.log), offset, data [, source]             offset: bytes stored
 POST heartbeat   reporter                                                            stop, graceS [, everyS]
+POST together    posts [{route, body}]                                               answers [{status, body
+                                                                                     [, retryAfterS]}]
 ===============  ==================================================================  ================================
 
 An answer counts only if it is the manager's: it has the form above, or ``{"error": sentence}``, and the header
@@ -95,6 +98,13 @@ comes from somebody between us: again, with growing waits.
 400 and 413: never again in this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
 attempt is decided, whatever it still reports; logs alone are taken on. 429 (with Retry-After), 5xx, no connection:
 again, with growing waits.
+
+In brackets is what an earlier manager does not say, and an earlier runner does not read. The answer to the greeting may
+hold what would be asked for next: `record`, the parameter record; `hasCode`, whether there is code to be fetched;
+`stored`, as GET outboxes has it. `together` true: the manager takes several posts in one request, whose parts are
+carried out in their order until one is not answered 200, or is of lines that are not stored to their end: that answer
+is the last one, and nothing of what comes after it was taken. Where the request as a whole fails, the runner makes its
+posts one by one.
 
 `nowMs` is the runner's clock when it posts, which may be wrong. `undelivered` says what the manager will not get: what
 it refused, and what was skipped. `wasStarted` false: the command never ran, and the exit code is the runner's own, one
@@ -252,6 +262,8 @@ RUNNER_EXITS = {
 ANSWER_HEADER = "X-NNI-Manager"
 #: Sent with every request of a runner: its name, another one for each, at most 64 letters, digits and hyphens.
 REQUEST_HEADER = "X-NNI-Request"
+#: Route of several posts in one request; in the answer to the greeting, whether it is there.
+TOGETHER = "together"
 #: Sentences in the word about the end about what is not delivered.
 MAX_SENTENCES = 20
 

@@ -7,27 +7,31 @@ of a request is read before its token was checked, and no more of all bodies tog
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.responses import FileResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api import trial_posts as posts
-from nni_manager.api.errors import Barrier
-from nni_manager.api.guard import BodyTooLarge, LimitedBody, harden
+from nni_manager.api.errors import FAULT
+from nni_manager.api.guard import HARDENING, BodyTooLarge
 from nni_manager.api.trial_posts import Json
 from nni_manager.api.trial_room import Body, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
-from nni_manager.scheduler.turns.runner_reports import RunnerOf, RunnerReports
+from nni_manager.scheduler.turns.attempt_reports import AttemptReports, RunnerOf
+from nni_manager.scheduler.turns.runner_reports import RunnerReports
 from trial_runner import protocol
+
+log = logging.getLogger(__name__)
 
 #: A post holds 256 KiB of lines, or one line of any length that is taken, of which JSON may make each byte two.
 BODY_LIMIT = 2 * protocol.MAX_RECORD + 1024 * 1024
@@ -41,54 +45,12 @@ HEARTBEAT_S = 5
 #: Requests by what became of them, since the process started; see `outcome`.
 answered: Counter[str] = Counter()
 
-Take = Callable[[RunnerOf, Json], Awaitable[Response]]
-_PREFIX = "/trial/v1/{experiment}/{trial}/{attempt}"
-
-
-def create_trial_listener(reports: RunnerReports) -> ASGIApp:
-    """One ASGI application, its limit of the body's size included."""
-    routes = _Routes(reports)
-    gets = {"parameters": routes.parameters, "code": routes.code, "outboxes": routes.outboxes}
-    takes = {
-        "version": routes.version, "status": routes.status, "metrics": routes.metrics, "log": routes.log,
-        "heartbeat": routes.heartbeat,
-    }  # fmt: skip
-    listener = Starlette(
-        routes=[Route(f"{_PREFIX}/{name}", get, methods=["GET"]) for name, get in gets.items()]
-        + [Route(f"{_PREFIX}/{name}", routes.taking(take), methods=["POST"]) for name, take in takes.items()],
-        exception_handlers={NniManagerError: _on_domain_error, HTTPException: _on_http_error},
-        middleware=[Middleware(Barrier)],
-    )
-
-    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
-        async def counting_send(message: Message) -> None:
-            harden(message)
-            if message["type"] == "http.response.start":
-                answered[outcome(message["status"])] += 1
-                message = {**message, "headers": [*message["headers"], *_signature(reports, scope)]}
-            await send(message)
-
-        await listener(scope, LimitedBody(receive, BODY_LIMIT).receive, counting_send)
-
-    return limited
-
-
+_PATH = re.compile(r"/trial/v1/([^/]+)/([^/]+)/([^/]+)/([^/]+)")
 _ATTEMPT_PATH = re.compile(r"/trial/v1/(\w{1,64}/\w{1,64}/\d{1,9})/\w+", re.ASCII)
-
-
 _REQUEST_NAME = re.compile(rb"[A-Za-z0-9-]{1,64}")
-
-
-def _signature(reports: RunnerReports, scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Headers that tell runners that an answer is ours, about their attempt and to this request: whatever stands
-    between may answer, too, and repeat what we said."""
-    attempt = _ATTEMPT_PATH.fullmatch(scope["path"])
-    name = f"{reports.tokens.manager}/{attempt[1]}" if attempt else reports.tokens.manager
-    request = dict(scope["headers"]).get(protocol.REQUEST_HEADER.lower().encode(), b"")
-    if attempt and _REQUEST_NAME.fullmatch(request):
-        name += f"/{request.decode()}"
-    return [(protocol.ANSWER_HEADER.lower().encode(), name.encode()), (b"cache-control", b"no-store")]
-
+_HARDENED = [(name.lower().encode(), value.encode()) for name, value in HARDENING.items()]
+#: In the order of `RunnerOf`: what can be none is as unknown as any.
+_IDS = (EXPERIMENT_ID, TRIAL_ID, ATTEMPT)
 
 #: Statuses that have a word of their own.
 _OUTCOMES = {
@@ -109,99 +71,257 @@ def outcome(status: int) -> str:
     return _OUTCOMES.get(status) or ("refused" if status < 500 else "failed")
 
 
-class _Routes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    status: int = 200
+    body: bytes = b""
+    #: Beside those that every answer has.
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """An answer that is a file."""
+
+    path: Path
+    headers: Mapping[str, str]
+
+
+class _Refused(Exception):
+    """A refusal that is none of the domain."""
+
+    def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.headers = headers or {}
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def _json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> _Answer:
+    return _Answer(
+        status=status, body=_encode(content).encode("utf-8", "surrogatepass"),
+        headers={"content-type": "application/json", **(headers or {})},
+    )  # fmt: skip
+
+
+def create_trial_listener(reports: RunnerReports) -> ASGIApp:
+    """One ASGI application, its limit of the body's size included. Bare, as most of what the daemon is asked for while
+    trials run is asked here: a framework's layers would cost more than what is done with a post."""
+    return _TrialListener(reports)
+
+
+Take = Callable[[AttemptReports, Json], Awaitable[Json]]
+Get = Callable[[RunnerOf], Awaitable[_Answer | _File]]
+
+
+class _TrialListener:
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
         self._room = Room(ROOM_BYTES)
+        routes = _Routes(reports)
+        self._gets: dict[str, Get] = {
+            "parameters": routes.parameters, "code": routes.code, "outboxes": routes.outboxes,
+        }  # fmt: skip
+        self._posts: dict[str, Callable[[RunnerOf, Json], Awaitable[Json]]] = {
+            "version": routes.version, protocol.TOGETHER: routes.together,
+            **{name: routes.alone(name) for name in routes.takes},
+        }  # fmt: skip
 
-    def taking(self, take: Take) -> Callable[[Request], Awaitable[Response]]:
-        """A route that takes a body, in this order: who is it, is there room, what is it."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = dict(scope["headers"])
+        try:
+            answer = await self._answer(scope, headers, receive)
+        except ClientDisconnect:
+            return log.debug("a runner went away in the middle of %s", scope["path"])
+        except _Refused as refused:
+            answer = _json({"error": str(refused)}, refused.status, refused.headers)
+        except BodyTooLarge as error:
+            answer = _json({"error": error.detail}, error.status_code)
+        except NniManagerError as error:
+            again = {"Retry-After": "1"} if isinstance(error, TooBusy) else {}
+            answer = _json({"error": str(error)}, _status(error), again)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"], extra={"action": "barrier"})
+            answer = _json({"error": FAULT}, 500)
+        await self._send(answer, scope, headers, receive, send)
 
-        async def taken(request: Request) -> Response:
-            who = self._who(request)
-            with self._room.body(who.job_name) as room:
-                return await take(who, await _body(request, room))
+    async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> _Answer | _File:
+        found = _PATH.fullmatch(scope["path"])
+        name = found[4] if found else ""
+        is_get = scope["method"] in ("GET", "HEAD")
+        if found is None or (name not in self._gets and name not in self._posts):
+            raise _Refused(404, "there is no such route of trial runners")
+        if name not in (self._gets if is_get else self._posts) or not (is_get or scope["method"] == "POST"):
+            raise _Refused(405, f"{scope['method']} is not possible here")
+        who = self._who(found.group(1, 2, 3), headers)
+        if is_get:
+            return await self._gets[name](who)
+        with self._room.body(who.job_name) as room:
+            return _json(await self._posts[name](who, await _body(headers, receive, room)))
 
-        return taken
+    async def _send(
+        self, answer: _Answer | _File, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        own = [*_signature(self._reports, scope["path"], headers), *_HARDENED]
+        if isinstance(answer, _File):
+            answered["taken"] += 1
+            response = FileResponse(answer.path, media_type="application/gzip", headers=dict(answer.headers))
+            response.raw_headers += own
+            return await response(scope, receive, send)
+        answered[outcome(answer.status)] += 1
+        own += [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
+        if answer.status != 204:
+            own.append((b"content-length", b"%d" % len(answer.body)))
+        await send({"type": "http.response.start", "status": answer.status, "headers": own})
+        await send({"type": "http.response.body", "body": answer.body})
 
-    async def version(self, who: RunnerOf, body: Json) -> Response:
-        version, channel, outboxes = posts.greeting(body)
-        await self._reports.greet(who, version, channel, outboxes)
-        return JSONResponse({"accepted": True, "managerVersion": self._reports.manager_version})
-
-    async def parameters(self, request: Request) -> Response:
-        return Response(await self._reports.record(self._who(request)), media_type="application/json")
-
-    async def code(self, request: Request) -> Response:
-        path = await self._reports.code(self._who(request))
-        if path is None:
-            return Response(status_code=204)
-        return FileResponse(path, media_type="application/gzip", headers={"ETag": f'"{path.name.partition(".")[0]}"'})
-
-    async def outboxes(self, request: Request) -> Response:
-        return JSONResponse(await self._reports.offsets(self._who(request)))
-
-    async def status(self, who: RunnerOf, body: Json) -> Response:
-        event = body.get("event")
-        if event == "started":
-            return self._orders(who, await self._reports.started(who, *posts.started(body)))
-        if event == "exited":
-            return self._orders(who, await self._reports.exited(who, posts.exit_word(body)))
-        raise InvalidInput("event: must be started or exited")
-
-    async def metrics(self, who: RunnerOf, body: Json) -> Response:
-        stretch = posts.stretch(body)
-        offset = await self._reports.lines(who, stretch.outbox, stretch.start, stretch.end, stretch.lines)
-        return JSONResponse({"offset": offset})
-
-    async def log(self, who: RunnerOf, body: Json) -> Response:
-        piece = posts.piece(body)
-        offset = await self._reports.write_log(who, piece.file, piece.offset, piece.data, piece.source)
-        return JSONResponse({"offset": offset})
-
-    async def heartbeat(self, who: RunnerOf, body: Json) -> Response:
-        return self._orders(who, await self._reports.must_stop(who), everyS=HEARTBEAT_S)
-
-    def _orders(self, who: RunnerOf, must_stop: bool, **more: object) -> Response:
-        return JSONResponse({"stop": must_stop, "graceS": self._reports.grace_s(who), **more})
-
-    def _who(self, request: Request) -> RunnerOf:
-        """The attempt in the path, once the token is its. What can be no id is as unknown as any."""
-        experiment, trial, attempt = (request.path_params[name] for name in ("experiment", "trial", "attempt"))
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    def _who(self, ids: tuple[str | Any, ...], headers: Mapping[bytes, bytes]) -> RunnerOf:
+        """The attempt in the path, once the token is its."""
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            headers = {"WWW-Authenticate": "Bearer"}
-            raise HTTPException(401, "send the attempt's token as `Authorization: Bearer`", headers)
-        if EXPERIMENT_ID.fullmatch(experiment) and TRIAL_ID.fullmatch(trial) and ATTEMPT.fullmatch(attempt):
-            container = request.headers.get(protocol.CONTAINER_HEADER, "")
+            raise _Refused(401, "send the attempt's token as `Authorization: Bearer`", {"WWW-Authenticate": "Bearer"})
+        if all(form.fullmatch(id_) for form, id_ in zip(_IDS, ids, strict=True)):
+            container = headers.get(_CONTAINER, b"").decode("latin-1")
             who = RunnerOf(
-                experiment_id=experiment, trial_id=trial, attempt=int(attempt),
+                experiment_id=ids[0], trial_id=ids[1], attempt=int(ids[2]),
                 container=container if CONTAINER.fullmatch(container) else "",
             )  # fmt: skip
             if self._reports.tokens.is_token(who.job_name, token.strip()):
                 return who
-        raise HTTPException(403, "this token is not the one of this attempt")
+        raise _Refused(403, "this token is not the one of this attempt")
 
 
-async def _body(request: Request, room: Body) -> Json:
+_CONTAINER = protocol.CONTAINER_HEADER.lower().encode()
+_REQUEST = protocol.REQUEST_HEADER.lower().encode()
+_ANSWER = protocol.ANSWER_HEADER.lower().encode()
+
+
+def _signature(reports: RunnerReports, path: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    """Headers that tell runners that an answer is ours, about their attempt and to this request: whatever stands
+    between may answer, too, and repeat what we said."""
+    attempt = _ATTEMPT_PATH.fullmatch(path)
+    name = f"{reports.tokens.manager}/{attempt[1]}" if attempt else reports.tokens.manager
+    request = headers.get(_REQUEST, b"")
+    if attempt and _REQUEST_NAME.fullmatch(request):
+        name += f"/{request.decode()}"
+    return [(_ANSWER, name.encode()), (b"cache-control", b"no-store")]
+
+
+class _Routes:
+    """What becomes of a post."""
+
+    def __init__(self, reports: RunnerReports) -> None:
+        self._reports = reports
+        #: Posts that may come together.
+        self.takes: dict[str, Take] = {
+            "status": self._status, "metrics": self._metrics, "log": self._log, "heartbeat": self._heartbeat,
+        }  # fmt: skip
+
+    async def version(self, who: RunnerOf, body: Json) -> Json:
+        version, channel, outboxes = posts.greeting(body)
+        welcome = await self._reports.greet(who, version, channel, outboxes)
+        return {
+            "accepted": True, "managerVersion": self._reports.manager_version, "record": json.loads(welcome.record),
+            "hasCode": welcome.has_code, "stored": welcome.stored, protocol.TOGETHER: True,
+        }  # fmt: skip
+
+    async def parameters(self, who: RunnerOf) -> _Answer:
+        body = (await self._reports.record(who)).encode()
+        return _Answer(body=body, headers={"content-type": "application/json"})
+
+    async def code(self, who: RunnerOf) -> _Answer | _File:
+        path = await self._reports.code(who)
+        if path is None:
+            return _Answer(status=204)
+        return _File(path=path, headers={"ETag": f'"{path.name.partition(".")[0]}"'})
+
+    async def outboxes(self, who: RunnerOf) -> _Answer:
+        return _json(await self._reports.offsets(who))
+
+    def alone(self, name: str) -> Callable[[RunnerOf, Json], Awaitable[Json]]:
+        """A route of one post."""
+        take = self.takes[name]
+
+        async def taken(who: RunnerOf, body: Json) -> Json:
+            return await take(await self._reports.attempt(who), body)
+
+        return taken
+
+    async def together(self, who: RunnerOf, body: Json) -> Json:
+        """Several posts, carried out in their order until one is not taken whole."""
+        parts = [(self.takes[name], part) for name, part in posts.parts(body, self.takes)]
+        attempt, answers = await self._reports.attempt(who), list[Json]()
+        for take, part in parts:
+            answers.append(await _part(take, attempt, part))
+            if answers[-1]["status"] != 200 or not posts.is_whole(part, answers[-1]["body"]):
+                break
+        return {"answers": answers}
+
+    async def _status(self, attempt: AttemptReports, body: Json) -> Json:
+        event = body.get("event")
+        if event == "started":
+            must_stop = attempt.started(*posts.started(body), self._reports.now_ms())
+            return _orders(attempt, must_stop, everyS=HEARTBEAT_S)
+        if event == "exited":
+            return _orders(attempt, await attempt.exited(posts.exit_word(body)))
+        raise InvalidInput("event: must be started or exited")
+
+    async def _metrics(self, attempt: AttemptReports, body: Json) -> Json:
+        stretch = posts.stretch(body)
+        return {"offset": await attempt.lines(stretch.outbox, stretch.start, stretch.end, stretch.lines)}
+
+    async def _log(self, attempt: AttemptReports, body: Json) -> Json:
+        piece = posts.piece(body)
+        return {"offset": await attempt.write_log(piece.file, piece.offset, piece.data, piece.source)}
+
+    async def _heartbeat(self, attempt: AttemptReports, body: Json) -> Json:
+        return _orders(attempt, attempt.must_stop(), everyS=HEARTBEAT_S)
+
+
+def _orders(attempt: AttemptReports, must_stop: bool, **more: object) -> Json:
+    return {"stop": must_stop, "graceS": attempt.grace_s, **more}
+
+
+async def _part(take: Take, attempt: AttemptReports, body: Json) -> Json:
+    """The answer to one of several posts. What is a fault of ours is one of them all."""
+    try:
+        return {"status": 200, "body": await take(attempt, body)}
+    except NniManagerError as error:
+        again = {"retryAfterS": 1} if isinstance(error, TooBusy) else {}
+        return {"status": _status(error), "body": {"error": str(error)}, **again}
+
+
+async def _body(headers: Mapping[bytes, bytes], receive: Receive, room: Body) -> Json:
     """Raises BodyTooLarge before anything is read of one that announces too much."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:16]) > BODY_LIMIT:
+    announced = headers.get(b"content-length", b"")
+    if announced.isdigit() and int(announced[:16]) > BODY_LIMIT:
         raise BodyTooLarge(BODY_LIMIT)
-    pieces = []
     try:
         async with asyncio.timeout(BODY_S):
-            async for piece in request.stream():
-                room.grow(len(piece))
-                pieces.append(piece)
+            return posts.parse(await _received(receive, room))
     except TimeoutError:
-        raise HTTPException(408, f"the body did not come within {BODY_S:g} s", {"Connection": "close"}) from None
-    return posts.parse(b"".join(pieces))
+        raise _Refused(408, f"the body did not come within {BODY_S:g} s", {"Connection": "close"}) from None
 
 
-async def _on_domain_error(_: Request, error: Exception) -> Response:
-    headers = {"Retry-After": "1"} if isinstance(error, TooBusy) else None
-    return JSONResponse({"error": str(error)}, _status(error), headers)
+async def _received(receive: Receive, room: Body) -> bytes:
+    """Raises BodyTooLarge, TooBusy and ClientDisconnect."""
+    pieces, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > BODY_LIMIT:
+            raise BodyTooLarge(BODY_LIMIT)
+        room.grow(len(piece))
+        pieces.append(piece)
+        more = message.get("more_body", False)
+    return b"".join(pieces)
 
 
 def _status(error: Exception) -> int:
@@ -212,8 +332,3 @@ def _status(error: Exception) -> int:
 
 
 _STATUS: dict[type[Exception], int] = {VersionRefused: 409, TooBusy: 429}
-
-
-async def _on_http_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)

@@ -7,7 +7,7 @@ its own trial at most.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ Json = dict[str, Any]
 
 #: Whole numbers that every reader of JSON keeps.
 _MOST = 2**53
+#: Posts in one request.
+_MOST_TOGETHER = 16
 #: Characters of a sentence about what is not delivered.
 _SENTENCE_CHARACTERS = 300
 
@@ -53,6 +55,28 @@ def parse(data: bytes) -> Json:
     if not isinstance(body, dict):
         raise InvalidInput("the body must be a JSON object")
     return body
+
+
+def parts(body: Json, known: Collection[str]) -> list[tuple[str, Json]]:
+    """(route, body) of several posts in one; `known`: routes of which they may be."""
+    found = body.get("posts")
+    if not isinstance(found, list) or not 0 < len(found) <= _MOST_TOGETHER:
+        raise InvalidInput(f"posts: must be a list of 1 to {_MOST_TOGETHER} posts")
+    return [_one_of(part, known) for part in found]
+
+
+def _one_of(part: object, known: Collection[str]) -> tuple[str, Json]:
+    route, body = (part.get("route"), part.get("body")) if isinstance(part, dict) else (None, None)
+    if not isinstance(route, str) or route not in known:
+        raise InvalidInput(f"posts: each is of one of the routes {', '.join(known)}")
+    if not isinstance(body, dict):
+        raise InvalidInput("posts: the body of each must be a JSON object")
+    return route, body
+
+
+def is_whole(body: Json, answer: Json) -> bool:
+    """Whether all of a post that was taken is stored; `answer`: to it."""
+    return "end" not in body or answer.get("offset", 0) >= body["end"]
 
 
 def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:

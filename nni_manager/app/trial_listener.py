@@ -165,10 +165,8 @@ class TrialListenerSocket:
     def _warn_of_certificate(self, experiment_id: str) -> None:
         if self._tls is None or self._settings.trial_url:
             return
-        try:
-            self._tls.days_left(host_of(self._settings, ""))
-        except InvalidInput as error:
-            self._warnings.set(experiment_id, ExperimentWarning(code=_CERTIFICATE, message=str(error)))
+        if trouble := self._tls.trouble(host_of(self._settings, "")):
+            self._warnings.set(experiment_id, ExperimentWarning(code=_CERTIFICATE, message=trouble))
         else:
             self._warnings.clear(experiment_id, _CERTIFICATE)
 

@@ -12,6 +12,8 @@ from nni_manager.domain.errors import InvalidInput
 
 #: Days before the end of a certificate at which people are told.
 SOON_DAYS = 14
+#: Seconds for which a certificate that was judged is not judged again.
+JUDGED_S = 60.0
 _FIX = "name a certificate and its key, PEM, with trialTlsCertificate and trialTlsKey"
 _ROUNDS = 8
 
@@ -26,6 +28,8 @@ class TrialTls:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         #: PEM.
         self.authority = ""
+        #: What `trouble` said, of which host and files, and until when it holds, by a clock that nobody sets.
+        self._judged: tuple[str, tuple[int, ...], str, float] = ("", (), "", 0.0)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -47,6 +51,25 @@ class TrialTls:
             sentence = f"the trial listener's certificate {certificate} cannot be used ({reason}); {_FIX}"
             raise InvalidInput(sentence) from None
         self.authority, self._read = text, now
+
+    def trouble(self, host: str) -> str:
+        """What runners that reach the listener as `host` say against its certificate; empty: nothing.
+
+        Judged anew for other files and a minute later, as certificates end: a handshake that knows all authorities of
+        the machine costs more than a trial.
+        """
+        of, read, told, until_s = self._judged
+        if (of, read) != (host, self._read) or time.monotonic() >= until_s:
+            told = self._refusal(host)
+            self._judged = (host, self._read, told, time.monotonic() + JUDGED_S)
+        return told
+
+    def _refusal(self, host: str) -> str:
+        try:
+            self.days_left(host)
+        except InvalidInput as error:
+            return str(error)
+        return ""
 
     def days_left(self, host: str) -> float:
         """The days until the certificate ends, as a runner that reaches the listener as `host` finds it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import os
 import secrets
@@ -16,7 +15,7 @@ class RunnerTokens:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         #: Names this manager to runners: every token begins with it. It says nothing of the secret.
-        self.manager = _text(hmac.digest(secret, b"the manager's name", hashlib.sha256)[:9])
+        self.manager = _text(hmac.digest(secret, b"the manager's name", "sha256")[:9])
 
     @classmethod
     def of(cls, data_directory: Path) -> RunnerTokens:
@@ -34,7 +33,7 @@ class RunnerTokens:
 
     def token(self, job_name: str) -> str:
         """The token that the runner of this job shows."""
-        digest = hmac.digest(self._secret, job_name.encode(), hashlib.sha256)
+        digest = hmac.digest(self._secret, job_name.encode(), "sha256")
         return f"{self.manager}.{_text(digest[:24])}"
 
     def is_token(self, job_name: str, shown: str) -> bool:

@@ -58,6 +58,8 @@ class Receipt:
     may_complete: bool = False
     #: Why results of the trial may be missing, when this chunk shows it for the first time.
     doubt: str = ""
+    #: Bytes of the outbox that are stored; of a fenced chunk it is not looked at.
+    offset: int = 0
 
 
 #: Characters of an attempt's doubts after which no other is added.
@@ -78,9 +80,9 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
     before = _replaced(connection, attempt, chunk.outbox)
     outbox = _outbox(connection, attempt, chunk.outbox)
     if chunk.end <= outbox.offset and chunk.start < chunk.end:
-        return Receipt(stored=Stored.REPEAT)
+        return Receipt(stored=Stored.REPEAT, offset=outbox.offset)
     if chunk.start != outbox.offset:
-        return Receipt(stored=Stored.GAP)
+        return Receipt(stored=Stored.GAP, offset=outbox.offset)
     connection.execute(
         "UPDATE outboxes SET offset = base + ?, lines = lines + ? WHERE id = ?", (chunk.end, chunk.lines, outbox.id)
     )
@@ -92,7 +94,7 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
     has_intermediates = _take(connection, chunk, found, outbox, now_ms)
     return Receipt(
         stored=Stored.NEW, trial_id=found.trial_id, has_intermediates=has_intermediates,
-        may_complete=found.may_complete, doubt=replaced,
+        may_complete=found.may_complete, doubt=replaced, offset=chunk.end,
     )  # fmt: skip
 
 

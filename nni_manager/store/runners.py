@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.evidence import with_possible_times
@@ -33,10 +33,14 @@ class RunnerSide:
     service: str
     #: Identity of its newest container; empty: none has one.
     container: str = ""
+    #: The attempt is fenced off: logs alone are taken.
+    is_decided: bool = False
+    #: Bytes stored of each outbox.
+    outboxes: Mapping[str, int] = field(default_factory=dict)
 
 
-def find(connection: sqlite3.Connection, trial_id: str, attempt: int, *, decided_too: bool = False) -> RunnerSide:
-    """Raises NotFound, or AttemptDecided when the attempt is fenced off, unless that makes no difference."""
+def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerSide:
+    """Raises NotFound."""
     row = connection.execute(
         "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version,"
         " a.intended_ms, a.service, a.closed, json_extract(a.containers, '$[#-1]')"
@@ -45,20 +49,18 @@ def find(connection: sqlite3.Connection, trial_id: str, attempt: int, *, decided
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
-    if row[6] and not decided_too:
-        raise AttemptDecided(f"attempt {attempt} of trial {trial_id} is decided; nothing more is taken from it")
     return RunnerSide(
         job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4],
-        service=row[5],
-        container=row[7] or "",
+        service=row[5], container=row[7] or "", is_decided=bool(row[6]), outboxes=jobs.offsets(connection, row[0]),
     )  # fmt: skip
 
 
 def greet(
     connection: sqlite3.Connection, job_name: str, *, version: str, channel: str, container: str = "",
     outboxes: Mapping[str, int] | None = None,
-) -> None:  # fmt: skip
-    """The runner's first word. Raises AttemptDecided for a container after which another one has greeted.
+) -> dict[str, int]:  # fmt: skip
+    """The runner's first word. Answers the bytes stored of each outbox. Raises AttemptDecided for a container after
+    which another one has greeted.
 
     `outboxes`: bytes of each that a container found when it started; None: not told.
     """
@@ -68,6 +70,7 @@ def greet(
         "UPDATE attempts SET runner_version = ?, channel = ? WHERE job_name = ? AND closed = 0",
         (version, channel, job_name),
     )
+    return jobs.offsets(connection, job_name)
 
 
 def _take_over(

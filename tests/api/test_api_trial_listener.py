@@ -17,7 +17,7 @@ from nni_manager.api import trial_listener
 from nni_manager.api.trial_listener import BODY_LIMIT, create_trial_listener
 from nni_manager.api.trial_room import MOST_BODIES, SMALL_BYTES, Room
 from nni_manager.domain.errors import TooBusy
-from nni_manager.scheduler.turns.runner_reports import RunnerOf
+from nni_manager.scheduler.turns.attempt_reports import RunnerOf
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 from trial_runner import protocol
 
@@ -72,12 +72,15 @@ async def runner(world: RunnerWorld, application: ASGIApp) -> Runner:
 
 async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
     answer = await runner.post("version")
-    assert (answer.status_code, answer.json()) == (200, {"accepted": True, "managerVersion": protocol.VERSION})
     parameters = (await runner.get("parameters")).json()
+    assert (answer.status_code, answer.json()) == (200, {
+        "accepted": True, "managerVersion": protocol.VERSION, "record": parameters, "hasCode": True, "stored": {},
+        "together": True,
+    })  # fmt: skip
     assert parameters["parameters"] == {"x": 0.5} and parameters["parameter_source"] == "customized"
     code = await runner.get("code")
     assert (code.headers["content-type"], code.content[:2]) == ("application/gzip", b"\x1f\x8b")
-    assert (await runner.post("status")).json() == {"stop": False, "graceS": 5.0}
+    assert (await runner.post("status")).json() == {"stop": False, "graceS": 5.0, "everyS": 5}
     lines, size = lines_of(0.25)
     body = {"outbox": OUTBOX, "start": 0, "end": size, "lines": lines}
     assert (await runner.post("metrics", body)).json() == {"offset": size}
@@ -87,6 +90,53 @@ async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
     assert (await runner.post("heartbeat")).json() == {"stop": False, "graceS": 5.0, "everyS": 5}
     assert (await runner.post("status", {**EXIT_0, "outboxes": {OUTBOX: size}})).json()["stop"] is False
     assert (await world.ended())["status"] == "SUCCEEDED"
+
+
+# ------------------------------------------------------------------------------------------------ several in one
+
+
+def part(route: str, **body: object) -> dict[str, object]:
+    return {"route": route, "body": body}
+
+
+async def test_a_whole_end_in_one_request(runner: Runner, world: RunnerWorld) -> None:
+    await runner.post("version")
+    lines, size = lines_of(0.25)
+    posts = [
+        part("metrics", outbox=OUTBOX, start=0, end=size, lines=lines),
+        part("status", **{**EXIT_0, "outboxes": {OUTBOX: size}}),
+        part("log", file="stdout", offset=0, data="out\n"), part("log", file="stderr", offset=0, data="err\n"),
+    ]  # fmt: skip
+    answers = (await runner.post("together", {"posts": posts})).json()["answers"]
+    assert [answer["status"] for answer in answers] == [200] * 4
+    assert [answer["body"].get("offset") for answer in answers] == [size, None, 4, 4]
+    assert (await world.ended())["status"] == "SUCCEEDED"
+    assert (world.folder() / "stdout").read_text() == "out\n"
+    again = (await runner.post("together", {"posts": posts})).json()["answers"]
+    assert [answer["status"] for answer in again] == [410], "decided: nothing after it is taken"
+    assert (await runner.post("together", {"posts": posts[2:]})).json()["answers"][0]["status"] == 200, "logs are"
+
+
+async def test_an_end_is_not_taken_without_the_results_before_it(runner: Runner, world: RunnerWorld) -> None:
+    await runner.post("version")
+    lines, size = lines_of(0.25)
+    gap = part("metrics", outbox=OUTBOX, start=9, end=9 + size, lines=lines)
+    refused = part("metrics", outbox="elsewhere", start=0, end=size, lines=lines)
+    for first, status in ((gap, 200), (refused, 400)):
+        answers = (await runner.post("together", {"posts": [first, part("status", **EXIT_0)]})).json()["answers"]
+        assert [answer["status"] for answer in answers] == [status]
+    assert (await world.trial())["attempts"][0]["runnerExit"] is None
+
+
+@pytest.mark.parametrize(
+    "posts",
+    [None, [], [7], [{}], [part("version")], [part("together")], [{"route": "log"}], [part("heartbeat")] * 17],
+    ids=str,
+)
+async def test_what_is_no_list_of_posts(runner: Runner, posts: object) -> None:
+    await runner.post("version")
+    answer = await runner.post("together", {"posts": posts})
+    assert answer.status_code == 400 and answer.json()["error"].startswith("posts: ")
 
 
 # ------------------------------------------------------------------------------------------------ who may come in

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.app import trial_tls
 from nni_manager.app.doctor import ports
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome
 from nni_manager.app.trial_listener import TrialListenerSocket
+from nni_manager.app.trial_tls import TrialTls
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler.turns.process_state import DaemonWarnings
@@ -77,6 +79,25 @@ async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -
         await listener.open("exp1")
         assert "it says 200" in await asyncio.to_thread(heard, told(listener))
         assert warnings.of("exp1") == ()
+        await listener.close("exp1")
+
+
+async def test_a_certificate_is_judged_once_for_many_submissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+    days_left = TrialTls.days_left
+    monkeypatch.setattr(TrialTls, "days_left", lambda tls, host: judged.append(host) or days_left(tls, host))
+    authority = Authority(tmp_path)
+    async with opened(tmp_path, **tls(*authority.issue("127.0.0.1"), authority.file)) as (listener, _):
+        for _ in range(3):
+            await listener.open("exp1")
+        assert judged == ["127.0.0.1"]
+        monkeypatch.setattr(trial_tls, "JUDGED_S", 0.0)
+        authority.issue("127.0.0.1")
+        for _ in range(3):
+            await listener.open("exp1")
+        assert len(judged) == 4, "another file, and then no judgement holds"
         await listener.close("exp1")
 
 

@@ -1,6 +1,7 @@
-"""Five hundred trials on a cluster, a hundred at once, whose pods only pretend, beside twenty whose pods really run.
+"""Trials of two seconds on a cluster, twenty and a hundred at once, with and without TLS between runners and daemon.
 
-What the daemon asks of the API server, how soon it knows what happened there, and what that costs it.
+Each runs the real trial runner, forked in a process of the cluster's, which posts as it does in a container. What that
+costs the daemon, what it asks of the API server, and how soon it knows what happened there.
 """
 
 from __future__ import annotations
@@ -14,40 +15,65 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from tests.benchmarks import lite, subject
+from tests.benchmarks import subject
 from tests.benchmarks.table import Table, at_most
+from tests.certificates import Authority
 from tests.live_daemon import Daemon
 
-TRIALS, AT_ONCE, REAL = 500, 100, 20
-_PRETENDED_S = 2.0
+TRIALS, AT_ONCE = 200, (20, 100)
+#: Bare shell: what the trials themselves take is no figure.
+COMMAND = """sleep 2; echo '{"type": "final", "value": 0.5}' >> "$NNI_OUTBOX"; echo done"""
 _LOOK_S = 0.01
 ROOT = Path(__file__).parents[2]
 
 
 def measure(folder: Path, table: Table) -> None:
     folder.mkdir(parents=True)
-    with _cluster(folder) as cluster, subject.running(folder / "ours", "--port", "0") as daemon:
-        cluster.tell("pretend", selector="pretended=yes", seconds=_PRETENDED_S)
-        _run(daemon, cluster, folder, trials=2, at_once=2, label="no")  # connects, and makes what is made once
-        before, cpu_s = cluster.tell("counts"), _cpu_s(daemon)
-        real = threading.Thread(target=_run, args=(daemon, cluster, folder), kwargs={"trials": REAL, "label": "no"})
-        real.start()
-        id_, seen = _run(daemon, cluster, folder, trials=TRIALS, at_once=AT_ONCE, label="yes")
-        real.join()
-        cpu_ms = (_cpu_s(daemon) - cpu_s) / (TRIALS + REAL) * 1000
+    for is_tls in (True, False):
+        place = folder / ("tls" if is_tls else "plain")
+        place.mkdir()
+        with _cluster(place) as cluster, _daemon(place, is_tls=is_tls) as daemon:
+            cluster.tell("fork", selector="forked=yes")
+            _run(daemon, cluster, place, trials=2, at_once=2)  # connects, and makes what is made once
+            _measure(table, daemon, cluster, place, is_tls=is_tls)
+
+
+def _measure(table: Table, daemon: Daemon, cluster: _Cluster, folder: Path, *, is_tls: bool) -> None:
+    before, id_, seen = cluster.tell("counts"), "", {}
+    for at_once in AT_ONCE:
+        with subject.TunerMeter(daemon) as tuner:
+            cpu_s = _cpu_s(daemon)
+            id_, seen = _run(daemon, cluster, folder, trials=TRIALS, at_once=at_once, on_first=tuner.begin)
+            cpu_ms = (_cpu_s(daemon) - cpu_s) / TRIALS * 1000
+        how = (
+            f"{at_once} at a time, {'with TLS' if is_tls else 'without TLS'} (tuner {tuner.cpu_s / TRIALS * 1000:.2g})"
+        )
+        table.row(f"CPU ms of the daemon a trial on a cluster, {how}", cpu_ms, at_most(10))
+    if is_tls:
         after = cluster.tell("counts")
         _report(table, daemon, id_, seen, cluster.tell("timeline", resource="tfjobs.kubeflow.org"))
-    opened = max(count for name, count in after.items() if name.split()[0] in ("list", "watch"))
-    table.row("lists or watches of one kind for 520 trials on a cluster, the most", opened, at_most(3))
-    table.row("CPU ms of the daemon a trial on a cluster, 100 at a time", cpu_ms, at_most(10))
-    asked = {name: count - before.get(name, 0) for name, count in sorted(after.items())}
-    print(f"<!-- asked of the API server meanwhile: {json.dumps(asked)}; it had {cluster.cpu_s:.1f} s of CPU -->")
+        opened = max(count for name, count in after.items() if name.split()[0] in ("list", "watch"))
+        table.row(f"lists or watches of one kind for {2 * TRIALS} trials on a cluster, the most", opened, at_most(3))
+        asked = {name: count - before.get(name, 0) for name, count in sorted(after.items())}
+        print(f"<!-- asked of the API server meanwhile: {json.dumps(asked)} -->")
+
+
+@contextlib.contextmanager
+def _daemon(folder: Path, *, is_tls: bool) -> Iterator[Daemon]:
+    files: tuple[Path, ...] = ()
+    if is_tls:
+        authority = Authority(folder)
+        files = (*authority.issue("127.0.0.1"), authority.file)
+    names = ("NNI_MANAGER_TRIAL_TLS_CERTIFICATE", "NNI_MANAGER_TRIAL_TLS_KEY", "NNI_MANAGER_TRIAL_TLS_AUTHORITY")
+    told = dict(zip(names, map(str, files), strict=False))
+    with subject.running(folder / "ours", "--port", "0", "--trial-host", "127.0.0.1", environment=told) as daemon:
+        yield daemon
 
 
 def _report(table: Table, daemon: Daemon, id_: str, seen: dict[str, dict[str, float]], told: dict[str, Any]) -> None:
@@ -62,9 +88,10 @@ def _report(table: Table, daemon: Daemon, id_: str, seen: dict[str, dict[str, fl
             for moments in [told[name]]
         )
         assert len(late) > TRIALS / 2, f"{len(late)} of {TRIALS} trials were seen {status}"
-        # of pods that only pretend, a last delivery is waited for in vain: their ends are no measure of what is seen
-        bars = [at_most(200)] if status == "RUNNING" else []
-        table.row(f"ms from `{word}` in the cluster to {status} on the trial, p95", late[int(0.95 * len(late))], *bars)
+        # the runner tells the end before the cluster does
+        table.row(
+            f"ms from `{word}` in the cluster to {status} on the trial, p95", late[int(0.95 * len(late))], at_most(200)
+        )
 
 
 def _object_name(told: dict[str, Any], handle: str) -> str:
@@ -73,21 +100,27 @@ def _object_name(told: dict[str, Any], handle: str) -> str:
 
 
 def _run(
-    daemon: Daemon, cluster: _Cluster, folder: Path, *, trials: int, at_once: int = REAL, label: str
-) -> tuple[str, dict[str, dict[str, float]]]:
-    id_ = daemon.create(_config(cluster, folder, trials=trials, at_once=at_once, label=label), folder / "ours" / "code")
+    daemon: Daemon, cluster: _Cluster, folder: Path, *, trials: int, at_once: int,
+    on_first: Callable[[], None] = lambda: None,
+) -> tuple[str, dict[str, dict[str, float]]]:  # fmt: skip
+    """`on_first`: called when the first trial has ended."""
+    id_ = daemon.create(_config(cluster, trials=trials, at_once=at_once), folder / "ours" / "code")
     with _Watcher(daemon, id_) as watcher:
+        daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED"), timeout_s=120)
+        on_first()
         daemon.wait(id_, "DONE", timeout_s=600)
+    ((missing,),) = daemon.rows(id_, "SELECT sum(final_data IS NULL) FROM trials")
+    assert missing == 0, f"{missing} trials have no final result"
     return id_, watcher.seen
 
 
-def _config(cluster: _Cluster, folder: Path, *, trials: int, at_once: int, label: str) -> dict[str, Any]:
+def _config(cluster: _Cluster, *, trials: int, at_once: int) -> dict[str, Any]:
     role = {"replicas": 1, "dockerImage": "x", "cpuNumber": 1, "memorySize": "64mb", "gpuNumber": 0,
-            "command": lite.COMMAND, "codeDirectory": "."}  # fmt: skip
+            "command": COMMAND, "codeDirectory": "."}  # fmt: skip
     service = {
         "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "kubeconfig": str(cluster.kubeconfig),
         "worker": role, "storage": {"storageType": "nfs", "server": "nas", "path": "/data"}, "reuseMode": False,
-        "channel": "push", "podTemplate": {"metadata": {"labels": {"pretended": label}}},
+        "channel": "push", "podTemplate": {"metadata": {"labels": {"forked": "yes"}}},
     }  # fmt: skip
     config = subject.config(trials=trials, at_once=at_once)
     del config["trialCommand"]
@@ -95,8 +128,9 @@ def _config(cluster: _Cluster, folder: Path, *, trials: int, at_once: int, label
 
 
 def _cpu_s(daemon: Daemon) -> float:
+    """Seconds on a processor, user and system, of the daemon's process, also of threads that have ended."""
     assert daemon.process is not None
-    return subject.runtime_s(psutil.Process(daemon.process.pid))
+    return sum(psutil.Process(daemon.process.pid).cpu_times()[:2])
 
 
 class _Watcher(threading.Thread):
@@ -139,7 +173,6 @@ class _Cluster:
             cwd=ROOT, stdout=subprocess.PIPE, stderr=(folder / "cluster.log").open("wb"),
         )  # fmt: skip
         assert self._process.stdout is not None
-        self.cpu_s = 0.0
         self._url = json.loads(self._process.stdout.readline())["control"]
         self._context = ssl._create_unverified_context()
 
@@ -149,7 +182,6 @@ class _Cluster:
             return json.load(answer)
 
     def close(self) -> None:
-        self.cpu_s = sum(psutil.Process(self._process.pid).cpu_times()[:2])
         self._process.terminate()
         self._process.wait()
 

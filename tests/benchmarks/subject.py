@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +28,9 @@ class Run:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[Daemon]:
-    """`arguments`: of `serve`; without any there is no TCP port."""
-    daemon = Daemon(folder / "data", environment={"HOME": str(folder)})
+def running(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+    """`arguments`: of `serve`; without any there is no TCP port. `environment`: variables beside our own."""
+    daemon = Daemon(folder / "data", environment={"HOME": str(folder), **(environment or {})})
     daemon.data.mkdir(parents=True)
     lite.write(folder / "code")
     daemon.start(*arguments)
@@ -41,17 +41,18 @@ def running(folder: Path, *arguments: str) -> Iterator[Daemon]:
         daemon.terminate()
 
 
-class _TunerMeter(threading.Thread):
+class TunerMeter(threading.Thread):
     """Looks at the tuner host all the time: it is gone by the end, and what it was is wanted."""
 
     def __init__(self, daemon: Daemon) -> None:
         super().__init__()
-        self._daemon = daemon
+        assert daemon.process is not None
+        self._pid = daemon.process.pid
         self._over = threading.Event()
         self._begin_s = self._last_s = 0.0
         self.memory_mib = 0.0
 
-    def __enter__(self) -> _TunerMeter:
+    def __enter__(self) -> TunerMeter:
         self.start()
         return self
 
@@ -72,7 +73,7 @@ class _TunerMeter(threading.Thread):
         process: psutil.Process | None = None
         while not self._over.wait(0.05):
             with suppress(psutil.Error, OSError):
-                process = process or processes(self._daemon).get("tuner")
+                process = process or _tuner(psutil.Process(self._pid))
                 if process is not None:
                     seconds, memory = runtime_s(process), process.memory_info().rss / 2**20
                     self._last_s, self.memory_mib = seconds or self._last_s, memory or self.memory_mib
@@ -85,7 +86,7 @@ def lite_trials(folder: Path, trials: int, at_once: int, command: str = lite.COM
         daemon.wait(warm_up, "DONE")
         before = cpu_s(daemon)
         id_ = daemon.create(config(trials=trials, at_once=at_once, command=command), folder / "code")
-        with _TunerMeter(daemon) as tuner:
+        with TunerMeter(daemon) as tuner:
             ended = daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED"), timeout_s=60)["counts"]
             tuner.begin()
             daemon.wait(id_, "DONE", timeout_s=600)
@@ -116,10 +117,14 @@ def processes(daemon: Daemon) -> dict[str, psutil.Process]:
     assert daemon.process is not None
     own = psutil.Process(daemon.process.pid)
     found = {"daemon": own, "keeper": psutil.Process(daemon.keeper_pid())}
-    for child in own.children():
-        if any("tuning.process" in part for part in child.cmdline()):
-            found["tuner"] = child
-    return found
+    tuner = _tuner(own)
+    return found if tuner is None else {**found, "tuner": tuner}
+
+
+def _tuner(own: psutil.Process) -> psutil.Process | None:
+    """The tuner host of the daemon; None: there is none now."""
+    found = (child for child in own.children() if any("tuning.process" in part for part in child.cmdline()))
+    return next(found, None)
 
 
 def idle_percent(watched: dict[str, psutil.Process], seconds: float) -> float:

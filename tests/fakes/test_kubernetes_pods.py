@@ -327,6 +327,21 @@ async def test_a_pretended_pod_takes_its_time_alone(world: TestCluster, core: cl
     assert await log_of(core, "a") == "as if\n"
 
 
+async def test_a_forked_pod_runs_the_trial_runner(world: TestCluster, core: client.CoreV1Api, tmp_path: Path) -> None:
+    world.control.fork("forked=yes")
+    folder = tmp_path / "attempt"
+    (folder / "code").mkdir(parents=True)
+    (folder / "parameter.cfg").write_text("{}")
+    given = pod("a", "echo really")
+    given["metadata"]["labels"] = {"forked": "yes"}
+    told = {"NNI_RUNNER_COMMAND": "echo $HOSTNAME; exit 5", "NNI_RUNNER_CHANNEL": "pull", "NNI_EXP_ID": "e",
+            "NNI_TRIAL_JOB_ID": "t", "NNI_SYS_DIR": str(folder)}  # fmt: skip
+    given["spec"]["containers"][0]["env"] = [{"name": name, "value": value} for name, value in told.items()]
+    await core.create_namespaced_pod("default", given)
+    assert state(await ended(core, "a")).terminated.exit_code == 5
+    assert await log_of(core, "a") == "a\n"
+
+
 async def test_a_command_that_is_not_there(core: client.CoreV1Api) -> None:
     given = pod("a", "")
     given["spec"]["containers"][0]["command"] = ["no-such-command"]

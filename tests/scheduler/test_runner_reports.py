@@ -15,8 +15,8 @@ import pytest
 
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy, VersionRefused
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.scheduler.turns import runner_reports
-from nni_manager.scheduler.turns.runner_reports import RunnerOf
+from nni_manager.scheduler.turns import attempt_reports
+from nni_manager.scheduler.turns.attempt_reports import RunnerOf
 from tests.api.world import MemoryPlatform
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 from trial_runner import protocol
@@ -136,10 +136,10 @@ async def test_orders_reach_the_runner(world: RunnerWorld) -> None:
     await world.greet()
     await world.world.service.kill_trial(world.id, world.who.trial_id)
     assert await world.reports.must_stop(world.who)
+    assert (await world.reports.attempt(world.who)).grace_s == 5.0
     assert await world.reports.started(world.who, None)
     assert await world.reports.exited(world.who, {**EXIT_0, "exitCode": None, "signal": 15})
     assert (await world.ended())["status"] == "USER_CANCELED"
-    assert world.reports.grace_s(world.who) == 5.0
 
 
 # ------------------------------------------------------------------------------------------------ who is refused
@@ -240,21 +240,22 @@ async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed
 
 
 async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_reports, "MAX_UNSTORED_LINES", 5)
+    monkeypatch.setattr(attempt_reports, "MAX_UNSTORED_LINES", 5)
     await world.greet()
     lines, size = lines_of(1, 2, 3, 4)
     other = await world.add_trial()
     await world.reports.greet(other, protocol.VERSION, "push")
-    first = asyncio.ensure_future(world.reports.lines(world.who, OUTBOX, 0, size, lines))
+    attempt, other_attempt = await world.reports.attempt(world.who), await world.reports.attempt(other)
+    first = asyncio.ensure_future(attempt.lines(OUTBOX, 0, size, lines))
     await asyncio.sleep(0)  # it has begun
     with pytest.raises(TooBusy, match="taken again in a second"):
-        await world.reports.lines(other, OUTBOX, 0, size, lines)
+        await other_attempt.lines(OUTBOX, 0, size, lines)
     assert await first == size
     assert await world.reports.lines(other, OUTBOX, 0, size, lines) == size
 
 
 async def test_a_large_post_is_taken_when_it_is_alone(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_reports, "MAX_UNSTORED_LINES", 5)
+    monkeypatch.setattr(attempt_reports, "MAX_UNSTORED_LINES", 5)
     await world.greet()
     lines, size = lines_of(*range(9))
     for start in (0, size):
@@ -265,7 +266,7 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
     world: RunnerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is posted is refused, and stays with the runner; so does what was taken and is not stored in time."""
-    monkeypatch.setattr(runner_reports, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(attempt_reports, "_PATIENCE_S", 0.05)
     await world.greet()
     lines, size = lines_of(1)
     lock = sqlite3.connect(world.experiment.database.path)
@@ -312,7 +313,7 @@ async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorl
 
 
 async def test_logs_kept_apart_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_reports, "MOST_SOURCES", 2)
+    monkeypatch.setattr(attempt_reports, "MOST_SOURCES", 2)
     await world.greet()
     for source in ("a", "b"):
         assert await world.reports.write_log(world.who, "stdout", 0, b"x", source) == 1

@@ -55,8 +55,9 @@ def test_whatever_a_box_says_is_tried_again(listener: FakeListener, tmp_path: Pa
 
 
 @pytest.mark.parametrize("first", range(0, len(FAULTS), 11))
-def test_a_trial_behind_such_a_box(listener: FakeListener, runner: Runner, first: int) -> None:
-    listener.decides = True
+@pytest.mark.parametrize("is_together", [True, False], ids=["together", "one by one"])
+def test_a_trial_behind_such_a_box(listener: FakeListener, runner: Runner, first: int, is_together: bool) -> None:
+    listener.decides, listener.takes_together = True, is_together
     faults = FAULTS[first:] + FAULTS[:first]
     with middlebox(listener.port, Each(3, faults)) as box:
         runner.environment.update(listener.variables(box.port))
@@ -66,7 +67,8 @@ def test_a_trial_behind_such_a_box(listener: FakeListener, runner: Runner, first
     assert listener.logs["stdout"] == b"out\n"
     ends = [status for status in listener.statuses if status["event"] == "exited"]
     assert {(end["exitCode"], tuple(end["undelivered"])) for end in ends} == {(3, ())}
-    assert {"version", "code", "parameters", "outboxes", "status", "metrics"} <= {route for route, _ in box.met}
+    routes = {"version"} if is_together else {"version", "code", "parameters", "outboxes", "status", "metrics"}
+    assert routes <= {route for route, _ in box.met}
 
 
 @pytest.mark.parametrize("name", ["413", "a page"])
@@ -91,7 +93,7 @@ def test_the_end_is_told_although_results_never_pass(listener: FakeListener, run
     """Heartbeats are no progress; what is missing stands in the last word, here and there."""
 
     def choose(route: str, body: bytes) -> Fault | None:
-        return Fault(name="400", answer=ANSWERS["400"]) if route in ("metrics", "log") else None
+        return Fault(name="400", answer=ANSWERS["400"]) if route in ("metrics", "log", "together") else None
 
     with middlebox(listener.port, choose) as box:
         runner.environment.update({**listener.variables(box.port), protocol.ENV_DRAIN_S: "0.5"})

@@ -13,9 +13,11 @@ from trial_runner.inotify import Changes, Event, Inotify
 from trial_runner.loop import READ, Loop
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import settings
-from trial_runner.runner.client import FIRST_S, LONGEST_S, Backoff, Client
+from trial_runner.runner.client import FIRST_S, LONGEST_S, Backoff, Body, Client, Fenced, Post, Unavailable
+from trial_runner.runner.delivery import Delivery, Undelivered
 from trial_runner.runner.outbox_forward import OutboxForward
 from trial_runner.runner.output import Copy, Echo, LogFile, LogForward, text_of
+from trial_runner.runner.posts import Status
 from trial_runner.runner.settings import BadSetting
 from trial_runner.runner.stdout_metrics import StdoutMetrics
 
@@ -188,44 +190,34 @@ def test_text_is_as_long_as_the_bytes(data: bytes, text: str) -> None:
     assert len(text.encode()) == len(data)
 
 
-class LogClient:
-    """Keeps posts and answers with their ends."""
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-
-    def post(self, route: str, body: dict[str, Any]) -> dict[str, Any]:
-        self.bodies.append(body)
-        return {"offset": body["offset"] + len(body["data"].encode())}
-
-
-def _forward(forward: LogForward) -> None:
+def _posted(forward: LogForward) -> list[dict[str, Any]]:
+    """What is posted to a manager that stores everything."""
+    bodies = []
     while forward.wanted_at() == 0.0:
-        forward.send()
+        _, body = forward.post()
+        bodies.append(body)
+        end = body["offset"] + len(body["data"].encode())
+        forward.settle(lambda end=end: {"offset": end})  # type: ignore[misc]
+    return bodies
 
 
 def test_characters_are_not_cut(tmp_path: Path) -> None:
     text = "a" + "€" * 60_000
     (tmp_path / "stdout").write_text(text, encoding="utf-8")
-    client = LogClient()
-    forward = LogForward(client, [LogFile("stdout", str(tmp_path / "stdout"))], "", print)  # type: ignore[arg-type]
-    _forward(forward)
-    assert len(client.bodies) == 3
-    assert all(len(body["data"].encode()) <= protocol.MAX_LOG_POST for body in client.bodies)
-    assert "".join(body["data"] for body in client.bodies) == text
+    bodies = _posted(LogForward(LogFile("stdout", str(tmp_path / "stdout")), "", Undelivered(print)))
+    assert len(bodies) == 3
+    assert all(len(body["data"].encode()) <= protocol.MAX_LOG_POST for body in bodies)
+    assert "".join(body["data"] for body in bodies) == text
 
 
 def test_half_a_character_waits_for_the_rest_until_the_end(tmp_path: Path) -> None:
     file = tmp_path / "stdout"
     file.write_bytes(b"a\xe2\x82")
-    client = LogClient()
-    forward = LogForward(client, [LogFile("stdout", str(file))], "", print)  # type: ignore[arg-type]
-    _forward(forward)
-    assert [body["data"] for body in client.bodies] == ["a"]
+    forward = LogForward(LogFile("stdout", str(file)), "", Undelivered(print))
+    assert [body["data"] for body in _posted(forward)] == ["a"]
     assert forward.is_done
     forward.note_end()
-    _forward(forward)
-    assert [body["data"] for body in client.bodies] == ["a", "??"]
+    assert [body["data"] for body in _posted(forward)] == ["??"]
 
 
 def _no_inotify(*_: object) -> int:
@@ -311,26 +303,88 @@ def _no_room(descriptor: int, data: bytes) -> int:
     raise OSError(28, "No space left on device")
 
 
-class _Posts:
-    """A manager that stores everything."""
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-
-    def post(self, route: str, body: dict[str, Any]) -> dict[str, Any]:
-        self.bodies.append(body)
-        return {"offset": body["end"]}
-
-
 def test_posts_are_as_large_as_the_contract_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "MAX_METRICS_POST", 100)
     (tmp_path / protocol.OUTBOX_FOLDER).mkdir()
     (tmp_path / protocol.MAIN_OUTBOX).write_text('{"value": 1}\n' * 50)
-    posts = _Posts()
+    bodies = []
     outboxes = Outboxes(str(tmp_path), print)
-    forward = OutboxForward(cast(Client, posts), outboxes, str(tmp_path), {}, print)
+    forward = OutboxForward(outboxes, str(tmp_path), {}, Undelivered(print))
     while forward.wanted_at() is not None:
-        forward.send()
-    sizes = [sum(len(line) + 1 for line in body["lines"]) for body in posts.bodies]
+        _, body = forward.post()
+        bodies.append(body)
+        forward.settle(lambda end=body["end"]: {"offset": end})  # type: ignore[misc]
+    sizes = [sum(len(line) + 1 for line in body["lines"]) for body in bodies]
     assert sum(sizes) == 13 * 50
     assert max(sizes) <= 100
+
+
+class _Together:
+    """A client of a manager that stores everything and takes several posts in one request; the first answer to such a
+    request may be lost, and the attempt is decided then."""
+
+    takes_together = True
+
+    def __init__(self, *, is_first_lost: bool = False) -> None:
+        self.requests: list[list[str]] = []
+        self._is_lost = is_first_lost
+        self._is_decided = False
+        #: What the end said of them.
+        self.outboxes: Body = {}
+
+    def post(self, route: str, body: Body) -> Body:
+        self.requests.append([route])
+        return self._take(route, body)
+
+    def post_together(self, posts: list[Post]) -> list[Callable[[], Body]]:
+        self.requests.append([route for route, _ in posts])
+        answers = [self._take(*post) for post in posts]
+        if self._is_lost:
+            self._is_lost, self._is_decided = False, True
+            raise Unavailable("the answer was lost")
+        return [lambda told=answer: told for answer in answers]  # type: ignore[misc]
+
+    def close(self) -> None:
+        """There is no connection."""
+
+    def _take(self, route: str, body: Body) -> Body:
+        if self._is_decided and route != "log":
+            raise Fenced("the attempt is decided")
+        self.outboxes = body.get("outboxes", self.outboxes)
+        end = body.get("end", body.get("offset", 0) + len(body.get("data", "")))
+        return {"stop": False, "offset": end}
+
+
+def _delivered(folder: Path, client: _Together) -> Delivery:
+    """What a command left behind that reported, printed and ended."""
+    (folder / protocol.OUTBOX_FOLDER).mkdir()
+    (folder / protocol.MAIN_OUTBOX).write_text('{"value": 1}\n')
+    (folder / "stdout").write_text("out\n")
+    (folder / "stderr").write_text("err\n")
+    undelivered = Undelivered(print)
+    results = OutboxForward(Outboxes(str(folder), print), str(folder), {}, undelivered)
+    logs = [LogForward(LogFile(name, str(folder / name)), "", undelivered) for name in ("stdout", "stderr")]
+    end = Status(lambda: {"event": "exited", "outboxes": results.sizes()}, lambda _: None, print, 1)
+    delivery = Delivery(cast(Client, client), [results, *logs], 20.0, lambda: None, print)
+    delivery.finish(end)
+    delivery.start()
+    delivery.join(20.0)
+    assert not delivery.is_alive() and not undelivered.sentences()
+    return delivery
+
+
+def test_what_comes_together_is_one_request(tmp_path: Path) -> None:
+    """Each request is a turn of TLS, of HTTP and of the database: hundreds of trials make thousands of them."""
+    client = _Together()
+    _delivered(tmp_path, client)
+    assert client.requests == [["metrics", "status", "log", "log"]]
+    assert client.outboxes == {protocol.MAIN_OUTBOX: 13}, "the end says what is stored with it"
+
+
+def test_an_end_that_was_taken_and_not_answered(tmp_path: Path) -> None:
+    """The manager has decided by it, and refuses the results that came with it when they come again: logs are taken."""
+    client = _Together(is_first_lost=True)
+    assert not _delivered(tmp_path, client).is_fenced
+    assert client.requests[1:] in (
+        [["metrics"], ["status"], ["log"], ["log"]], [["metrics"], ["status"], ["log", "log"]],
+    )  # fmt: skip

@@ -31,13 +31,18 @@ from trial_runner import protocol
 pytestmark = pytest.mark.acceptance
 
 
-def test_the_command_runs_and_everything_is_told_in_order(listener: FakeListener, runner: Runner) -> None:
+@pytest.mark.parametrize("is_together", [True, False], ids=["this manager", "an earlier one"])
+def test_the_command_runs_and_everything_is_told_in_order(
+    listener: FakeListener, runner: Runner, is_together: bool
+) -> None:
+    listener.takes_together = is_together
     ended = runner.run(f"{report(1)}; echo out; echo err >&2; {report(2)}")
     assert ended.code == 0
     assert ended.stdout == "out\n"
     assert ended.stderr == "err\n"
     routes = [route for route, _ in listener.posts]
-    assert routes[:4] == ["version", "code", "parameters", "outboxes"]
+    asked = [] if is_together else ["code", "parameters", "outboxes"]
+    assert routes[: 2 + len(asked)] == ["version", *asked, "status"]
     assert listener.values() == [1, 2]
     assert listener.logs == {"stdout": b"out\n", "stderr": b"err\n"}
     started, exited = listener.statuses

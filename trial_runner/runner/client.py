@@ -4,7 +4,7 @@ import http.client
 import json
 import random
 import ssl
-from typing import Any, Dict, NoReturn, Optional, Tuple, Type
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
 from urllib.parse import urlsplit
 
 from trial_runner import protocol
@@ -45,6 +45,10 @@ _PARTIAL_CHAIN = 0x80000
 _LONGEST_RETRY_AFTER_S = 600.0
 
 Body = Dict[str, Any]
+#: A route, and what is posted to it.
+Post = Tuple[str, Body]
+#: Called for what `Client.post` would answer or raise.
+Answer = Callable[[], Body]
 #: What an answer of each route has at least.
 _FORMS: Dict[str, Tuple[Tuple[str, Type[object]], ...]] = {
     "version": (("accepted", bool),),
@@ -53,7 +57,10 @@ _FORMS: Dict[str, Tuple[Tuple[str, Type[object]], ...]] = {
     "heartbeat": (("stop", bool),),
     "metrics": (("offset", int),),
     "log": (("offset", int),),
+    protocol.TOGETHER: (("answers", list),),
 }
+#: Bytes of posts that are made together.
+_MOST_TOGETHER = 256 * 1024
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -110,9 +117,40 @@ class Client:
         self._number = 0
         self._connection = _connection(parts.scheme, parts.netloc, authority, connect_s)
         self._is_kept = False
+        #: The manager takes several posts in one request, as it has said.
+        self.takes_together = False
 
     def post(self, route: str, body: Body) -> Body:
-        return self._exchange("POST", route, body)
+        return self._exchange("POST", route, _encode(body).encode("utf-8", "replace"))
+
+    def post_together(self, posts: List[Post]) -> List[Answer]:
+        """The answers to the first few of these posts, in one request; later ones were not carried out.
+
+        Raises what the request as a whole is refused with: nothing is known of any of them then.
+        """
+        parts: List[str] = []
+        for route, body in posts:
+            part = _encode({"route": route, "body": body})
+            if parts and sum(map(len, parts)) + len(part) > _MOST_TOGETHER:
+                break
+            parts.append(part)
+        data = '{{"posts":[{}]}}'.format(",".join(parts)).encode("utf-8", "replace")
+        told = self._exchange("POST", protocol.TOGETHER, data)["answers"]
+        return [self._part(route, answer) for (route, _), answer in zip(posts[: len(parts)], told)]  # noqa: B905 - a refusal is the last answer
+
+    def _part(self, route: str, told: Any) -> Answer:
+        """One of several answers."""
+        part = told if isinstance(told, dict) else {}
+        status, answer = part.get("status"), part.get("body")
+
+        def judged() -> Body:
+            if status != 200:
+                self._refuse(status if isinstance(status, int) else 0, answer, part.get("retryAfterS"))
+            if not isinstance(answer, dict) or not _fits(answer, route):
+                raise Unavailable("the manager at {} does not say what became of {}".format(self.address, route))
+            return answer
+
+        return judged
 
     def get(self, route: str) -> Body:
         return self._exchange("GET", route, None)
@@ -131,16 +169,15 @@ class Client:
         self._connection.close()
         self._is_kept = False
 
-    def _exchange(self, method: str, route: str, body: Optional[Body]) -> Body:
-        response = self._respond(method, route, body)
+    def _exchange(self, method: str, route: str, data: Optional[bytes]) -> Body:
+        response = self._respond(method, route, data)
         answer = _object(self._read(response))
-        if answer is None or not all(_has(answer, name, kind) for name, kind in _FORMS.get(route, ())):
+        if answer is None or not _fits(answer, route):
             raise self._foreign(response)
         return answer
 
-    def _respond(self, method: str, route: str, body: Optional[Body]) -> http.client.HTTPResponse:
+    def _respond(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
         """The response to a request that was accepted, its body not yet read."""
-        data = None if body is None else _encode(body).encode("utf-8", "replace")
         response = self._send(method, route, data)
         if response.getheader(protocol.ANSWER_HEADER) != "{}/{}".format(self._signature, self._request_name):
             raise self._foreign(response)
@@ -224,9 +261,14 @@ class Client:
 
     def _fail(self, response: http.client.HTTPResponse) -> NoReturn:
         status, retry_after = response.status, response.getheader("Retry-After")
-        sentence = (_object(self._read(response)) or {}).get("error")
-        if not isinstance(sentence, str):
+        told = _object(self._read(response)) or {}
+        if not isinstance(told.get("error"), str):
             raise self._foreign(response)
+        self._refuse(status, told, _seconds(retry_after))
+
+    def _refuse(self, status: int, told: Any, retry_after_s: Any) -> NoReturn:
+        """Raises what a refusal of the manager means. `told`: the answer's body."""
+        sentence = str(told.get("error")) if isinstance(told, dict) else "nothing"
         if status == 410:
             raise Fenced(sentence)
         if status in (400, 409, 413):
@@ -234,7 +276,7 @@ class Client:
         text = "the manager at {} says: {}".format(self.address, sentence)
         if status in (401, 403, 404):
             raise Denied(text, status)
-        raise Unavailable(text, _seconds(retry_after), status)
+        raise Unavailable(text, retry_after_s if isinstance(retry_after_s, (int, float)) else None, status)
 
 
 def _connection(scheme: str, address: str, authority: str, connect_s: float) -> http.client.HTTPConnection:
@@ -259,6 +301,11 @@ def _object(data: bytes) -> Optional[Body]:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def _fits(answer: Body, route: str) -> bool:
+    """Whether an answer of this route has what it has at least."""
+    return all(_has(answer, name, kind) for name, kind in _FORMS.get(route, ()))
 
 
 def _has(answer: Body, name: str, kind: Type[object]) -> bool:

@@ -7,7 +7,7 @@ import traceback
 from typing import Callable, List, Optional
 
 from trial_runner import protocol
-from trial_runner.runner.client import Client, Fenced, Unavailable
+from trial_runner.runner.client import Answer, Client, Fenced, Refused, Unavailable
 from trial_runner.runner.posts import Stream
 
 _MAX_CHARACTERS = 300
@@ -66,6 +66,10 @@ class Delivery(threading.Thread):
         self._trouble = ""
         #: The manager does not want to hear of this attempt any more.
         self.is_fenced = False
+        #: The last request of several posts failed: they are made one by one until one of them succeeds.
+        self._is_apart = False
+        #: The end was posted with other things, and no answer came: the manager may have decided by it.
+        self._may_be_decided = False
 
     def notice(self) -> None:
         """Files may have grown. Any thread may call it."""
@@ -105,7 +109,7 @@ class Delivery(threading.Thread):
         if stream is None or wait_s is None or wait_s > 0:
             self._wait(wait_s)
         else:
-            self._send(stream)
+            self._send(self._together(stream))
         return True
 
     def _take_news(self) -> None:
@@ -154,20 +158,60 @@ class Delivery(threading.Thread):
             if not self._has_changed and self._has_ended == self._is_ending:
                 self._news.wait(seconds)
 
-    def _send(self, stream: Stream) -> None:
+    def _together(self, first: Stream) -> List[Stream]:
+        """Those that are posted with one that is due, in the order in which the manager must hear of them."""
+        if not self._client.takes_together or self._is_apart:
+            return [first]
+        now = time.monotonic()
+        if not self._is_ending:
+            return [first] + [other for other in self._streams if other is not first and _is_due(other, now)]
+        left = [stream for stream in self._streams if stream.place_at_end is not None and not stream.is_done]
+        found = [first]
+        for stream in sorted(left, key=lambda each: each.place_at_end or 0):
+            if any(other.place_at_end != stream.place_at_end and not other.is_last for other in found):
+                break
+            if stream is not first and _is_due(stream, now):
+                found.append(stream)
+            elif stream is not first:
+                break
+        return found
+
+    def _send(self, streams: List[Stream]) -> None:
+        posts = [stream.post() for stream in streams]
+        if len(posts) == 1:
+            return self._settle(streams[0], lambda: self._client.post(*posts[0]))
         try:
-            stream.send()
+            answers = self._client.post_together(posts)
+        except (Unavailable, Refused, Fenced) as error:
+            self._is_apart = True
+            self._may_be_decided = self._may_be_decided or any(stream.place_at_end == 1 for stream in streams)
+            if isinstance(error, Unavailable):
+                streams[0].put_off(error.retry_after)
+                self._complain(str(error))
+            return None
+        for stream, answer in zip(streams, answers):  # noqa: B905 - there may be fewer
+            self._settle(stream, answer)
+        if not answers:
+            self._is_apart = True
+        return None
+
+    def _settle(self, stream: Stream, answer: Answer) -> None:
+        try:
+            stream.settle(answer)
         except Unavailable as error:
             stream.put_off(error.retry_after)
             self._complain(str(error))
         except Fenced:
-            raise
+            if not self._may_be_decided:
+                raise
+            stream.is_given_up = True  # it came with the end that the manager has decided by
         except Exception:
             # A fault of ours must not cost the results of the others, nor those that come later.
             stream.put_off(None)
             self._complain(traceback.format_exc().rstrip())
         else:
             stream.succeed()
+            self._is_apart = False
             self._give_up_at = time.monotonic() + self._drain_s
             self._complain("")
 
@@ -176,3 +220,8 @@ class Delivery(threading.Thread):
         if bool(trouble) != bool(self._trouble):
             self._say("{}; trying again".format(trouble) if trouble else "the manager answers again")
         self._trouble = trouble
+
+
+def _is_due(stream: Stream, now: float) -> bool:
+    due_at = stream.due_at()
+    return due_at is not None and due_at <= now

@@ -4,11 +4,12 @@ An offset in a post is the file's, plus what an earlier runner of this attempt d
 (its container is gone). So what the manager has stored stays as it is, and what comes now is added to it.
 """
 
+import time
 from typing import Dict, List, Optional, Set
 
 from trial_runner import protocol
 from trial_runner.outboxes import Outboxes, OutboxRecords
-from trial_runner.runner.client import Client, Refused, Unavailable
+from trial_runner.runner.client import Answer, Post, Refused, Unavailable
 from trial_runner.runner.delivery import Undelivered
 from trial_runner.runner.posts import Stream
 from trial_runner.wire import foreign_files
@@ -16,16 +17,15 @@ from trial_runner.wire.outbox_name import file_name, file_of
 
 _TOO_LARGE = 413
 _SMALLEST_CHUNK = 1024
+#: Seconds for which results wait for company: the last one, as a rule, for the end of the command.
+_GATHER_S = 0.05
 
 
 class OutboxForward(Stream):
     """`stored`: bytes that the manager has of each outbox."""
 
-    def __init__(
-        self, client: Client, outboxes: Outboxes, folder: str, stored: Dict[str, int], undelivered: Undelivered
-    ) -> None:
+    def __init__(self, outboxes: Outboxes, folder: str, stored: Dict[str, int], undelivered: Undelivered) -> None:
         super().__init__()
-        self._client = client
         self._outboxes = outboxes
         self._outboxes.chunk_bytes = protocol.MAX_METRICS_POST
         self._undelivered = undelivered
@@ -40,22 +40,39 @@ class OutboxForward(Stream):
         #: Outboxes that were there at the last look and whose turn in this round is still to come.
         self._round: List[str] = []
         self._has_changed = True
+        #: When what has changed is looked at, by the monotonic clock.
+        self._look_at = 0.0
 
     def note_change(self) -> None:
+        if self.is_ending:
+            self._look_at = 0.0
+        elif not self._has_changed:
+            self._look_at = time.monotonic() + _GATHER_S
         self._has_changed = True
 
     def wanted_at(self) -> Optional[float]:
         if self._pending is None and self._has_changed:
+            if self._look_at > time.monotonic():
+                return self._look_at
             self._pending = self._next_chunk()
             self._has_changed = self._pending is not None
         return None if self._pending is None else 0.0
 
-    def send(self) -> None:
+    def post(self) -> Post:
         assert self._pending is not None, "nothing is due"
         chunk, shift = self._pending, self._shifts.get(self._pending.outbox, 0)
-        body = {"outbox": chunk.outbox, "start": chunk.start + shift, "end": chunk.end + shift, "lines": chunk.lines}
+        return "metrics", {
+            "outbox": chunk.outbox,
+            "start": chunk.start + shift,
+            "end": chunk.end + shift,
+            "lines": chunk.lines,
+        }
+
+    def settle(self, answer: Answer) -> None:
+        assert self._pending is not None, "nothing was due"
+        chunk = self._pending
         try:
-            offset = self._client.post("metrics", body).get("offset")
+            offset = answer().get("offset")
         except Refused as error:
             self._on_refused(chunk, error)
             return
@@ -72,9 +89,22 @@ class OutboxForward(Stream):
         super().give_up()
         self._undelivered.add("Time was up before all results were delivered: the rest stays in the trial's folder.")
 
+    @property
+    def is_last(self) -> bool:
+        """False also where the files do not simply say it: what became other ones, and too many to count."""
+        if self._round:
+            return False
+        read, there = self._outboxes.offsets(), self._outboxes.sizes()
+        is_plain = set(read) <= set(there) and len(there) < protocol.MOST_OUTBOXES and not self._given_up
+        return is_plain and all(size == read.get(name, 0) for name, size in there.items())
+
     def sizes(self) -> Dict[str, int]:
-        """The stored bytes of the first outboxes: of thousands, all would make a post that nobody takes."""
-        return dict(sorted(self.stored.items())[: protocol.MOST_OUTBOXES])
+        """The bytes of the first outboxes that are stored once what is under way is: of thousands, all would make a
+        post that nobody takes."""
+        sizes = dict(self.stored)
+        if self._pending is not None and not self.is_given_up:
+            sizes[self._pending.outbox] = self._pending.end + self._shifts.get(self._pending.outbox, 0)
+        return dict(sorted(sizes.items())[: protocol.MOST_OUTBOXES])
 
     def _next_chunk(self) -> Optional[OutboxRecords]:
         """The next chunk: of each outbox once before any is served again; the folder is listed once for each round."""

@@ -7,10 +7,10 @@ import os
 import re
 import threading
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional
 
 from trial_runner import protocol
-from trial_runner.runner.client import Client, Refused, Unavailable
+from trial_runner.runner.client import Answer, Post, Refused, Unavailable
 from trial_runner.runner.delivery import Undelivered
 from trial_runner.runner.posts import Stream
 from trial_runner.wire import foreign_files
@@ -113,20 +113,18 @@ class LogFile:
 
 
 class _Piece(NamedTuple):
-    file: LogFile
     start: int
     data: bytes
 
 
 class LogForward(Stream):
-    """`source`: the process these logs are of when it is not the reporter, else empty."""
+    """Posts one log. `source`: the process it is of when that is not the reporter, else empty."""
 
     place_at_end = 2
 
-    def __init__(self, client: Client, files: List[LogFile], source: str, undelivered: Undelivered) -> None:
+    def __init__(self, file: LogFile, source: str, undelivered: Undelivered) -> None:
         super().__init__()
-        self._client = client
-        self._files = files
+        self._file = file
         self._source = source
         self._undelivered = undelivered
         self._pending: Optional[_Piece] = None
@@ -136,7 +134,7 @@ class LogForward(Stream):
     def note_change(self) -> None:
         if self._post_at is None or self.is_ending:
             self._post_at = 0.0 if self.is_ending else time.monotonic() + _GATHER_S
-        elif any(file.unsent >= protocol.MAX_LOG_POST for file in self._files):
+        elif self._file.unsent >= protocol.MAX_LOG_POST:
             self._post_at = 0.0
 
     def wanted_at(self) -> Optional[float]:
@@ -145,19 +143,25 @@ class LogForward(Stream):
             self._post_at = None if self._pending is None else self._post_at
         return self._post_at if self._pending is None else 0.0
 
-    def send(self) -> None:
+    def post(self) -> Post:
         assert self._pending is not None, "nothing is due"
         piece = self._pending
+        body = {"file": self._file.name, "offset": piece.start + self._file.shift, "data": text_of(piece.data)}
+        return "log", {**body, "source": self._source} if self._source else body
+
+    def settle(self, answer: Answer) -> None:
+        assert self._pending is not None, "nothing was due"
+        piece = self._pending
         try:
-            offset = self._client.post("log", self._body(piece)).get("offset")
+            offset = answer().get("offset")
         except Refused as error:
             sentence = "The manager refuses {} ({}): it stays in the trial's folder."
-            self._undelivered.add(sentence.format(piece.file.name, error))
-            piece.file.is_given_up = True
+            self._undelivered.add(sentence.format(self._file.name, error))
+            self._file.is_given_up = True
             self._pending = None
             return
         if not isinstance(offset, int):
-            raise Unavailable("the manager did not say what it stored of {}".format(piece.file.name))
+            raise Unavailable("the manager did not say what it stored of {}".format(self._file.name))
         self._pending = None
         self._on_stored(piece, offset)
 
@@ -165,15 +169,8 @@ class LogForward(Stream):
         super().give_up()
         self._undelivered.add("Time was up before all logs were delivered: the rest stays in the trial's folder.")
 
-    def _body(self, piece: _Piece) -> Dict[str, Any]:
-        offset = piece.start + piece.file.shift
-        body = {"file": piece.file.name, "offset": offset, "data": text_of(piece.data)}
-        if self._source:
-            body["source"] = self._source
-        return body
-
     def _on_stored(self, piece: _Piece, offset: int) -> None:
-        file = piece.file
+        file = self._file
         if offset - file.shift > file.size:
             file.shift = offset - piece.start
             return
@@ -182,12 +179,7 @@ class LogForward(Stream):
             raise Unavailable("the manager has {} only to byte {}".format(file.name, offset))
 
     def _next_piece(self) -> Optional[_Piece]:
-        for file in self._files:
-            if file.unsent:
-                piece = _read(file, self.is_ending)
-                if piece is not None:
-                    return piece
-        return None
+        return _read(self._file, self.is_ending) if self._file.unsent else None
 
 
 def text_of(data: bytes) -> str:
@@ -203,7 +195,7 @@ def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
         return None
     if not is_all or len(data) == protocol.MAX_LOG_POST:
         data = data[: len(data) - _incomplete_bytes(data)]
-    return _Piece(file, file.offset, data) if data else None
+    return _Piece(file.offset, data) if data else None
 
 
 def _incomplete_bytes(data: bytes) -> int:

@@ -3,7 +3,7 @@
 import time
 from typing import Any, Callable, Dict, Optional
 
-from trial_runner.runner.client import Backoff, Client, Fenced, Refused
+from trial_runner.runner.client import Answer, Backoff, Fenced, Post, Refused
 
 
 class Stream:
@@ -32,9 +32,18 @@ class Stream:
         """A monotonic time, past when there is something to post now; None when there is nothing."""
         raise NotImplementedError
 
-    def send(self) -> None:
-        """Makes one request. Raises Unavailable and Fenced."""
+    def post(self) -> Post:
+        """What is to be posted now. What is posted later may be another one."""
         raise NotImplementedError
+
+    def settle(self, answer: Answer) -> None:
+        """Takes the answer to what was to be posted. Raises Unavailable and Fenced."""
+        raise NotImplementedError
+
+    @property
+    def is_last(self) -> bool:
+        """After `note_end`: with what is to be posted now, all is delivered."""
+        return True
 
     @property
     def is_done(self) -> bool:
@@ -70,27 +79,39 @@ class Heartbeat(Stream):
 
     place_at_end = None
 
-    def __init__(self, client: Client, is_reporter: bool, on_stop: OnStop) -> None:
+    def __init__(self, is_reporter: bool, on_stop: OnStop) -> None:
         super().__init__()
-        self._client = client
         self._is_reporter = is_reporter
         self._on_stop = on_stop
         self._every_s = _EVERY_S
-        # The first comes at once: its answer says how often the manager wants them.
-        self._next_at = time.monotonic()
+        # Of who reports the first comes after its word that the command runs, of which the answer may say all that the
+        # first heartbeat's would: how often the manager wants them, and whether to stop.
+        self._next_at = None if is_reporter else time.monotonic()
+
+    def begin(self, answer: Dict[str, Any]) -> None:
+        """Begins, with the answer to the word that the command runs."""
+        is_told = _number(answer.get("everyS")) is not None
+        self._note_pace(answer)
+        self._next_at = time.monotonic() + (self._every_s if is_told else 0.0)
 
     def wanted_at(self) -> Optional[float]:
         return self._next_at
 
-    def send(self) -> None:
+    def post(self) -> Post:
         self._next_at = time.monotonic() + self._every_s
+        return "heartbeat", {"reporter": self._is_reporter}
+
+    def settle(self, answer: Answer) -> None:
         try:
-            answer = self._client.post("heartbeat", {"reporter": self._is_reporter})
+            told = answer()
         except Refused:
             return
-        self._every_s = max(_SHORTEST_S, _number(answer.get("everyS")) or _EVERY_S)
+        self._note_pace(told)
         self._next_at = time.monotonic() + self._every_s
-        hear_stop(answer, self._on_stop)
+        hear_stop(told, self._on_stop)
+
+    def _note_pace(self, answer: Dict[str, Any]) -> None:
+        self._every_s = max(_SHORTEST_S, _number(answer.get("everyS")) or _EVERY_S)
 
 
 def hear_stop(answer: Dict[str, Any], on_stop: OnStop) -> None:
@@ -105,35 +126,39 @@ def _number(value: object) -> Optional[float]:
 
 
 class Status(Stream):
-    """`body` is asked when it is time, so that it can say what was delivered before."""
+    """`body` is asked when it is time, so that it can say what was delivered before; `told`: called with the answer."""
 
     def __init__(
-        self, client: Client, body: Callable[[], Dict[str, Any]], on_stop: OnStop, say: Callable[[str], None],
+        self, body: Callable[[], Dict[str, Any]], told: Callable[[Dict[str, Any]], None], say: Callable[[str], None],
         place_at_end: int,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._client = client
         self._body = body
-        self._on_stop = on_stop
+        self._told = told
         self._say = say
         self.place_at_end = place_at_end
+        self._event = ""
         self._is_told = False
 
     def wanted_at(self) -> Optional[float]:
         return None if self._is_told else 0.0
 
-    def send(self) -> None:
+    def post(self) -> Post:
         body = self._body()
+        self._event = str(body["event"])
+        return "status", body
+
+    def settle(self, answer: Answer) -> None:
         try:
-            answer = self._client.post("status", body)
+            told = answer()
         except Refused as error:
-            self._say("The manager refuses the status {!r} ({}).".format(body["event"], error))
-            answer = {}
+            self._say("The manager refuses the status {!r} ({}).".format(self._event, error))
+            told = {}
         except Fenced as fence:
-            if body["event"] != "exited":
+            if self._event != "exited":
                 raise
             # Told before, and the answer was lost; or decided without us. Either way logs are taken on.
             self._say("The manager has decided this attempt: {}".format(fence))
-            answer = {}
+            told = {}
         self._is_told = True
-        hear_stop(answer, self._on_stop)
+        self._told(told)

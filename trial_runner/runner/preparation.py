@@ -108,6 +108,8 @@ class Preparation:
         self._clients = clients
         self._greeting = greeting(protocol.PUSH, container, outboxes)
         self._say = say
+        #: The answer to the greeting, in which the manager may tell what it would be asked for next.
+        self._told: Dict[str, Any] = {}
 
     def greet(self) -> None:
         """Raises Unavailable early when the runner may let itself be read instead."""
@@ -123,12 +125,13 @@ class Preparation:
         errors = []
         for client in self._clients:
             try:
-                client.post("version", self._greeting)
+                self._told = client.post("version", self._greeting)
             except Denied:
                 raise
             except Unavailable as error:
                 errors.append(error)
             else:
+                client.takes_together = self._told.get(protocol.TOGETHER) is True
                 self._clients[:] = [client]
                 return
         raise Unavailable("; ".join(map(str, errors)), errors[0].retry_after, errors[0].status)
@@ -141,6 +144,8 @@ class Preparation:
     def fetch_code(self) -> None:
         """Into the code folder, which exists afterwards."""
         os.makedirs(self._settings.code_dir, exist_ok=True)
+        if self._told.get("hasCode") is False:
+            return
         archive = os.path.join(self._settings.system_dir, _ARCHIVE)
         if self._until_answered(lambda: self._unpack_code(archive)):
             os.unlink(archive)
@@ -157,12 +162,16 @@ class Preparation:
 
     def fetch_parameters(self) -> None:
         """Into the file that SDKs read."""
-        record = self._until_answered(lambda: self._client.get("parameters"))
+        record = self._told.get("record")
+        if not isinstance(record, dict):
+            record = self._until_answered(lambda: self._client.get("parameters"))
         foreign_files.write_whole(*os.path.split(self._parameter_file), data=json.dumps(record).encode(), mode=0o666)
 
     def stored_outboxes(self) -> Dict[str, int]:
         """Bytes that the manager has of each outbox of this folder: another container may have served this attempt."""
-        stored = self._until_answered(lambda: self._client.get("outboxes"))
+        stored = self._told.get("stored")
+        if not isinstance(stored, dict):
+            stored = self._until_answered(lambda: self._client.get("outboxes"))
         return {name: size for name, size in stored.items() if isinstance(size, int)}
 
     @property

@@ -18,7 +18,7 @@ from trial_runner.runner.evidence import LOOK_S, Claim, Evidence, Left, now_ms
 from trial_runner.runner.outbox_forward import OutboxForward
 from trial_runner.runner.output import Copy, Echo, LogFile, LogForward
 from trial_runner.runner.pieces import File, Pieces
-from trial_runner.runner.posts import Heartbeat, Status, Stream
+from trial_runner.runner.posts import Heartbeat, Status, Stream, hear_stop
 from trial_runner.runner.process_tree import ProcessTree
 from trial_runner.runner.settings import Settings
 from trial_runner.runner.stdout_metrics import StdoutMetrics
@@ -146,13 +146,15 @@ class Run:
 
     def _deliver(self, client: Client, stored: Dict[str, int]) -> Delivery:
         is_reporter = self._settings.is_reporter
-        streams: List[Stream] = [Heartbeat(client, is_reporter, self._on_stop)]
+        heartbeat = Heartbeat(is_reporter, self._on_stop)
+        streams: List[Stream] = [heartbeat]
         if is_reporter:
             folder = self._settings.system_dir
-            self._reports = OutboxForward(client, self._outboxes, folder, stored, self._undelivered)
-            streams = [self._status(client, self._started, 0), *streams, self._reports]
+            self._reports = OutboxForward(self._outboxes, folder, stored, self._undelivered)
+            started = Status(self._started, lambda answer: self._begin(heartbeat, answer), self._say, 0)
+            streams = [started, heartbeat, self._reports]
         source = "" if is_reporter else socket.gethostname()
-        streams.append(LogForward(client, self._logs(), source, self._undelivered))
+        streams += [LogForward(file, source, self._undelivered) for file in self._logs()]
         return Delivery(client, streams, self._settings.drain_s, self._on_delivery_over, self._say)
 
     def _logs(self) -> List[LogFile]:
@@ -162,8 +164,12 @@ class Run:
             LogFile(protocol.TRIAL_LOG_FILE, os.path.join(self._settings.output_dir, protocol.TRIAL_LOG_FILE)),
         ]
 
-    def _status(self, client: Client, body: Callable[[], Dict[str, Any]], place_at_end: int) -> Status:
-        return Status(client, body, self._on_stop, self._say, place_at_end)
+    def _begin(self, heartbeat: Heartbeat, answer: Dict[str, Any]) -> None:
+        heartbeat.begin(answer)
+        hear_stop(answer, self._on_stop)
+
+    def _farewell(self) -> Status:
+        return Status(self._exited, lambda answer: hear_stop(answer, self._on_stop), self._say, 1)
 
     def _started(self) -> Dict[str, Any]:
         return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms, "nowMs": now_ms()}
@@ -202,7 +208,7 @@ class Run:
             self._loop.stop()
         else:
             is_reporter = self._settings.is_reporter
-            self._delivery.finish(self._status(self._client, self._exited, 1) if is_reporter else None)
+            self._delivery.finish(self._farewell() if is_reporter else None)
             self._stop_when_released()
 
     def _left(self) -> Left:

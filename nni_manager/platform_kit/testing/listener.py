@@ -65,6 +65,10 @@ class FakeListener:
         #: False: hangs up after every answer, so that nothing of it stays open.
         self.keeps_alive = True
         self.connections = 0
+        #: False: as an earlier manager, it takes one post in a request, and tells nothing that it is not asked for.
+        self.takes_together = True
+        #: Requests, of which one may hold several posts.
+        self.requests = 0
         #: The attempt is decided by the word about its end, as the manager does it: from then on logs alone are taken.
         self.decides = False
         self.before: Misbehaviour = lambda route, body: None
@@ -121,6 +125,22 @@ class FakeListener:
         return status
 
     def handle(self, route: str, body: Body) -> Answer:
+        """The answer to a request."""
+        self.requests += 1
+        if route != protocol.TOGETHER or not self.takes_together:
+            return self._handle_one(route, body)
+        answers: list[Body] = []
+        for part in body["posts"]:
+            answer = self._handle_one(part["route"], part["body"])
+            if answer.status == 0 or not answer.is_signed or isinstance(answer.body, bytes):
+                return answer
+            wait = {"retryAfterS": float(answer.headers["Retry-After"])} if "Retry-After" in answer.headers else {}
+            answers.append({"status": answer.status, "body": answer.body, **wait})
+            if answer.status != 200 or answer.body.get("offset", 0) < part["body"].get("end", 0):
+                break
+        return Answer(body={"answers": answers})
+
+    def _handle_one(self, route: str, body: Body) -> Answer:
         with self.news:
             self.posts.append((route, body))
             self.news.notify_all()
@@ -143,7 +163,7 @@ class FakeListener:
         match route:
             case "version":
                 self.versions.append(body)
-                return Answer(body={"accepted": True, "managerVersion": protocol.VERSION})
+                return Answer(body={"accepted": True, "managerVersion": protocol.VERSION, **self._told()})
             case "parameters":
                 return Answer(body=self.parameters)
             case "code":
@@ -152,7 +172,7 @@ class FakeListener:
                 return Answer(body=dict(self.sizes))
             case "status":
                 self.statuses.append(body)
-                return Answer(body=self._stop())
+                return Answer(body={**({"everyS": self.heartbeat_s} if self.takes_together else {}), **self._stop()})
             case "heartbeat":
                 return Answer(body={"everyS": self.heartbeat_s, **self._stop()})
             case "metrics":
@@ -160,6 +180,13 @@ class FakeListener:
             case "log":
                 return Answer(body={"offset": self._store_log(body)})
         return Answer(404, {"error": f"there is no route {route}"})
+
+    def _told(self) -> Body:
+        """What the answer to the greeting says unasked."""
+        if not self.takes_together:
+            return {}
+        return {"record": self.parameters, "hasCode": self.code is not None, "stored": dict(self.sizes),
+                protocol.TOGETHER: True}  # fmt: skip
 
     def _stop(self) -> Body:
         return {"stop": self.stop is not None, "graceS": self.stop or 0.0}

@@ -146,6 +146,13 @@ class JobMessages:
         self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
         container: str = "",
     ) -> Delivery:  # fmt: skip
+        """As `store`, for who can do nothing but send again."""
+        return delivery(await self.store(job_name, outbox, start, end, lines, ended, container))
+
+    async def store(
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        container: str = "",
+    ) -> Receipt:  # fmt: skip
         """Stores lines of an outbox, and the end of its job if they were the last; ends when they are committed."""
         experiment_log.current.set(self._experiment_id)  # the caller's task may be anybody's
         try:
@@ -158,13 +165,21 @@ class JobMessages:
         if receipt.may_complete:
             self._inbox.wake()
         self._changed()
-        return delivery(receipt)
+        return receipt
 
     async def greet(
         self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
         container: str = "", outboxes: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.runners.greet`.
+        """As `welcome`, for who needs no answer."""
+        await self.welcome(job_name, runner_version, channel, manager_version, container=container, outboxes=outboxes)
+
+    async def welcome(
+        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
+        container: str = "", outboxes: Mapping[str, int] | None = None,
+    ) -> dict[str, int]:  # fmt: skip
+        """A runner says what it is; answers the bytes stored of each outbox. Raises VersionRefused, AttemptDecided; see
+        `store.runners.greet`.
 
         A version that is refused fails the trial, and the experiment is in ERROR.
         """
@@ -174,7 +189,7 @@ class JobMessages:
             self._inbox.report({job_name: report})
             raise VersionRefused(refusal)
         told = runner_version or "unknown"
-        await self._database.try_write(
+        return await self._database.try_write(
             lambda c: runners.greet(c, job_name, version=told, channel=channel, container=container, outboxes=outboxes)
         )
 

@@ -24,6 +24,7 @@ from tests.fakes.kubernetes.faults import Faults
 from tests.fakes.kubernetes.kinds import DEFINITIONS, NAMESPACES, NODES, Kinds
 from tests.fakes.kubernetes.kubelet import node
 from tests.fakes.kubernetes.kubelet.execs import Execs
+from tests.fakes.kubernetes.kubelet.forks import Forks
 from tests.fakes.kubernetes.kubelet.images import Images
 from tests.fakes.kubernetes.kubelet.logs import Logs
 from tests.fakes.kubernetes.pretences import Pretences
@@ -65,6 +66,7 @@ class Cluster:
         self.watches.bookmark_every = settings.bookmark_every
         self.storage = Storage(folder / "storage", settings.exports)
         self.images, self.pretences = Images(self.verbs), Pretences()
+        self.forks = Forks()
         self.lost_nodes: set[str] = set()
         #: Folders of the manager's machine, in which a container finds nothing.
         self.hidden: list[Path] = []
@@ -92,6 +94,7 @@ class Cluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.nodes.close()
+        await self.forks.close()
         self.store.close()
 
     def pod_folder(self, uid: str) -> Path:

@@ -118,6 +118,10 @@ class Control:
         """Pods with these labels run no process."""
         self._cluster.pretences.add(Pretence(selector, seconds, exit_code, log))
 
+    def fork(self, selector: str) -> None:
+        """Containers of pods with these labels, all trial runners, are forks of one process."""
+        self._cluster.pretences.add(Pretence(selector, forked=True))
+
     def evict(self, namespace: str, name: str, message: str = "The node was low on resource: memory.") -> None:
         self._life(namespace, name).fail("Evicted", message)
 

@@ -1,4 +1,4 @@
-"""Pods that only pretend to run, so that hundreds fit on a small machine."""
+"""Pods that only pretend to run, or whose runners are forked, so that hundreds fit on a small machine."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class Pretence:
     seconds: float = 0.0
     exit_code: int = 0
     log: str = ""
+    #: They run trial runners, which are forked: no interpreter starts for each.
+    forked: bool = False
 
 
 class Pretences:

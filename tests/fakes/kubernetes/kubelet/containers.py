@@ -36,12 +36,14 @@ class Containers:
         own = self._own_folder(spec["name"])
         log_path = log_file(self._folder, spec["name"], status.restarts)
         pretence = self._cluster.pretences.of(pod)
-        if pretence is not None:
+        if pretence is not None and not pretence.forked:
             log_path.write_text(pretence.log)
             return Pretended(self._cluster.number(), pretence.seconds, pretence.exit_code)
         (own / "termination-log").write_bytes(b"")
         argv = [*(spec.get("command") or entry_point(spec["image"])), *(spec.get("args") or [])]
         command = self.command(pod, spec, argv, log_path)
+        if pretence is not None:
+            return self._cluster.forks.start(self._cluster.number(), command)
         return Process.start(self._run_folder(status), command)
 
     def command(self, pod: Object, spec: Object, argv: list[str], log_path: Path) -> Command:

@@ -1,0 +1,175 @@
+"""Reports about one attempt, after one look at it: however many came in a request, it is the same attempt for all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy
+from nni_manager.domain.evidence import apart_ms, possible_ms
+from nni_manager.domain.ids import attempt_directory, job_name
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit import kept_logs
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.store import jobs
+from nni_manager.store.metrics import Receipt, Stored
+from nni_manager.store.runners import RunnerSide
+from trial_runner import protocol
+from trial_runner.wire import foreign_files
+
+#: Lines taken and not stored yet, of all runners, above which they are asked to wait.
+MAX_UNSTORED_LINES = 20_000
+#: Processes of one attempt whose logs are kept apart.
+MOST_SOURCES = 64
+#: Seconds for lines to be stored; after that their runner keeps them, not we.
+_PATIENCE_S = 10.0
+_SAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerOf:
+    """The attempt that a post is about; its token was checked."""
+
+    experiment_id: str
+    trial_id: str
+    attempt: int
+    #: Which container of it; empty for one that has no identity.
+    container: str = ""
+
+    @property
+    def job_name(self) -> str:
+        return job_name(self.experiment_id, self.trial_id, self.attempt)
+
+
+class Unstored:
+    """Counts the lines of all runners that are taken and not stored yet."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+
+
+class AttemptReports:
+    """The reports about one attempt. Every method but `write_log` raises AttemptDecided, and all StoreUnavailable."""
+
+    def __init__(self, experiment: OpenExperiment, side: RunnerSide, who: RunnerOf, unstored: Unstored) -> None:
+        self.experiment = experiment
+        self.side = side
+        self._who = who
+        self._unstored = unstored
+
+    def require_open(self) -> None:
+        """Raises AttemptDecided."""
+        if self.side.is_decided:
+            raise AttemptDecided(
+                f"attempt {self._who.attempt} of trial {self._who.trial_id} is decided; nothing more is taken from it"
+            )
+
+    def must_stop(self) -> bool:
+        """Whether the attempt is to stop; the question is the runner's heartbeat."""
+        self.require_open()
+        return self.side.must_stop
+
+    @property
+    def grace_s(self) -> float:
+        return self.experiment.spec.grace_period_s
+
+    @property
+    def has_code(self) -> bool:
+        """Whether there is code to be fetched."""
+        return self.experiment.code_archive(self.side.service) is not None
+
+    async def code(self) -> Path | None:
+        """The packed code; None when none needs to be fetched."""
+        self.require_open()
+        archive = self.experiment.code_archive(self.side.service)
+        return await archive.path() if archive is not None else None
+
+    def started(self, started_ms: int | None, told_ms: int | None, now_ms: int) -> bool:
+        """Answers whether the trial must stop. `told_ms`: when this was said; both by the runner's clock."""
+        self.require_open()
+        side = self.side
+        started_ms = possible_ms(started_ms, side.intended_ms, now_ms, apart_ms(told_ms, now_ms))
+        self.experiment.loop.inbox.report({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
+        return side.must_stop
+
+    async def exited(self, word: Mapping[str, Any]) -> bool:
+        """`word`: the post, which `domain.evidence.RunnerWord` reads."""
+        self.require_open()
+        identity = {"container": self._who.container} if self._who.container else {}
+        await self.experiment.messages.exited(self.side.job_name, json.dumps({**word, **identity}))
+        return self.side.must_stop
+
+    async def offsets(self) -> dict[str, int]:
+        """Bytes stored of each outbox."""
+        return await self.experiment.database.read(lambda c: jobs.offsets(c, self.side.job_name))
+
+    async def lines(self, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
+        """Stores complete lines of one outbox; answers how many of its bytes are stored.
+
+        Raises TooBusy, and InvalidInput for one outbox too many.
+        """
+        self.require_open()
+        if self._unstored.lines + len(lines) > MAX_UNSTORED_LINES and self._unstored.lines:
+            raise TooBusy("more results come in than can be stored; they are taken again in a second")
+        self._unstored.lines += len(lines)
+        try:
+            _require_few(outbox, self.side.outboxes)
+            receipt = await self._deliver(outbox, start, end, lines)
+            return receipt.offset if receipt.stored is not Stored.FENCED else (await self.offsets()).get(outbox, 0)
+        finally:
+            self._unstored.lines -= len(lines)
+
+    async def _deliver(self, outbox: str, start: int, end: int, lines: Sequence[str]) -> Receipt:
+        """A database that cannot be written must not fill the memory: what is posted comes again."""
+        experiment = self.experiment
+        if experiment.database.trouble:
+            raise StoreUnavailable(f"{experiment.database.trouble}; nothing was taken, try again later")
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await experiment.messages.store(
+                    self.side.job_name, outbox, start, end, lines, container=self._who.container
+                )
+        except TimeoutError:
+            raise StoreUnavailable("these results are not stored yet; post them again") from None
+
+    async def write_log(self, file: str, offset: int, data: bytes, source: str = "") -> int:
+        """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes of it have come.
+
+        `source`: a process of the job that is not the one that reports; its logs are kept apart. Raises InvalidInput
+        for one too many of them. Logs are taken also once the attempt is decided: a runner tells the end first, and its
+        job is left in peace as long as it goes on.
+        """
+        experiment, side = self.experiment, self.side
+        experiment.loop.services[side.service].forgetting.wait_longer(side.job_name)
+        if file not in protocol.LOG_FILES:
+            raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
+        attempt, trials = attempt_directory(self._who.trial_id, self._who.attempt), experiment.folder.trials
+        name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
+        if source:
+            await asyncio.to_thread(_require_few_sources, str(trials), attempt, name, file)
+        try:
+            most = experiment.spec.max_log_bytes
+            return await asyncio.to_thread(kept_logs.append, str(trials), f"{attempt}/{name}", offset, data, most)
+        except OSError as error:
+            raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
+
+
+def _require_few(outbox: str, known: Collection[str]) -> None:
+    """Each one is a row for good, and is asked for again and again. Raises InvalidInput."""
+    if outbox not in known and len(known) >= protocol.MOST_OUTBOXES:
+        raise InvalidInput(f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share some")
+
+
+def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> None:
+    """Each one is a file. Raises InvalidInput. Blocks."""
+    foreign_files.make_folder(trials, attempt)
+    with foreign_files.opened_folder(trials, attempt) as folder:
+        known = [entry for entry in os.listdir(folder) if entry.startswith(f"{file}-")]
+    if name not in known and len(known) >= MOST_SOURCES:
+        raise InvalidInput(f"source: {file} of at most {MOST_SOURCES} processes of an attempt is kept")
