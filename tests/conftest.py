@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -21,12 +22,17 @@ settings.load_profile("tests")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--machines", action="store_true", help="also what needs a machine of its own, as root")
     parser.addoption("--live-gpu", action="store_true", help="also what needs real GPUs, by `make live-gpu`")
-    live = parser.getgroup("live", "the platform contract against a real service, tests/platforms/live")
+    live = parser.getgroup("live", "real services, tests/platforms/live; `make live` gives all of these")
     live.addoption("--live", metavar="NAME", help="the training service: what its section of the config says")
     live.addoption("--live-config", metavar="FILE", help="an experiment's config with that section")
     live.addoption("--live-address", default="127.0.0.1", help="how its jobs reach this machine")
     live.addoption("--live-patience", type=float, default=300.0, help="seconds within which it does anything")
     live.addoption("--live-without", action="append", default=[], metavar="FEATURE", help="what it does not have")
+    live.addoption("--live-ledger", type=Path, metavar="FILE", help="where is noted what was submitted")
+    live.addoption("--live-trials", type=int, default=16, help="of the digits example")
+    live.addoption("--live-kubeconfig", metavar="FILE", help="of a cluster: of whom tests act as others by")
+    live.addoption("--live-namespace", help="of a cluster: which the tests have for themselves")
+    live.addoption("--live-image", help="of a cluster: any with Python")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,7 +13,7 @@ from kubernetes_asyncio import client
 
 from tests.fakes.kubernetes.kubeconfig import Credentials
 from tests.fakes.kubernetes.server import Server
-from tests.fakes.kubernetes.testing import TestCluster, cluster
+from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster, cluster
 
 pytestmark = pytest.mark.unit
 
@@ -25,8 +25,7 @@ async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
 
 
 def server(world: TestCluster) -> Server:
-    assert world.server is not None
-    return world.server
+    return world.fake
 
 
 def token_config(world: TestCluster, tmp_path: Path, token: str) -> Path:
@@ -37,11 +36,11 @@ async def allow(world: TestCluster, user: str, verbs: list[str], resources: list
     async with world.client() as api:
         rbac = client.RbacAuthorizationV1Api(api)
         rules = [{"verbs": verbs, "apiGroups": [group], "resources": resources}]
-        await rbac.create_namespaced_role("default", {"metadata": {"name": "some"}, "rules": rules})
+        await rbac.create_namespaced_role(NAMESPACE, {"metadata": {"name": "some"}, "rules": rules})
         subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
         role = {"kind": "Role", "name": "some", "apiGroup": "rbac.authorization.k8s.io"}
         binding = {"metadata": {"name": "some"}, "subjects": [subject], "roleRef": role}
-        await rbac.create_namespaced_role_binding("default", binding)
+        await rbac.create_namespaced_role_binding(NAMESPACE, binding)
 
 
 async def test_roles_say_who_may_do_what(world: TestCluster, tmp_path: Path) -> None:
@@ -49,19 +48,20 @@ async def test_roles_say_who_may_do_what(world: TestCluster, tmp_path: Path) -> 
     token = world.control.user("ann")["token"]
     async with world.client(token_config(world, tmp_path, token)) as api:
         core = client.CoreV1Api(api)
-        assert (await core.list_namespaced_pod("default")).items == []
+        assert (await core.list_namespaced_pod(NAMESPACE)).items == []
         with pytest.raises(client.ApiException) as error:
-            await core.list_namespaced_secret("default")
+            await core.list_namespaced_secret(NAMESPACE)
     assert error.value.status == 403
     assert json.loads(error.value.body)["message"] == (
-        'secrets is forbidden: User "ann" cannot list resource "secrets" in API group "" in the namespace "default"'
+        'secrets is forbidden: User "ann" cannot list resource "secrets" in API group "" in the namespace "'
+        f'{NAMESPACE}"'
     )
 
 
 async def test_a_watch_needs_a_right_of_its_own(world: TestCluster, tmp_path: Path) -> None:
     await allow(world, "ann", ["list"], ["pods"])
     async with world.client(token_config(world, tmp_path, world.control.user("ann")["token"])) as api:
-        answer = await client.CoreV1Api(api).list_namespaced_pod("default", watch=True, _preload_content=False)
+        answer = await client.CoreV1Api(api).list_namespaced_pod(NAMESPACE, watch=True, _preload_content=False)
         assert answer.status == 403 and "cannot watch" in (await answer.json())["message"]
 
 
@@ -72,7 +72,7 @@ async def test_one_may_ask_before(
     world: TestCluster, tmp_path: Path, verb: str, subresource: str, allowed: bool
 ) -> None:
     await allow(world, "ann", ["get"], ["pods"])
-    asked = {"namespace": "default", "verb": verb, "group": "", "resource": "pods", "subresource": subresource}
+    asked = {"namespace": NAMESPACE, "verb": verb, "group": "", "resource": "pods", "subresource": subresource}
     async with world.client(token_config(world, tmp_path, world.control.user("ann")["token"])) as api:
         review = await client.AuthorizationV1Api(api).create_self_subject_access_review(
             {"spec": {"resourceAttributes": asked}}
@@ -83,10 +83,10 @@ async def test_one_may_ask_before(
 async def test_an_expired_token_is_none(world: TestCluster) -> None:
     async with world.client() as api:
         core = client.CoreV1Api(api)
-        await core.list_namespaced_pod("default")
+        await core.list_namespaced_pod(NAMESPACE)
         world.control.expire_tokens("kubernetes-admin")
         with pytest.raises(client.ApiException) as error:
-            await core.list_namespaced_pod("default")
+            await core.list_namespaced_pod(NAMESPACE)
         assert error.value.status == 401 and json.loads(error.value.body)["reason"] == "Unauthorized"
 
 

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from kubernetes_asyncio import client
 
-from tests.fakes.kubernetes.testing import TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
 
 pytestmark = pytest.mark.unit
 UNREACHABLE = (aiohttp.ClientError, ConnectionError)
@@ -41,25 +41,25 @@ async def test_a_request_is_refused_as_often_as_said(world: TestCluster, core: c
     world.control.fault(method="GET", path="/pods", times=2, status=429, reason="TooManyRequests", retry_after=1)
     for _ in range(2):
         with pytest.raises(client.ApiException) as error:
-            await core.list_namespaced_pod("default")
+            await core.list_namespaced_pod(NAMESPACE)
         assert error.value.status == 429 and error.value.headers["Retry-After"] == "1"
-    assert (await core.list_namespaced_pod("default")).items == []
+    assert (await core.list_namespaced_pod(NAMESPACE)).items == []
 
 
 @pytest.mark.parametrize(("drop", "made"), [("before", False), ("after", True)])
 async def test_an_answer_is_lost(world: TestCluster, core: client.CoreV1Api, drop: str, made: bool) -> None:
     world.control.fault(method="POST", drop=drop)
     with pytest.raises(UNREACHABLE):
-        await core.create_namespaced_config_map("default", named("a"))
-    names = [each.metadata.name for each in (await core.list_namespaced_config_map("default")).items]
+        await core.create_namespaced_config_map(NAMESPACE, named("a"))
+    names = [each.metadata.name for each in (await core.list_namespaced_config_map(NAMESPACE)).items]
     assert ("a" in names) is made
 
 
 async def test_a_watch_ends_in_the_middle(world: TestCluster, core: client.CoreV1Api) -> None:
     for name in ("a", "b", "c"):
-        await core.create_namespaced_config_map("default", named(name))
+        await core.create_namespaced_config_map(NAMESPACE, named(name))
     world.control.fault(watch_events=2, watch_garbage=True)
-    answer = await core.list_namespaced_config_map("default", watch=True, _preload_content=False)
+    answer = await core.list_namespaced_config_map(NAMESPACE, watch=True, _preload_content=False)
     lines = (await answer.content.read()).split(b"\n")
     assert [json.loads(line)["type"] for line in lines[:2]] == ["ADDED", "ADDED"]
     with pytest.raises(ValueError, match="Unterminated"):
@@ -68,36 +68,36 @@ async def test_a_watch_ends_in_the_middle(world: TestCluster, core: client.CoreV
 
 async def test_a_watch_is_told_that_it_is_too_old(world: TestCluster, core: client.CoreV1Api) -> None:
     world.control.fault(watch_events=0, watch_gone=True)
-    answer = await core.list_namespaced_config_map("default", watch=True, _preload_content=False)
+    answer = await core.list_namespaced_config_map(NAMESPACE, watch=True, _preload_content=False)
     event = json.loads(await answer.content.read())
     assert event["type"] == "ERROR" and event["object"]["code"] == 410 and event["object"]["reason"] == "Expired"
 
 
 async def test_what_vanishes_is_told_to_nobody(world: TestCluster, core: client.CoreV1Api) -> None:
-    await core.create_namespaced_config_map("default", named("a"))
-    listed = await core.list_namespaced_config_map("default")
+    await core.create_namespaced_config_map(NAMESPACE, named("a"))
+    listed = await core.list_namespaced_config_map(NAMESPACE)
     version = listed.metadata.resource_version
     answer = await core.list_namespaced_config_map(
-        "default", watch=True, resource_version=version, _preload_content=False
+        NAMESPACE, watch=True, resource_version=version, _preload_content=False
     )
-    world.control.vanish("configmaps", "default", "a")
+    world.control.vanish("configmaps", NAMESPACE, "a")
     with pytest.raises(aiohttp.ClientPayloadError):
         await answer.content.read()
     answer.close()
     again = await core.list_namespaced_config_map(
-        "default", watch=True, resource_version=version, _preload_content=False
+        NAMESPACE, watch=True, resource_version=version, _preload_content=False
     )
     assert json.loads(await again.content.readline())["object"]["code"] == 410
     again.close()
 
 
 async def test_an_outage_passes(world: TestCluster, core: client.CoreV1Api) -> None:
-    await core.create_namespaced_config_map("default", named("a"))
+    await core.create_namespaced_config_map(NAMESPACE, named("a"))
     await world.control.outage(0.4)
 
     async def away() -> bool:
         try:
-            await core.list_namespaced_pod("default")
+            await core.list_namespaced_pod(NAMESPACE)
         except UNREACHABLE:
             return True
         return False
@@ -106,7 +106,7 @@ async def test_an_outage_passes(world: TestCluster, core: client.CoreV1Api) -> N
 
     async def back() -> Any:
         try:
-            return await core.read_namespaced_config_map("a", "default")
+            return await core.read_namespaced_config_map("a", NAMESPACE)
         except UNREACHABLE:
             return None
 
@@ -114,8 +114,7 @@ async def test_an_outage_passes(world: TestCluster, core: client.CoreV1Api) -> N
 
 
 async def test_faults_are_asked_for_by_http_too(world: TestCluster) -> None:
-    assert world.server is not None
-    url = f"{world.server.url}/_control"
+    url = f"{world.fake.url}/_control"
     async with aiohttp.ClientSession() as session:
         async with session.post(f"{url}/fault", json={"speed": 1}, ssl=False) as answer:
             assert answer.status == 400 and "speed" in (await answer.json())["message"]
@@ -154,7 +153,7 @@ async def test_a_server_that_was_killed_is_the_same_again(tmp_path: Path) -> Non
         async with world.client() as api:
             core = client.CoreV1Api(api)
             script = "while [ ! -e /e/end ]; do sleep 0.02; done; echo over; exit 6"
-            container = {"name": "c", "image": "x", "command": ["sh", "-c", script],
+            container = {"name": "c", "image": IMAGE, "command": ["sh", "-c", script],
                          "volumeMounts": [{"name": "e", "mountPath": "/e"}]}  # fmt: skip
             spec = {"restartPolicy": "Never", "containers": [container], "volumes": [{"name": "e", "emptyDir": {}}]}
             made = await core.create_namespaced_pod("default", {"metadata": {"name": "a"}, "spec": spec})

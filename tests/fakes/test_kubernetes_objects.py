@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client, watch
 
-from tests.fakes.kubernetes.testing import TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
 
 pytestmark = pytest.mark.unit
 
-KUBEFLOW = ("kubeflow.org", "v1", "default", "tfjobs")
-ADAPTDL = ("adaptdl.petuum.com", "v1", "default", "adaptdljobs")
-FRAMEWORKS = ("frameworkcontroller.microsoft.com", "v1", "default", "frameworks")
+KUBEFLOW = ("kubeflow.org", "v1", NAMESPACE, "tfjobs")
+ADAPTDL = ("adaptdl.petuum.com", "v1", NAMESPACE, "adaptdljobs")
+FRAMEWORKS = ("frameworkcontroller.microsoft.com", "v1", NAMESPACE, "frameworks")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def custom(api: client.ApiClient) -> client.CustomObjectsApi:
 
 
 def tfjob(name: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "tensorflow", "image": "x", "command": ["true"]}
+    container = {"name": "tensorflow", "image": IMAGE, "command": ["true"]}
     worker = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
     return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": name},
             "spec": {"tfReplicaSpecs": {"Worker": worker}, **spec}}  # fmt: skip
@@ -67,12 +67,12 @@ async def test_a_name_is_taken_once(custom: client.CustomObjectsApi) -> None:
 
 
 async def test_an_old_version_is_no_ground_to_write_on(core: client.CoreV1Api) -> None:
-    made = await core.create_namespaced_config_map("default", config_map("a"))
+    made = await core.create_namespaced_config_map(NAMESPACE, config_map("a"))
     made.data["a"] = "2"
-    await core.replace_namespaced_config_map("a", "default", made)
+    await core.replace_namespaced_config_map("a", NAMESPACE, made)
     made.data["a"] = "3"
     with pytest.raises(client.ApiException) as error:
-        await core.replace_namespaced_config_map("a", "default", made)
+        await core.replace_namespaced_config_map("a", NAMESPACE, made)
     assert error.value.status == 409 and "the object has been modified" in message(error)
 
 
@@ -108,7 +108,10 @@ async def test_names_of_frameworks_are_short_and_plain(custom: client.CustomObje
     assert error.value.status == 422 and "metadata.name" in message(error)
 
 
-async def test_where_status_is_a_subresource_it_changes_there_alone(custom: client.CustomObjectsApi) -> None:
+async def test_where_status_is_a_subresource_it_changes_there_alone(
+    world: TestCluster, custom: client.CustomObjectsApi
+) -> None:
+    world.needs_fake("an operator writes the status, too")
     given = {**tfjob("a"), "status": {"conditions": [], "replicaStatuses": {}}}
     made = await custom.create_namespaced_custom_object(*KUBEFLOW, given)
     assert "status" not in made
@@ -150,37 +153,37 @@ async def test_the_spec_of_an_adaptdl_job_stays(custom: client.CustomObjectsApi)
 
 
 async def test_patches_of_each_kind(core: client.CoreV1Api) -> None:
-    await core.create_namespaced_config_map("default", config_map("a", x="1"))
+    await core.create_namespaced_config_map(NAMESPACE, config_map("a", x="1"))
     merge = {"data": {"a": None, "b": "2"}}
     patched = await core.patch_namespaced_config_map(
-        "a", "default", merge, _content_type="application/merge-patch+json"
+        "a", NAMESPACE, merge, _content_type="application/merge-patch+json"
     )
     assert patched.data == {"b": "2"}
     operations = [{"op": "add", "path": "/data/c~1d", "value": "3"}, {"op": "remove", "path": "/data/b"}]
-    assert (await core.patch_namespaced_config_map("a", "default", operations)).data == {"c/d": "3"}
+    assert (await core.patch_namespaced_config_map("a", NAMESPACE, operations)).data == {"c/d": "3"}
     with pytest.raises(client.ApiException) as error:
-        await core.patch_namespaced_config_map("a", "default", [{"op": "test", "path": "/data/z", "value": "1"}])
+        await core.patch_namespaced_config_map("a", NAMESPACE, [{"op": "test", "path": "/data/z", "value": "1"}])
     assert error.value.status == 422
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"z": "1"}}
     made = await core.patch_namespaced_config_map(
-        "new", "default", applied, field_manager="tests", _content_type="application/apply-patch+yaml"
+        "new", NAMESPACE, applied, field_manager="tests", _content_type="application/apply-patch+yaml"
     )
     assert made.data == {"z": "1"}
 
 
 async def test_lists_by_label_and_in_parts(core: client.CoreV1Api) -> None:
     for number in range(7):
-        await core.create_namespaced_config_map("default", config_map(f"c{number}", odd=str(number % 2)))
-    odd = await core.list_namespaced_config_map("default", label_selector="odd=1")
+        await core.create_namespaced_config_map(NAMESPACE, config_map(f"c{number}", odd=str(number % 2)))
+    odd = await core.list_namespaced_config_map(NAMESPACE, label_selector="odd=1")
     assert [each.metadata.name for each in odd.items] == ["c1", "c3", "c5"]
-    some = await core.list_namespaced_config_map("default", label_selector="odd in (0, 1),odd!=1,!none")
+    some = await core.list_namespaced_config_map(NAMESPACE, label_selector="odd in (0, 1),odd!=1,!none")
     assert len(some.items) == 4
     names, token = [], None
     while True:
-        part = await core.list_namespaced_config_map("default", label_selector="odd", limit=3, _continue=token)
+        part = await core.list_namespaced_config_map(NAMESPACE, label_selector="odd", limit=3, _continue=token)
         names += [each.metadata.name for each in part.items]
         if token is None:
-            await core.create_namespaced_config_map("default", config_map("c0a", odd="1"))
+            await core.create_namespaced_config_map(NAMESPACE, config_map("c0a", odd="1"))
         if not (token := part.metadata._continue):
             break
     assert names == [f"c{number}" for number in range(7)]
@@ -188,26 +191,26 @@ async def test_lists_by_label_and_in_parts(core: client.CoreV1Api) -> None:
 
 async def test_a_continued_list_may_be_too_old(world: TestCluster, core: client.CoreV1Api) -> None:
     for number in range(3):
-        await core.create_namespaced_config_map("default", config_map(f"c{number}"))
-    part = await core.list_namespaced_config_map("default", limit=1)
+        await core.create_namespaced_config_map(NAMESPACE, config_map(f"c{number}"))
+    part = await core.list_namespaced_config_map(NAMESPACE, limit=1)
     world.control.compact()
     with pytest.raises(client.ApiException) as error:
-        await core.list_namespaced_config_map("default", limit=1, _continue=part.metadata._continue)
+        await core.list_namespaced_config_map(NAMESPACE, limit=1, _continue=part.metadata._continue)
     assert error.value.status == 410 and json.loads(error.value.body)["reason"] == "Expired"
 
 
 async def test_a_watch_tells_what_begins_and_ceases_to_fit(core: client.CoreV1Api) -> None:
-    listed = await core.list_namespaced_config_map("default")
-    await core.create_namespaced_config_map("default", config_map("a", mine="yes"))
-    await core.create_namespaced_config_map("default", config_map("b", mine="no"))
+    listed = await core.list_namespaced_config_map(NAMESPACE)
+    await core.create_namespaced_config_map(NAMESPACE, config_map("a", mine="yes"))
+    await core.create_namespaced_config_map(NAMESPACE, config_map("b", mine="no"))
     for value in ("no", "yes"):
         label = {"metadata": {"labels": {"mine": value}}}
-        await core.patch_namespaced_config_map("a", "default", label, _content_type="application/merge-patch+json")
-    await core.delete_namespaced_config_map("a", "default")
+        await core.patch_namespaced_config_map("a", NAMESPACE, label, _content_type="application/merge-patch+json")
+    await core.delete_namespaced_config_map("a", NAMESPACE)
     told = []
     async with watch.Watch() as events:
         async for event in events.stream(
-            core.list_namespaced_config_map, "default", label_selector="mine=yes", timeout_seconds=1,
+            core.list_namespaced_config_map, NAMESPACE, label_selector="mine=yes", timeout_seconds=1,
             resource_version=listed.metadata.resource_version,
         ):  # fmt: skip
             told.append((event["type"], event["object"].metadata.name))
@@ -215,13 +218,13 @@ async def test_a_watch_tells_what_begins_and_ceases_to_fit(core: client.CoreV1Ap
 
 
 async def test_a_watch_from_a_forgotten_version_is_told_410(world: TestCluster, core: client.CoreV1Api) -> None:
-    listed = await core.list_namespaced_config_map("default")
-    await core.create_namespaced_config_map("default", config_map("a"))
+    listed = await core.list_namespaced_config_map(NAMESPACE)
+    await core.create_namespaced_config_map(NAMESPACE, config_map("a"))
     world.control.compact()
     with pytest.raises(client.ApiException) as error:
         async with watch.Watch() as events:
             async for _ in events.stream(
-                core.list_namespaced_config_map, "default", resource_version=listed.metadata.resource_version
+                core.list_namespaced_config_map, NAMESPACE, resource_version=listed.metadata.resource_version
             ):
                 pass
     assert error.value.status == 410
@@ -229,35 +232,35 @@ async def test_a_watch_from_a_forgotten_version_is_told_410(world: TestCluster, 
 
 async def test_bookmarks_tell_how_far_a_watch_is(tmp_path: Path) -> None:
     async with cluster(tmp_path, controllers=False, bookmark_every=0.1) as world, world.client() as api:
+        world.needs_fake("a real server tells when it likes, about once a minute")
         core = client.CoreV1Api(api)
-        listed = await core.list_namespaced_config_map("default")
-        await core.create_namespaced_secret("default", {"metadata": {"name": "other"}})
+        listed = await core.list_namespaced_config_map(NAMESPACE)
+        await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "other"}})
         async with watch.Watch() as events:
             async for event in events.stream(
-                core.list_namespaced_config_map, "default", resource_version=listed.metadata.resource_version,
+                core.list_namespaced_config_map, NAMESPACE, resource_version=listed.metadata.resource_version,
                 allow_watch_bookmarks=True, timeout_seconds=5,
             ):  # fmt: skip
                 assert event["type"] == "BOOKMARK"
                 break
-        assert world.server is not None
         version = event["raw_object"]["metadata"]["resourceVersion"]
-        assert int(version) == world.server.cluster.store.revision
+        assert int(version) == world.fake.cluster.store.revision
 
 
 async def test_what_is_owned_goes_with_its_owner(core: client.CoreV1Api) -> None:
-    owner = await core.create_namespaced_config_map("default", config_map("owner"))
+    owner = await core.create_namespaced_config_map(NAMESPACE, config_map("owner"))
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid}
     for name in ("one", "two"):
         owned = config_map(name)
         owned["metadata"]["ownerReferences"] = [{**reference, "blockOwnerDeletion": name == "two"}]
-        await core.create_namespaced_config_map("default", owned)
+        await core.create_namespaced_config_map(NAMESPACE, owned)
 
     async def left() -> list[str]:
-        listed = await core.list_namespaced_config_map("default")
+        listed = await core.list_namespaced_config_map(NAMESPACE)
         return [each.metadata.name for each in listed.items if each.metadata.name != "kube-root-ca.crt"]
 
-    await core.delete_namespaced_config_map("owner", "default", body={"propagationPolicy": "Foreground"})
-    assert "foregroundDeletion" in str(await core.read_namespaced_config_map("owner", "default"))
+    await core.delete_namespaced_config_map("owner", NAMESPACE, body={"propagationPolicy": "Foreground"})
+    assert "foregroundDeletion" in str(await core.read_namespaced_config_map("owner", NAMESPACE))
 
     async def nothing() -> bool:
         return not await left()
@@ -266,16 +269,16 @@ async def test_what_is_owned_goes_with_its_owner(core: client.CoreV1Api) -> None
 
 
 async def test_orphans_stay(core: client.CoreV1Api) -> None:
-    owner = await core.create_namespaced_config_map("default", config_map("owner"))
+    owner = await core.create_namespaced_config_map(NAMESPACE, config_map("owner"))
     owned = config_map("one")
     owned["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid}
     ]
-    await core.create_namespaced_config_map("default", owned)
-    await core.delete_namespaced_config_map("owner", "default", propagation_policy="Orphan")
+    await core.create_namespaced_config_map(NAMESPACE, owned)
+    await core.delete_namespaced_config_map("owner", NAMESPACE, propagation_policy="Orphan")
 
     async def alone() -> bool:
-        return not (await core.read_namespaced_config_map("one", "default")).metadata.owner_references
+        return not (await core.read_namespaced_config_map("one", NAMESPACE)).metadata.owner_references
 
     await until(alone)
 
@@ -283,23 +286,23 @@ async def test_orphans_stay(core: client.CoreV1Api) -> None:
 async def test_a_finalizer_holds_an_object(core: client.CoreV1Api) -> None:
     held = config_map("a")
     held["metadata"]["finalizers"] = ["tests/hold"]
-    await core.create_namespaced_config_map("default", held)
-    await core.delete_namespaced_config_map("a", "default")
-    assert (await core.read_namespaced_config_map("a", "default")).metadata.deletion_timestamp
+    await core.create_namespaced_config_map(NAMESPACE, held)
+    await core.delete_namespaced_config_map("a", NAMESPACE)
+    assert (await core.read_namespaced_config_map("a", NAMESPACE)).metadata.deletion_timestamp
     await core.patch_namespaced_config_map(
-        "a", "default", {"metadata": {"finalizers": None}}, _content_type="application/merge-patch+json"
+        "a", NAMESPACE, {"metadata": {"finalizers": None}}, _content_type="application/merge-patch+json"
     )
     with pytest.raises(client.ApiException) as error:
-        await core.read_namespaced_config_map("a", "default")
+        await core.read_namespaced_config_map("a", NAMESPACE)
     assert error.value.status == 404
 
 
 async def test_another_object_of_the_same_name_is_spared(core: client.CoreV1Api) -> None:
-    await core.create_namespaced_config_map("default", config_map("a"))
+    await core.create_namespaced_config_map(NAMESPACE, config_map("a"))
     with pytest.raises(client.ApiException) as error:
-        await core.delete_namespaced_config_map("a", "default", body={"preconditions": {"uid": "another"}})
+        await core.delete_namespaced_config_map("a", NAMESPACE, body={"preconditions": {"uid": "another"}})
     assert error.value.status == 409
-    assert (await core.read_namespaced_config_map("a", "default")).data
+    assert (await core.read_namespaced_config_map("a", NAMESPACE)).data
 
 
 async def test_a_namespace_ends_with_all_it_holds(core: client.CoreV1Api, custom: client.CustomObjectsApi) -> None:
@@ -320,9 +323,9 @@ async def test_a_namespace_ends_with_all_it_holds(core: client.CoreV1Api, custom
 
 
 async def test_a_dry_run_changes_nothing(core: client.CoreV1Api) -> None:
-    await core.create_namespaced_config_map("default", config_map("a"), dry_run="All")
+    await core.create_namespaced_config_map(NAMESPACE, config_map("a"), dry_run="All")
     with pytest.raises(client.ApiException) as error:
-        await core.read_namespaced_config_map("a", "default")
+        await core.read_namespaced_config_map("a", NAMESPACE)
     assert error.value.status == 404
 
 

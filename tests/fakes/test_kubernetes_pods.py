@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from kubernetes_asyncio import config as configs
 from kubernetes_asyncio.stream import WsApiClient
 
 from tests.fakes.kubernetes.kubelet import hiding
-from tests.fakes.kubernetes.testing import TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +36,7 @@ async def core(world: TestCluster) -> AsyncIterator[client.CoreV1Api]:
 def pod(name: str, script: str, volumes: Any = (), mounts: Any = (), env: Any = (), **spec: Any) -> dict[str, Any]:
     container = {
         "name": "main",
-        "image": "x",
+        "image": IMAGE,
         "command": ["sh", "-c", script],
         "volumeMounts": list(mounts),
         "env": list(env),
@@ -46,7 +47,7 @@ def pod(name: str, script: str, volumes: Any = (), mounts: Any = (), env: Any = 
 
 async def ended(core: client.CoreV1Api, name: str) -> client.V1Pod:
     async def look() -> client.V1Pod | None:
-        found = await core.read_namespaced_pod(name, "default")
+        found = await core.read_namespaced_pod(name, NAMESPACE)
         return found if found.status.phase in ("Succeeded", "Failed") else None
 
     return await until(look)
@@ -54,14 +55,14 @@ async def ended(core: client.CoreV1Api, name: str) -> client.V1Pod:
 
 async def running(core: client.CoreV1Api, name: str) -> None:
     async def look() -> bool:
-        found = await core.read_namespaced_pod(name, "default")
+        found = await core.read_namespaced_pod(name, NAMESPACE)
         return any(each.ready for each in found.status.container_statuses or [])
 
     await until(look)
 
 
 async def log_of(core: client.CoreV1Api, name: str, **options: Any) -> str:
-    response = await core.read_namespaced_pod_log(name, "default", _preload_content=False, **options)
+    response = await core.read_namespaced_pod_log(name, NAMESPACE, _preload_content=False, **options)
     return (await response.content.read()).decode()
 
 
@@ -77,20 +78,21 @@ def state(pod: client.V1Pod) -> Any:
 
 
 async def test_a_command_runs_and_its_end_is_told(core: client.CoreV1Api) -> None:
-    await core.create_namespaced_pod("default", pod("a", "echo out; echo err >&2; exit 3"))
+    await core.create_namespaced_pod(NAMESPACE, pod("a", "echo out; echo err >&2; exit 3"))
     found = await ended(core, "a")
     assert found.status.phase == "Failed" and state(found).terminated.exit_code == 3
     assert await log_of(core, "a") == "out\nerr\n"
 
 
-async def test_volumes_of_all_kinds(core: client.CoreV1Api, tmp_path: Path) -> None:
-    await core.create_namespaced_secret("default", {"metadata": {"name": "s"}, "stringData": {"key": "hidden"}})
+async def test_volumes_of_all_kinds(world: TestCluster, core: client.CoreV1Api, tmp_path: Path) -> None:
+    world.needs_fake("a folder of this machine is an export of NFS")
+    await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "s"}, "stringData": {"key": "hidden"}})
     script = "cat /in/secret/key; echo; echo nfs >/mnt/nas/sub/file; echo pvc >/claim/file; echo $WHERE"
     binary = base64.b64encode(b"\xff\x00").decode()
     configured = {"metadata": {"name": "c"}, "data": {"run.sh": script}, "binaryData": {"raw": binary}}
-    await core.create_namespaced_config_map("default", configured)
+    await core.create_namespaced_config_map(NAMESPACE, configured)
     await core.create_namespaced_persistent_volume_claim(
-        "default",
+        NAMESPACE,
         {"metadata": {"name": "claim"},
          "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}},
     )  # fmt: skip
@@ -106,7 +108,7 @@ async def test_volumes_of_all_kinds(core: client.CoreV1Api, tmp_path: Path) -> N
     env = [{"name": "WHERE", "value": "/scratch/here"}]
     (tmp_path / "export" / "sub").mkdir()
     await core.create_namespaced_pod(
-        "default", pod("a", "/scripts/run.sh && wc -c </scripts/raw", volumes, mounts, env)
+        NAMESPACE, pod("a", "/scripts/run.sh && wc -c </scripts/raw", volumes, mounts, env)
     )
     assert (await ended(core, "a")).status.phase == "Succeeded", await log_of(core, "a")
     told = (await log_of(core, "a")).splitlines()
@@ -115,7 +117,7 @@ async def test_volumes_of_all_kinds(core: client.CoreV1Api, tmp_path: Path) -> N
 
 
 async def test_the_environment_has_its_sources(core: client.CoreV1Api) -> None:
-    await core.create_namespaced_secret("default", {"metadata": {"name": "s"}, "stringData": {"KEY": "hidden"}})
+    await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "s"}, "stringData": {"KEY": "hidden"}})
     env = [
         {"name": "A", "value": "1"},
         {"name": "B", "value": "$(A)2 $$(A) $(NONE)"},
@@ -126,7 +128,7 @@ async def test_the_environment_has_its_sources(core: client.CoreV1Api) -> None:
     ]
     given = pod("a", 'echo "$A|$B|$S|$L|$U|$IP|$HOSTNAME"', env=env)
     given["metadata"]["labels"] = {"who": "me"}
-    made = await core.create_namespaced_pod("default", given)
+    made = await core.create_namespaced_pod(NAMESPACE, given)
     found = await ended(core, "a")
     told = (await log_of(core, "a")).strip().split("|")
     assert told == ["1", "12 $(A) $(NONE)", "hidden", "me", made.metadata.uid, found.status.pod_ip, "a"]
@@ -134,21 +136,21 @@ async def test_the_environment_has_its_sources(core: client.CoreV1Api) -> None:
 
 async def test_init_containers_run_before(core: client.CoreV1Api) -> None:
     mounts = [{"name": "e", "mountPath": "/shared"}]
-    init = [{"name": f"i{n}", "image": "x", "command": ["sh", "-c", f"echo {n} >>/shared/f"], "volumeMounts": mounts}
+    init = [{"name": f"i{n}", "image": IMAGE, "command": ["sh", "-c", f"echo {n} >>/shared/f"], "volumeMounts": mounts}
             for n in (1, 2)]  # fmt: skip
     given = pod("a", "cat /shared/f", [{"name": "e", "emptyDir": {}}], mounts, initContainers=init)
-    await core.create_namespaced_pod("default", given)
+    await core.create_namespaced_pod(NAMESPACE, given)
     await ended(core, "a")
     assert await log_of(core, "a") == "1\n2\n"
-    await core.create_namespaced_pod("default", pod("b", "true", initContainers=[
-        {"name": "i", "image": "x", "command": ["sh", "-c", "exit 9"]}]))  # fmt: skip
+    await core.create_namespaced_pod(NAMESPACE, pod("b", "true", initContainers=[
+        {"name": "i", "image": IMAGE, "command": ["sh", "-c", "exit 9"]}]))  # fmt: skip
     found = await ended(core, "b")
     assert found.status.phase == "Failed" and found.status.init_container_statuses[0].state.terminated.exit_code == 9
 
 
 async def test_a_failed_container_starts_again(core: client.CoreV1Api) -> None:
     script = "[ -e again ] || { touch again; echo first; exit 2; }; echo second"
-    await core.create_namespaced_pod("default", pod("a", script, restartPolicy="OnFailure"))
+    await core.create_namespaced_pod(NAMESPACE, pod("a", script, restartPolicy="OnFailure"))
     found = await ended(core, "a")
     status = found.status.container_statuses[0]
     assert found.status.phase == "Succeeded" and status.restart_count == 1
@@ -159,18 +161,18 @@ async def test_a_failed_container_starts_again(core: client.CoreV1Api) -> None:
 async def test_an_end_is_asked_for_and_then_forced(core: client.CoreV1Api) -> None:
     kind, deaf = "trap 'echo bye; exit 0' TERM", "trap '' TERM; setsid sleep 3021 & :"
     loop = "; echo up; while :; do sleep 0.05; done"
-    await core.create_namespaced_pod("default", pod("kind", kind + loop))
-    await core.create_namespaced_pod("default", pod("deaf", deaf + loop))
+    await core.create_namespaced_pod(NAMESPACE, pod("kind", kind + loop))
+    await core.create_namespaced_pod(NAMESPACE, pod("deaf", deaf + loop))
     await written(core, "kind", "up")
     await written(core, "deaf", "up")
-    response = await core.read_namespaced_pod_log("kind", "default", follow=True, _preload_content=False)
-    await core.delete_namespaced_pod("kind", "default")
-    await core.delete_namespaced_pod("deaf", "default", grace_period_seconds=1)
-    assert (await core.read_namespaced_pod("deaf", "default")).metadata.deletion_timestamp
+    response = await core.read_namespaced_pod_log("kind", NAMESPACE, follow=True, _preload_content=False)
+    await core.delete_namespaced_pod("kind", NAMESPACE)
+    await core.delete_namespaced_pod("deaf", NAMESPACE, grace_period_seconds=1)
+    assert (await core.read_namespaced_pod("deaf", NAMESPACE)).metadata.deletion_timestamp
     assert (await response.content.read()).decode() == "up\nbye\n"
 
     async def gone() -> bool:
-        return not (await core.list_namespaced_pod("default")).items
+        return not (await core.list_namespaced_pod(NAMESPACE)).items
 
     await until(gone)
     assert not sleeping("3021"), "a process of another session ends with its container, too"
@@ -188,30 +190,30 @@ def sleeping(seconds: str) -> list[str]:
 
 
 async def test_logs_in_part(core: client.CoreV1Api) -> None:
-    await core.create_namespaced_pod("default", pod("a", "for i in 1 2 3 4; do echo line$i; done"))
+    await core.create_namespaced_pod(NAMESPACE, pod("a", "for i in 1 2 3 4; do echo line$i; done"))
     await ended(core, "a")
     assert await log_of(core, "a", tail_lines=2) == "line3\nline4\n"
     assert await log_of(core, "a", limit_bytes=8) == "line1\nli"
     stamped = (await log_of(core, "a", timestamps=True)).splitlines()
     assert [line.split()[1] for line in stamped] == ["line1", "line2", "line3", "line4"]
     with pytest.raises(client.ApiException) as error:
-        await core.read_namespaced_pod_log("a", "default", container="other")
+        await core.read_namespaced_pod_log("a", NAMESPACE, container="other")
     assert error.value.status == 400
 
 
 async def test_commands_run_in_a_container(world: TestCluster, core: client.CoreV1Api) -> None:
     volumes, mounts = [{"name": "e", "emptyDir": {}}], [{"name": "e", "mountPath": "/box"}]
-    await core.create_namespaced_pod("default", pod("a", "echo there >/box/file; sleep 300", volumes, mounts))
+    await core.create_namespaced_pod(NAMESPACE, pod("a", "echo there >/box/file; sleep 300", volumes, mounts))
     await running(core, "a")
     configuration = client.Configuration()
     await configs.load_kube_config(str(world.kubeconfig), client_configuration=configuration)
     async with WsApiClient(configuration) as api:
         exec_ = client.CoreV1Api(api).connect_get_namespaced_pod_exec
         options = {"stderr": True, "stdin": False, "stdout": True, "tty": False}
-        told = await exec_("a", "default", command=["sh", "-c", "cat /box/file; echo wrong >&2"], **options)
+        told = await exec_("a", NAMESPACE, command=["sh", "-c", "cat /box/file; echo wrong >&2"], **options)
         assert sorted(told.split()) == ["there", "wrong"]
         options |= {"stdin": True, "_preload_content": False}
-        opened = await exec_("a", "default", command=["sh", "-c", "read x; echo got $x; exit 7"], **options)
+        opened = await exec_("a", NAMESPACE, command=["sh", "-c", "read x; echo got $x; exit 7"], **options)
         async with opened as socket:
             await socket.send_bytes(b"\0words\n")
             frames = [message.data async for message in socket]
@@ -221,17 +223,17 @@ async def test_commands_run_in_a_container(world: TestCluster, core: client.Core
 
 
 async def test_an_image_that_cannot_be_pulled_is_told_and_mended(world: TestCluster, core: client.CoreV1Api) -> None:
-    world.control.break_image("^x$", "manifest unknown")
-    await core.create_namespaced_pod("default", pod("a", "true"))
+    world.control.break_image(f"^{re.escape(IMAGE)}$", "manifest unknown")
+    await core.create_namespaced_pod(NAMESPACE, pod("a", "true"))
 
     async def waits() -> bool:
-        found = await core.read_namespaced_pod("a", "default")
+        found = await core.read_namespaced_pod("a", NAMESPACE)
         return any(each.state.waiting and each.state.waiting.reason == "ImagePullBackOff"
                    for each in found.status.container_statuses or [])  # fmt: skip
 
     await until(waits)
-    told = {(each.reason, each.message) for each in (await core.list_namespaced_event("default")).items}
-    assert ("Failed", 'Failed to pull image "x": manifest unknown') in told and (
+    told = {(each.reason, each.message) for each in (await core.list_namespaced_event(NAMESPACE)).items}
+    assert ("Failed", f'Failed to pull image "{IMAGE}": manifest unknown') in told and (
         "Failed",
         "Error: ErrImagePull",
     ) in told
@@ -244,10 +246,10 @@ async def test_a_private_registry_wants_its_secret(world: TestCluster, core: cli
     auth = base64.b64encode(b"ann:pw").decode()
     content = json.dumps({"auths": {"private.example": {"auth": auth}}})
     secret = {"metadata": {"name": "pull"}, "type": "kubernetes.io/dockerconfigjson"}
-    await core.create_namespaced_secret("default", {**secret, "stringData": {".dockerconfigjson": content}})
+    await core.create_namespaced_secret(NAMESPACE, {**secret, "stringData": {".dockerconfigjson": content}})
     given = pod("a", "true", imagePullSecrets=[{"name": "pull"}])
     given["spec"]["containers"][0]["image"] = "private.example/team/image:1"
-    await core.create_namespaced_pod("default", given)
+    await core.create_namespaced_pod(NAMESPACE, given)
     assert (await ended(core, "a")).status.phase == "Succeeded"
 
 
@@ -255,53 +257,53 @@ async def test_a_node_has_so_much_room(core: client.CoreV1Api) -> None:
     for name, gpus in (("a", "6"), ("b", "6")):
         given = pod(name, "sleep 300" if name == "a" else "true")
         given["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
-        await core.create_namespaced_pod("default", given)
+        await core.create_namespaced_pod(NAMESPACE, given)
 
     async def told() -> Any:
-        found = (await core.read_namespaced_pod("b", "default")).status.conditions
+        found = (await core.read_namespaced_pod("b", NAMESPACE)).status.conditions
         return found and found[0].reason == "Unschedulable" and found[0]
 
     assert (await until(told)).message == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    await core.delete_namespaced_pod("a", "default", grace_period_seconds=0)
+    await core.delete_namespaced_pod("a", NAMESPACE, grace_period_seconds=0)
     assert (await ended(core, "b")).status.phase == "Succeeded"
 
 
 async def test_pods_end_by_the_cluster(world: TestCluster, core: client.CoreV1Api) -> None:
     for name in ("evicted", "killed", "wiped", "preempted"):
-        await core.create_namespaced_pod("default", pod(name, "sleep 300"))
+        await core.create_namespaced_pod(NAMESPACE, pod(name, "sleep 300"))
         await running(core, name)
-    world.control.evict("default", "evicted")
-    world.control.oom_kill("default", "killed")
-    world.control.lose_pod("default", "wiped")
-    world.control.preempt("default", "preempted")
+    world.control.evict(NAMESPACE, "evicted")
+    world.control.oom_kill(NAMESPACE, "killed")
+    world.control.lose_pod(NAMESPACE, "wiped")
+    world.control.preempt(NAMESPACE, "preempted")
     evicted, killed = await ended(core, "evicted"), await ended(core, "killed")
     assert evicted.status.phase == "Failed" and evicted.status.reason == "Evicted"
     assert state(killed).terminated.exit_code == 137 and state(killed).terminated.reason == "OOMKilled"
-    names = {each.metadata.name for each in (await core.list_namespaced_pod("default")).items}
+    names = {each.metadata.name for each in (await core.list_namespaced_pod(NAMESPACE)).items}
     assert "wiped" not in names
 
 
 async def test_a_lost_node_takes_its_pods(world: TestCluster, core: client.CoreV1Api) -> None:
-    await core.create_namespaced_pod("default", pod("a", "sleep 300"))
+    await core.create_namespaced_pod(NAMESPACE, pod("a", "sleep 300"))
     await running(core, "a")
     world.control.lose_node("node-0")
     with pytest.raises(client.ApiException):
-        await core.read_namespaced_pod("a", "default")
-    await core.create_namespaced_pod("default", pod("b", "true"))
+        await core.read_namespaced_pod("a", NAMESPACE)
+    await core.create_namespaced_pod(NAMESPACE, pod("b", "true"))
     world.control.find_node("node-0")
     assert (await ended(core, "b")).status.phase == "Succeeded"
 
 
 async def test_what_is_missing_is_waited_for(core: client.CoreV1Api) -> None:
     volumes, mounts = [{"name": "s", "secret": {"secretName": "late"}}], [{"name": "s", "mountPath": "/s"}]
-    await core.create_namespaced_pod("default", pod("a", "cat /s/k", volumes, mounts))
+    await core.create_namespaced_pod(NAMESPACE, pod("a", "cat /s/k", volumes, mounts))
 
     async def told() -> bool:
-        events = (await core.list_namespaced_event("default")).items
+        events = (await core.list_namespaced_event(NAMESPACE)).items
         return any(each.reason == "FailedMount" and 'secret "late" not found' in each.message for each in events)
 
     await until(told)
-    await core.create_namespaced_secret("default", {"metadata": {"name": "late"}, "stringData": {"k": "now"}})
+    await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "late"}, "stringData": {"k": "now"}})
     await ended(core, "a")
     assert await log_of(core, "a") == "now"
 
@@ -313,7 +315,7 @@ async def test_a_folder_of_the_managers_machine_is_not_in_a_pod(
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "file").touch()
     world.control.hide(str(tmp_path / "code"))
-    await core.create_namespaced_pod("default", pod("a", f"exec 2>&1; ls {tmp_path}/code; exit 7"))
+    await core.create_namespaced_pod(NAMESPACE, pod("a", f"exec 2>&1; ls {tmp_path}/code; exit 7"))
     assert state(await ended(core, "a")).terminated.exit_code == 7
     assert await log_of(core, "a") == ""
 
@@ -322,7 +324,7 @@ async def test_a_pretended_pod_takes_its_time_alone(world: TestCluster, core: cl
     world.control.pretend("pretended=yes", seconds=0.05, exit_code=4, log="as if\n")
     given = pod("a", "echo really")
     given["metadata"]["labels"] = {"pretended": "yes"}
-    await core.create_namespaced_pod("default", given)
+    await core.create_namespaced_pod(NAMESPACE, given)
     assert state(await ended(core, "a")).terminated.exit_code == 4
     assert await log_of(core, "a") == "as if\n"
 
@@ -345,7 +347,7 @@ async def test_a_forked_pod_runs_the_trial_runner(world: TestCluster, core: clie
 async def test_a_command_that_is_not_there(core: client.CoreV1Api) -> None:
     given = pod("a", "")
     given["spec"]["containers"][0]["command"] = ["no-such-command"]
-    await core.create_namespaced_pod("default", given)
+    await core.create_namespaced_pod(NAMESPACE, given)
     ended_pod = await ended(core, "a")
     assert state(ended_pod).terminated.exit_code == 128 and state(ended_pod).terminated.reason == "StartError"
 
@@ -355,10 +357,10 @@ async def test_a_command_that_is_not_there(core: client.CoreV1Api) -> None:
     [
         ({"containers": []}, "spec.containers"),
         ({"restartPolicy": "ExitCode"}, "spec.restartPolicy"),
-        ({"containers": [{"name": "A_B", "image": "x"}]}, "spec.containers[0].name"),
+        ({"containers": [{"name": "A_B", "image": IMAGE}]}, "spec.containers[0].name"),
         ({"containers": [{"name": "a"}]}, "spec.containers[0].image"),
         (
-            {"containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]},
+            {"containers": [{"name": "a", "image": IMAGE, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]},
             "volumeMounts[0]",
         ),
     ],
@@ -367,17 +369,17 @@ async def test_an_invalid_pod_is_refused(core: client.CoreV1Api, change: Any, to
     given = pod("a", "true")
     given["spec"].update(change)
     with pytest.raises(client.ApiException) as error:
-        await core.create_namespaced_pod("default", given)
+        await core.create_namespaced_pod(NAMESPACE, given)
     assert error.value.status == 422 and told in error.value.body
 
 
 async def test_a_quota_holds_for_all_pods_together(core: client.CoreV1Api) -> None:
     quota = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "3"}}}
-    await core.create_namespaced_resource_quota("default", quota)
+    await core.create_namespaced_resource_quota(NAMESPACE, quota)
     given = pod("a", "sleep 300")
     given["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
-    await core.create_namespaced_pod("default", given)
+    await core.create_namespaced_pod(NAMESPACE, given)
     given["metadata"]["name"] = "b"
     with pytest.raises(client.ApiException) as error:
-        await core.create_namespaced_pod("default", given)
+        await core.create_namespaced_pod(NAMESPACE, given)
     assert error.value.status == 403 and "exceeded quota: team, requested: requests.cpu=2" in error.value.body

@@ -1,4 +1,7 @@
-"""What tests need of a cluster: a fake one, or with NNI_TEST_KUBECONFIG a namespace of a real one."""
+"""What tests need of a cluster: a fake one, or with NNI_TEST_KUBECONFIG a namespace of a real one.
+
+On a real one, what only the fake offers is skipped, and says so.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kubernetes_asyncio import client, config
 
 from tests.fakes.kubernetes.control import Control
 from tests.fakes.kubernetes.server import Server
 from tests.fakes.kubernetes.settings import Settings
 
-#: A kubeconfig whose cluster has the operators, and whose user may make namespaces.
+#: A kubeconfig whose user may make namespaces.
 REAL = "NNI_TEST_KUBECONFIG"
+#: Where tests put their objects: a namespace that each test has for itself, one after the other. Nothing else is there.
+NAMESPACE = f"tests-{uuid.uuid4().hex[:8]}"
+#: Of all containers: on a real cluster one with a shell and Python.
+IMAGE = os.environ.get("NNI_TEST_IMAGE", "python:3.12-slim")
+#: How much longer anything takes on a real cluster.
+_SLOWER = 6.0
+_LOOK_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -37,9 +48,21 @@ class TestCluster:
         return self.server is None
 
     @property
+    def fake(self) -> Server:
+        """Skips the test on a real cluster."""
+        self.needs_fake("a real cluster cannot be looked into or told to misbehave")
+        assert self.server is not None
+        return self.server
+
+    def needs_fake(self, why: str) -> None:
+        """Skips the test on a real cluster."""
+        if self.server is None:
+            pytest.skip(f"needs the fake: {why}")
+
+    @property
     def control(self) -> Control:
-        assert self.server is not None, "a real cluster cannot be told to misbehave"
-        return self.server.control
+        """Skips the test on a real cluster."""
+        return self.fake.control
 
     @contextlib.asynccontextmanager
     async def client(self, kubeconfig: Path | None = None) -> AsyncIterator[client.ApiClient]:
@@ -57,27 +80,41 @@ async def cluster(folder: Path, **settings: Any) -> AsyncIterator[TestCluster]:
         async with _namespace(Path(os.environ[REAL])) as found:
             yield found
         return
-    async with Server(Settings(folder / "cluster", **{"back_off": 0.1, **settings})) as server:
-        yield TestCluster(server.kubeconfig(folder / "kubeconfig"), "default", server)
+    namespaces = ("default", "kube-system", NAMESPACE)
+    given = {"back_off": 0.1, "namespaces": namespaces, **settings}
+    async with Server(Settings(folder / "cluster", **given)) as server:
+        yield TestCluster(server.kubeconfig(folder / "kubeconfig"), NAMESPACE, server)
 
 
 @contextlib.asynccontextmanager
 async def _namespace(kubeconfig: Path) -> AsyncIterator[TestCluster]:
-    found = TestCluster(kubeconfig, f"tests-{uuid.uuid4().hex[:8]}", None)
+    """Its name is free again afterwards."""
+    found = TestCluster(kubeconfig, NAMESPACE, None)
     async with found.client() as api:
         core = client.CoreV1Api(api)
-        await core.create_namespace({"metadata": {"name": found.namespace}})
+        await core.create_namespace({"metadata": {"name": NAMESPACE}})
         try:
             yield found
         finally:
-            await core.delete_namespace(found.namespace)
+            await core.delete_namespace(NAMESPACE)
+            await until(lambda: _is_gone(core))
+
+
+async def _is_gone(core: client.CoreV1Api) -> bool:
+    try:
+        await core.read_namespace(NAMESPACE)
+    except client.ApiException as error:
+        if error.status == 404:
+            return True
+        raise
+    return False
 
 
 async def until(look: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
-    """The first answer that is neither None nor False."""
-    async with asyncio.timeout(seconds):
+    """The first answer that is neither None nor False. `seconds`: of the fake."""
+    async with asyncio.timeout(seconds * (_SLOWER if os.environ.get(REAL) else 1.0)):
         while True:
             found = await look()
             if found is not None and found is not False:
                 return found
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_LOOK_AGAIN_S)

@@ -9,26 +9,28 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from nni_manager.config import credentials
 from nni_manager.config.experiment_file import Reading, read_file
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.domain.experiment import Json, PlatformSpec
 from nni_manager.domain.ids import job_name, new_experiment_id
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.archive import pack
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.payload import job_spec
 from nni_manager.platform_kit.testing import Feature, Recorder, World
 from nni_manager.platform_kit.testing.listener import FakeListener
+from nni_manager.platform_kit.testing.observing import insist, seen_as
 from tests.platforms.keeper_world import KeeperOfTest
 from tests.platforms.live.orders import Orders, open_orders
 from trial_runner import protocol
@@ -57,6 +59,8 @@ class Service:
     address: str
     patience_s: float
     without: frozenset[Feature]
+    #: Where is noted what was submitted, to be removed again whatever becomes of the test; None: nowhere.
+    ledger: Path | None = None
 
 
 class LiveWorld(World):
@@ -71,12 +75,16 @@ class LiveWorld(World):
         self._service = service
         reading = read_file(service.config, environment=os.environ)
         self._spec, self._section = reading.spec, _section(reading, service)
-        self._settings = credentials.filled(self._section, reading.secrets)
+        self._settings = without_commands(credentials.filled(self._section, reading.secrets))
         self.secrets = (*reading.secrets.values(), "the-token-of-this-attempt")
         self._code = directory / "code"
         self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))
         self._process = KeeperOfTest(directory / "keeper", self._runtime / "keeper.sock")
         self._jobs: dict[str, JobSpec] = {}
+        #: Of all jobs that may be there.
+        self._names: list[str] = []
+        #: Of jobs that ran.
+        self._handles: dict[str, JobHandle] = {}
         #: Jobs that were told to end.
         self._ended: set[str] = set()
         self._listeners: dict[str, FakeListener] = {}
@@ -87,18 +95,34 @@ class LiveWorld(World):
         self._write_code()
         self.keeper = Keeper(self._process.connect)
         self._run = asyncio.create_task(self.keeper.run(), name="keeper")
+        await self.open()
+        return self
+
+    def adopt(self, job_names: Sequence[str]) -> None:
+        """Takes jobs of an earlier world of this experiment over, which end with this one."""
+        self._names += job_names
+
+    async def open(self) -> None:
+        """What leads trials, and is ended with the world."""
         opening = open_orders(self._service.address, 0, self.patience_s)
         self.orders = await self._held.enter_async_context(opening)
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        """Nothing stays on the service."""
+        """Nothing stays on the service: all is removed, and then looked for."""
         try:
-            await self.make().clean(list(self._jobs))
+            await self.remove_all()
         finally:
             await self._leave_here()
+
+    async def remove_all(self) -> None:
+        """Some services keep a record of jobs that have ended."""
+        await insist(self, lambda: self.make().clean(self._names))
+        if self._handles:
+            async with self.make() as platform:
+                for handle in self._handles.values():
+                    await seen_as(self, platform, handle, lambda report: report.state.is_final, "ended or removed")
 
     async def _leave_here(self) -> None:
         self._run.cancel()
@@ -116,9 +140,15 @@ class LiveWorld(World):
     # The adapter
 
     def make(self) -> Platform:
-        adapter = registry.adapter_of(self._section)
-        host = dataclasses.replace(self.recorder.host(self.keeper), service=self._section.service)
-        return adapter(self._settings, host)
+        return self.made(self.recorder, self._settings)
+
+    def made(self, recorder: Recorder, settings: Json) -> Platform:
+        """An adapter of the section's platform."""
+        host = dataclasses.replace(recorder.host(self.keeper), service=self._section.service)
+        return registry.adapter_of(self._section)(settings, host)
+
+    async def restart(self) -> None:
+        self.recorder.connections = Connections()
 
     def state_of(self, native: str) -> JobState:
         raise NotImplementedError
@@ -126,18 +156,29 @@ class LiveWorld(World):
     # Jobs
 
     def job(self, trial_id: str) -> JobSpec:
-        name = job_name(self.recorder.experiment_id, trial_id, 1)
+        return self.job_of(self.recorder, trial_id)
+
+    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
+        name = job_name(recorder.experiment_id, trial_id, 1)
         if name not in self._jobs:
-            self._jobs[name] = self._made(name, trial_id)
+            self._note(recorder, name)
+            self._jobs[name] = self._made(recorder, name, trial_id)
         return self._jobs[name]
 
-    def _made(self, name: str, trial_id: str) -> JobSpec:
+    def _note(self, recorder: Recorder, name: str) -> None:
+        """Before it is submitted: what is noted is removed also after an end in the middle."""
+        self._names.append(name)
+        if self._service.ledger is not None:
+            with self._service.ledger.open("a") as ledger:
+                ledger.write(json.dumps([recorder.experiment_id, str(recorder.folder), name]) + "\n")
+
+    def _made(self, recorder: Recorder, name: str, trial_id: str) -> JobSpec:
         spec = dataclasses.replace(self._spec, trial_command=self.orders.command(name))
         settings = {**self._section.settings, "trialCommand": spec.trial_command}
         settings["trialCodeDirectory"] = str(self._code)
         return job_spec(
             spec, service=dataclasses.replace(self._section, settings=settings),
-            experiment_id=self.recorder.experiment_id, folder_of_trials=self.recorder.folder / "trials",
+            experiment_id=recorder.experiment_id, folder_of_trials=recorder.folder / "trials",
             caller_environment={"PATH": os.environ["PATH"]}, job_name=name, trial_id=trial_id, attempt=1,
             sequence_id=0, record=_RECORD, runner_environment=self._way(name),
         )  # fmt: skip
@@ -154,6 +195,7 @@ class LiveWorld(World):
 
     async def begin(self, handle: JobHandle) -> None:
         """Nobody can make it start, or keep it from that: it is waited for."""
+        self._handles[handle.job_name] = handle
         await self.orders.tell(handle.job_name, "ping")
 
     async def end(self, handle: JobHandle, exit_code: int) -> None:
@@ -163,7 +205,7 @@ class LiveWorld(World):
     async def count(self, job_name: str) -> int:
         if job_name not in self._ended:
             await self.orders.tell(job_name, "ping")
-        return self.orders.starts(job_name)
+        return await self.orders.starts(job_name)
 
     async def environment(self, handle: JobHandle) -> Mapping[str, str]:
         found: dict[str, str] = await self.orders.tell(handle.job_name, "environment")
@@ -199,8 +241,15 @@ class LiveWorld(World):
         shutil.copy(Path(__file__).with_name("led_job.py"), self._code)
         for name, text in self.code_files.items():
             (self._code / name).write_text(text)
-        (self.recorder.folder / "code").mkdir(parents=True)
+        (self.recorder.folder / "code").mkdir(parents=True, exist_ok=True)
         self.recorder.code_archive = pack(self._code, self.recorder.folder / "code").path
+
+
+def without_commands(settings: Any) -> Any:
+    """A section whose roles have no command of their own: theirs would be run in place of the trial's."""
+    if isinstance(settings, Mapping):
+        return {name: without_commands(value) for name, value in settings.items() if name != "command"}
+    return [without_commands(one) for one in settings] if isinstance(settings, list | tuple) else settings
 
 
 def _section(reading: Reading, service: Service) -> PlatformSpec:

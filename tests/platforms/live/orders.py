@@ -32,7 +32,7 @@ class Orders:
     def command(self, job_name: str) -> str:
         return f"python3 led_job.py http://{self._host}:{self._port}/{self._secret}/{job_name}"
 
-    def starts(self, job_name: str) -> int:
+    async def starts(self, job_name: str) -> int:
         """How many processes of this job have asked for orders."""
         return len(self._job(job_name).runs)
 

@@ -1,0 +1,78 @@
+"""Kubeconfig files: the cluster and the user of one context, to be written out for another address, user or
+namespace."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+_CONTEXT = "live"
+_PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_SECRET = ("token", "password", "client-key-data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubeconfig:
+    """What one context names, as `kubectl` would read it."""
+
+    cluster: dict[str, Any]
+    user: dict[str, Any]
+
+    @classmethod
+    def read(cls, paths: str, context: str = "") -> Self:
+        """`paths`: as in `KUBECONFIG`; `context`: empty is the current one. Raises OSError, LookupError, YAMLError."""
+        files = [_absolute(Path(path).expanduser()) for path in paths.split(os.pathsep) if path]
+        name = context or next((file["current-context"] for file in files if file.get("current-context")), "")
+        found = _named(files, "contexts", name)["context"]
+        cluster = _named(files, "clusters", found["cluster"])["cluster"]
+        return cls(cluster=cluster, user=_named(files, "users", found["user"])["user"])
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must stand in no log."""
+        return tuple(str(self.user[name]) for name in _SECRET if self.user.get(name))
+
+    def of(self, token: str) -> Kubeconfig:
+        """The same cluster, and the user whose token this is."""
+        return Kubeconfig(cluster=self.cluster, user={"token": token})
+
+    def at(self, address: str, authority: Path) -> Kubeconfig:
+        """The same user, and the cluster at another address. `authority`: who signed the certificate there, PEM."""
+        data = base64.b64encode(authority.read_bytes()).decode()
+        return Kubeconfig(cluster={"server": address, "certificate-authority-data": data}, user=self.user)
+
+    def write(self, path: Path, namespace: str) -> Path:
+        """For its owner alone."""
+        context = {"cluster": _CONTEXT, "user": _CONTEXT, "namespace": namespace}
+        whole = {
+            "apiVersion": "v1", "kind": "Config", "current-context": _CONTEXT,
+            "clusters": [{"name": _CONTEXT, "cluster": self.cluster}],
+            "users": [{"name": _CONTEXT, "user": self.user}],
+            "contexts": [{"name": _CONTEXT, "context": context}],
+        }  # fmt: skip
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(whole))
+        return path
+
+
+def _absolute(path: Path) -> dict[str, Any]:
+    """The file's content; paths in it start at its folder."""
+    file: dict[str, Any] = copy.deepcopy(yaml.safe_load(path.read_text()))
+    for kind, part in (("clusters", "cluster"), ("users", "user")):
+        for one in file.get(kind) or ():
+            entry = one[part] or {}
+            entry.update({name: str(path.parent.absolute() / entry[name]) for name in _PATHS if entry.get(name)})
+    return file
+
+
+def _named(files: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    found = next((one for file in files for one in file.get(kind) or () if one["name"] == name), None)
+    if found is None:
+        raise LookupError(f"the kubeconfig has no {name!r} in {kind}")
+    return found
