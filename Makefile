@@ -20,8 +20,10 @@ ENGINE ?= docker
 BUILD_FLAGS ?=
 # Two more than there are processors: most of the time a test waits for other processes.
 WORKERS ?= $(shell expr $$(nproc) + 2)
+# Tests are compiled once, not by each process that runs them.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test machines live-gpu check docs picture bench fuzz lock lowest latest dist clean
+.PHONY: demo test machines live-gpu check style types docs picture bench fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -29,13 +31,13 @@ demo: $(VENV)/.demo
 		$(BIN)/nnictl create --config configs/digits-tpe.yml --foreground
 
 # Everything that must hold: style, types, import contracts, tests. Most tests share the processors, as most wait for other
-# processes; those that measure time run by themselves afterwards. The closing lines say the random order, and how to
-# run it again. What needs root is named as skipped: see `machines`.
-test: check
+# processes, and so do the types; those that measure time run by themselves afterwards. The closing lines say the random
+# order, how to run it again, and what failed beside others but not alone. What needs root is named as skipped: see
+# `machines`.
+test: style
 	sh .ci/debian-packages
 	$(BIN)/python -m tests.nni3
-	$(PYTEST) -n $(WORKERS) --dist loadscope -m "not alone"
-	$(PYTEST) -m alone
+	$(BIN)/python -m tests.gate -n $(WORKERS) --beside "make --no-print-directory types"
 
 # What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
 machines: $(VENV)/.dev
@@ -46,9 +48,14 @@ machines: $(VENV)/.dev
 live-gpu: $(VENV)/.dev
 	$(PYTEST) --live-gpu -m live_gpu -s tests/live_gpu
 
-check: $(VENV)/.dev
+check: style types
+
+style: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+# What takes a minute when nothing is cached.
+types: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vermin -q -t=3.7- --no-tips --violations trial_runner
@@ -95,7 +102,7 @@ lowest: $(UV)
 	$(UV) pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python .venvs/lowest/bin/python \
 		$(PRODUCT:%=--extra %) pyproject.toml -o .venvs/lowest/direct.txt
 	$(UV) pip install --quiet --python .venvs/lowest/bin/python -c .venvs/lowest/direct.txt -e '.[dev]' pip
-	.venvs/lowest/bin/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "(unit or contract) and not alone"
+	.venvs/lowest/bin/python -m pytest -q -n $(WORKERS) --dist loadscope -m "(unit or contract) and not alone"
 
 # All of `test` on the newest releases that pyproject.toml allows.
 latest:

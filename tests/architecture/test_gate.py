@@ -1,7 +1,9 @@
-"""What the run of all tests promises: nobody leaves a child behind, orders can be repeated, machines are left alone."""
+"""What the run of all tests promises: nobody leaves a child behind, orders can be repeated, machines are left alone,
+and what failed beside other tests is run again and named."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -10,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests import gate
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # each is a run of pytest, on a machine that may be busy
 
@@ -68,6 +72,23 @@ def test_that_is_marked(number):
     with open("marked", "a") as file:
         file.write(f"{os.getpid()}\\n")
 """
+#: The first two run beside each other; `broken` fails alone, too.
+UNSTEADY = """
+import os
+import pytest
+
+def test_that_is_disturbed():
+    assert "PYTEST_XDIST_WORKER" not in os.environ
+
+@pytest.mark.skipif(not os.path.exists("broken"), reason="not broken")
+def test_that_is_broken():
+    raise AssertionError
+
+@pytest.mark.alone
+def test_for_itself():
+    assert "PYTEST_XDIST_WORKER" not in os.environ
+    open("alone", "w").close()
+"""
 MACHINE = """
 import pytest
 
@@ -79,23 +100,33 @@ def test_that_mounts():
 
 def run(folder: Path, text: str, *arguments: str) -> str:
     """What pytest says of these tests, with the fixtures and options of ours."""
+    write(folder, text)
+    return pytest_says(folder, "-q", *arguments)
+
+
+def write(folder: Path, text: str) -> None:
     options = (ROOT / "pyproject.toml").read_text().replace('testpaths = ["tests"]', "")
     (folder / "pyproject.toml").write_text(options)
     (folder / "conftest.py").write_text("from tests.conftest import *\n")
     (folder / "test_it.py").write_text(text)
-    return pytest_says(folder, "-q", *arguments)
 
 
 def pytest_says(folder: Path, *arguments: str) -> str:
+    return python_says(folder, "pytest", *arguments)[0]
+
+
+def python_says(folder: Path, *arguments: str) -> tuple[str, int]:
+    """What a module says, and its exit status."""
     # what is meant for the run around this one is not for it
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    # a folder of its own: pytest ends by removing what earlier runs left in the usual one, which may take minutes
+    own = {"PYTEST_ADDOPTS": f"--basetemp {shlex.quote(str(folder / 'tmp'))}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        # a folder of its own: pytest ends by removing what earlier runs left in the usual one, which may take minutes
-        [sys.executable, "-m", "pytest", "--basetemp", str(folder / "tmp"), *arguments],
+        [sys.executable, "-m", *arguments],
         cwd=folder, capture_output=True, text=True, timeout=170,
-        env={**inherited, "PYTHONPATH": str(ROOT)},
+        env={**inherited, **own},
     )  # fmt: skip
-    return done.stdout + done.stderr
+    return done.stdout + done.stderr, done.returncode
 
 
 def test_who_leaves_a_child_behind_fails_and_nobody_else(tmp_path: Path) -> None:
@@ -126,6 +157,56 @@ def test_machines_are_left_alone_and_named(tmp_path: Path) -> None:
     said = run(tmp_path, MACHINE, "--machines", "--randomly-seed=7")
     assert "1 passed" in said and "once more" not in said
     assert "order of the tests: --randomly-seed=7" in said, "also when all is well"
+
+
+def test_what_fails_beside_others_is_run_again_and_named(tmp_path: Path) -> None:
+    write(tmp_path, UNSTEADY)
+    said, status = python_says(tmp_path, "tests.gate", "-n", "1", "--beside", "echo judged")
+    assert status == 0, said
+    lines = said.splitlines()
+    assert lines[-1] == gate.RERUN.format(test="test_it.py::test_that_is_disturbed"), said
+    assert "once more, alone: test_it.py::test_that_is_disturbed" in lines and "judged" in lines, said
+    assert (tmp_path / "alone").exists()
+
+
+def test_what_fails_again_fails_the_run_and_the_rest_runs(tmp_path: Path) -> None:
+    write(tmp_path, UNSTEADY)
+    (tmp_path / "broken").touch()
+    said, status = python_says(tmp_path, "tests.gate", "-n", "1")
+    assert status == 1 and "RERUN" not in said, said
+    assert "1 failed, 1 passed" in said, "the second time"
+    assert (tmp_path / "alone").exists()
+
+
+@pytest.mark.parametrize(
+    ("failures", "first", "again", "alone", "beside", "status", "runs"),
+    [
+        (gate.MOST_RERUN, 1, 0, 0, 0, 0, 3),
+        (gate.MOST_RERUN + 1, 1, 0, 0, 0, 1, 2),
+        (1, 2, 0, 0, 0, 2, 2),  # a test that cannot be read, or an interruption: what failed is not all
+        (0, 0, 0, 1, 0, 1, 2),
+        (0, 0, 0, 0, 3, 3, 2),
+        (1, 1, 1, 0, 2, 2, 3),
+    ],
+)
+def test_the_worst_part_is_the_exit_status(
+    failures: int, first: int, again: int, alone: int, beside: int, status: int, runs: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The first run, the one of what failed where there is one, and what runs alone."""
+    kept = tmp_path / ".pytest_cache/v/cache/lastfailed"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps({f"test_it.py::test_{number}": True for number in range(failures)}))
+    asked: list[tuple[str, ...]] = []
+
+    def pytest_ends(*arguments: str) -> int:
+        asked.append(arguments)
+        return first if len(asked) == 1 else again if "--last-failed" in arguments else alone
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gate, "_pytest", pytest_ends)
+    assert gate.main(["--beside", f"sh -c 'exit {beside}'"]) == status
+    assert len(asked) == runs and asked[-1] == ("-m", "alone")
 
 
 def _failures(said: str) -> set[str]:

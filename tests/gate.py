@@ -1,0 +1,94 @@
+"""All tests, as `make test` runs them: most of them beside each other, then those that want the machine for themselves.
+
+A test that failed beside others is run once more by itself. When it passes, it is wrong about time, or the product is:
+the run goes on, and its closing lines name the test, as a fault to mend. A test that fails again fails the run, and so
+do more failures than a few. What failed by itself is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+#: A fault of the code fails more; each of these is run again.
+MOST_RERUN = 5
+RERUN = "RERUN {test}: failed beside others, passed alone: a fault to mend"
+_PYTEST = (sys.executable, "-m", "pytest", "-q")
+#: Exit status of pytest: some tests failed, and nothing else is wrong.
+_TESTS_FAILED = 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The worst exit status of all parts, after all of them ran."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-n", default="auto", metavar="COUNT", help="tests at a time (default: as many as processors)")
+    parser.add_argument(
+        "--beside", metavar="COMMAND", help="runs beside the tests; its output is shown when they are over"
+    )
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
+        beside, rerun = _run_beside_each_other(asked.n)
+        alone = _pytest("-m", "alone")
+        command = _end_of(other, output)
+    print("".join(f"{RERUN.format(test=test)}\n" for test in rerun), end="", flush=True)
+    return max(beside, alone, command)
+
+
+def _run_beside_each_other(count: str) -> tuple[int, list[str]]:
+    """The exit status, and the tests that passed when they were run again."""
+    # the cache has what failed in this run, and not what failed in others
+    status = _pytest("-n", count, "--dist", "loadscope", "-m", "not alone", "--cache-clear")
+    failed = _failed() if status == _TESTS_FAILED else []
+    if not 0 < len(failed) <= MOST_RERUN:
+        return status, []
+    print(f"once more, alone: {', '.join(failed)}", flush=True)
+    status = _pytest("-n", "0", "--last-failed", "--last-failed-no-failures", "none", "-m", "not alone")
+    return status, [] if status else failed
+
+
+def _failed() -> list[str]:
+    """Names of tests, as pytest keeps them for `--last-failed`."""
+    try:
+        return sorted(json.loads(Path(".pytest_cache/v/cache/lastfailed").read_text()))
+    except FileNotFoundError:
+        return []
+
+
+def _pytest(*arguments: str) -> int:
+    return subprocess.run([*_PYTEST, *arguments]).returncode
+
+
+@contextmanager
+def _begun(command: str | None, output: IO[bytes]) -> Iterator[subprocess.Popen[bytes] | None]:
+    """The command's process; ended when this one is interrupted."""
+    if command is None:
+        yield None
+        return
+    with subprocess.Popen(shlex.split(command), stdout=output, stderr=subprocess.STDOUT) as process:
+        try:
+            yield process
+        except BaseException:
+            process.terminate()
+            raise
+
+
+def _end_of(process: subprocess.Popen[bytes] | None, output: IO[bytes]) -> int:
+    """The command's exit status, after all that it said was shown."""
+    if process is None:
+        return 0
+    status = process.wait()
+    output.seek(0)
+    print(output.read().decode(errors="replace"), end="", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
