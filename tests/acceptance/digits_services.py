@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -15,7 +13,6 @@ import yaml
 
 from tests import installed
 from tests.acceptance.kubernetes_cluster import fake_cluster
-from tests.fakes import sandbox
 from tests.fakes.aml.server import serving as serving_aml
 from tests.fakes.aml.workspace import ENDED as AML_ENDED
 from tests.fakes.aml.workspace import Workspace
@@ -114,12 +111,9 @@ def dlc(folder: Path, environment: pytest.MonkeyPatch, _data: Path) -> Iterator[
 
 @contextmanager
 def cluster(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iterator[Service]:
-    """Of Kubernetes. Its pods have what a template gives them, not what images of other fakes bring."""
-    variables = json.loads(os.environ[sandbox.IMAGE])
-    container = {"env": [{"name": name, "value": value} for name, value in variables.items()]}
+    """Of Kubernetes."""
     (folder / "mounted").mkdir()
     with fake_cluster(folder, folder / "mounted") as fake:
-        fake.control("hide", path=str(CONFIGS))
 
         def jobs() -> dict[str, bool]:
             created = [one for one in fake.control("audit") if one["verb"] == "create" and not one["dryRun"]]
@@ -128,8 +122,7 @@ def cluster(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iter
             is_over = not fake.left()
             return dict.fromkeys(names, is_over)
 
-        template = {"spec": {"containers": [container]}}
-        yield Service({"kubeconfig": str(fake.kubeconfig), "podTemplate": template}, jobs)
+        yield Service({"kubeconfig": str(fake.kubeconfig)}, jobs)
 
 
 #: By the name of their example. Each is made of a folder, variables of the daemon, and its data folder.

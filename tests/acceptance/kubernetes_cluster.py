@@ -54,6 +54,12 @@ class FakeCluster:
         assert answer.is_success, answer.text
         return answer.json()
 
+    def share(self, folder: Path) -> Path:
+        """Makes a folder that pods see, too, to tell them something and to hear of them."""
+        folder.mkdir()
+        self.control("share", path=str(folder))
+        return folder
+
     def objects(self, resource: Resource, selector: str = OURS) -> list[dict[str, Any]]:
         return asyncio.run(self._objects([resource], selector))
 

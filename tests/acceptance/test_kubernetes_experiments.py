@@ -84,7 +84,6 @@ def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str,
     code = folder / "code"
     code.mkdir()
     (code / "said").write_text("said\n")
-    cluster.control("hide", path=str(code))
     id_ = daemon.create(_config({**section, "kubeconfig": str(cluster.kubeconfig)}), code)
     daemon.wait(id_, "DONE", timeout_s=90)
     assert picked(daemon.trials(id_), "sequenceId", "status", "finalValue") == [

@@ -30,7 +30,7 @@ class Stage:
 
     def __init__(self, daemon: Daemon, cluster: FakeCluster, folder: Path) -> None:
         self.daemon, self.cluster, self._folder = daemon, cluster, folder
-        self._go = folder / "go"
+        self._go = cluster.share(folder / "shared") / "go"
         self.id = ""
 
     def create(self, trials: int, at_once: int, kubeconfig: Path | None = None, metric_grace: str = "10s") -> None:

@@ -26,8 +26,8 @@ _NNI = (TFJOBS, PODS, SECRETS, CONFIG_MAPS)
 class Neighbour:
     """An experiment whose trials end when they are told to; each result is a number of its own."""
 
-    def __init__(self, daemon: Daemon, kubeconfig: Path, folder: Path, *, channel: str, first: int) -> None:
-        self.daemon, self._go, self._first = daemon, folder / "go", first
+    def __init__(self, daemon: Daemon, kubeconfig: Path, folder: Path, go: Path, *, channel: str, first: int) -> None:
+        self.daemon, self._go, self._first = daemon, go, first
         folder.mkdir()
         command = (
             f"while [ ! -e {self._go} ]; do sleep 0.05; done; "
@@ -63,6 +63,7 @@ class Neighbour:
 
 
 def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluster, tmp_path: Path) -> None:
+    shared = cluster.share(tmp_path / "shared")
     with ExitStack() as stack:
         daemons, users = {}, {}
         for name in ("ann", "bob"):
@@ -72,7 +73,8 @@ def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluste
 
         def neighbour(user: str, channel: str, first: int) -> Neighbour:
             folder = tmp_path / f"code-{first}"
-            return Neighbour(daemons[user], users[user], folder, channel=channel, first=first)
+            go = shared / f"go-{first}"
+            return Neighbour(daemons[user], users[user], folder, go, channel=channel, first=first)
 
         stays, goes = neighbour("ann", "exec", 100), neighbour("ann", "push", 200)
         other = neighbour("bob", "exec", 300)

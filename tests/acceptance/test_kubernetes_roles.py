@@ -73,7 +73,7 @@ def let_barriers_look(cluster: FakeCluster) -> str:
 
 def test_a_helper_that_fails_while_the_reporter_goes_on(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """Its role's completion policy says that it does not matter; the barrier has told all of all."""
-    go_on = tmp_path / "go-on"
+    go_on = cluster.share(tmp_path / "shared") / "go-on"
     trainer = f'[ -n "$FB_HELPER_ADDRESSES" ] || exit 9; {say("intermediate", 1)}; ' \
         f"while [ ! -e {go_on} ]; do sleep 0.05; done; {say('final', 7)}"  # fmt: skip
     roles = [
@@ -94,7 +94,7 @@ def test_a_helper_that_fails_while_the_reporter_goes_on(shared: Daemon, cluster:
 
 def test_a_worker_that_fails_ends_the_job_and_says_why(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """PyTorchJobs end with any of their pods; what the master had said stays."""
-    said = tmp_path / "said"
+    said = cluster.share(tmp_path / "shared") / "said"
     master = f"{say('intermediate', 5)}; touch {said}; {_FOR_EVER}"
     worker = f"while [ ! -e {said} ]; do sleep 0.05; done; sleep 0.3; echo no more >&2; exit 3"
     section = {
@@ -111,18 +111,18 @@ def test_a_worker_that_fails_ends_the_job_and_says_why(shared: Daemon, cluster: 
 
 def test_an_adaptive_job_that_is_preempted_and_given_more(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """Its operator starts it again, twice; results count as they come, and nobody submits it again."""
-    restarts = "$ADAPTDL_NUM_RESTARTS"
+    restarts, ran = "$ADAPTDL_NUM_RESTARTS", cluster.share(tmp_path / "shared") / "ran"
     command = (
-        f"{say('intermediate', restarts)}; touch {tmp_path}/ran-{restarts}; "
+        f"{say('intermediate', restarts)}; touch {ran}-{restarts}; "
         f"if [ {restarts} -lt 2 ]; then {_FOR_EVER}; fi; {say('final', f'$((100 + {restarts}))')}"
     )
     section = {"platform": "adl", "dockerImage": "example/trial:1", "trialMemorySize": "64Mi", "adaptive": True}
     id_ = create(shared, cluster, tmp_path / "code", section, command)
-    cluster.until((tmp_path / "ran-0").exists)
+    cluster.until(Path(f"{ran}-0").exists)
     cluster.until(lambda: intermediates(shared, id_) == [0])
     meta = cluster.objects(PODS, of(id_))[0]["metadata"]
     cluster.control("preempt", namespace="default", name=meta["name"])
-    cluster.until((tmp_path / "ran-1").exists)
+    cluster.until(Path(f"{ran}-1").exists)
     cluster.until(lambda: intermediates(shared, id_) == [0, 1])
     cluster.control("reallocate", namespace="default", name=meta["labels"]["nni-manager/job"], replicas=2)
     shared.wait(id_, "DONE", timeout_s=90)
@@ -135,7 +135,7 @@ def test_a_pod_that_its_operator_makes_anew_is_the_same_trial(
     shared: Daemon, cluster: FakeCluster, tmp_path: Path, channel: str
 ) -> None:
     """The first is lost without a word, and the runner's word decides: the second's."""
-    began = tmp_path / "began"
+    began = cluster.share(tmp_path / "shared") / "began"
     command = f"[ -e {began} ] || {{ touch {began}; {say('intermediate', 1)}; {_FOR_EVER}; }}; {say('final', 7)}"
     worker = {**_POD, "replicas": 1, "command": command}
     section = {

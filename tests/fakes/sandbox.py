@@ -125,16 +125,22 @@ def entering(folder: Path, command: Sequence[str]) -> list[str]:
 
 
 def _root(container: Container) -> list[Step]:
+    steps = image(container.folder, container.files)
+    for mount in container.mounts:
+        steps.append(("read" if mount.is_read_only else "bind", str(mount.source), str(mount.target)))
+    return steps
+
+
+def image(folder: Path, files: Mapping[str, str] | None = None) -> list[Step]:
+    """What all images have, and these files. `folder`: for what is written to be shown."""
     steps: list[Step] = [*_programs(), *own_root.libraries(), *(("folder", at) for at in _FOLDERS)]
     steps += [("read", one, one) for one in _SETTINGS if os.path.exists(one)]
-    steps += [*_python(container.folder), *_packages()]
-    for number, (path, text) in enumerate({**_FILES, **container.files}.items()):
-        written = container.folder / f"file-{number}"
+    steps += [*_python(folder), *_packages()]
+    for number, (path, text) in enumerate({**_FILES, **(files or {})}.items()):
+        written = folder / f"file-{number}"
         written.write_text(text)
         written.chmod(0o755)
         steps.append(("read", str(written), path))
-    for mount in container.mounts:
-        steps.append(("read" if mount.is_read_only else "bind", str(mount.source), str(mount.target)))
     return steps
 
 
@@ -152,7 +158,7 @@ def _python(folder: Path) -> list[Step]:
     prefix = Path(sys.base_prefix).resolve()
     if prefix.is_relative_to("/usr"):
         return []
-    (folder / "no-packages").mkdir()
+    (folder / "no-packages").mkdir(exist_ok=True)
     packages = prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     return [("read", str(prefix), str(prefix)), ("read", str(folder / "no-packages"), str(packages))]
 
@@ -173,11 +179,16 @@ def _image() -> dict[str, str]:
     return found
 
 
-def _environment(container: Container) -> dict[str, str]:
-    image = _image()
+def variables() -> dict[str, str]:
+    """Those that all images bring, as they are inside."""
+    found = _image()
     if folders := _package_folders():
-        image["PYTHONPATH"] = ":".join(f"{_PACKAGES}/{number}" for number in range(len(folders)))
-    return {"PATH": PATH, "HOME": "/root", **image, **container.environment, _MARK: _mark(container.folder)}
+        found["PYTHONPATH"] = ":".join(f"{_PACKAGES}/{number}" for number in range(len(folders)))
+    return found
+
+
+def _environment(container: Container) -> dict[str, str]:
+    return {"PATH": PATH, "HOME": "/root", **variables(), **container.environment, _MARK: _mark(container.folder)}
 
 
 # Its processes

@@ -14,7 +14,7 @@ from kubernetes_asyncio import client
 from kubernetes_asyncio import config as configs
 from kubernetes_asyncio.stream import WsApiClient
 
-from tests.fakes.kubernetes.kubelet import hiding
+from tests.fakes.kubernetes.kubelet import roots
 from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
 
 pytestmark = pytest.mark.unit
@@ -308,16 +308,18 @@ async def test_what_is_missing_is_waited_for(core: client.CoreV1Api) -> None:
     assert await log_of(core, "a") == "now"
 
 
-@pytest.mark.skipif(not hiding.works(), reason="needs the right to `unshare` mounts")
-async def test_a_folder_of_the_managers_machine_is_not_in_a_pod(
-    world: TestCluster, core: client.CoreV1Api, tmp_path: Path
-) -> None:
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "file").touch()
-    world.control.hide(str(tmp_path / "code"))
-    await core.create_namespaced_pod(NAMESPACE, pod("a", f"exec 2>&1; ls {tmp_path}/code; exit 7"))
+@pytest.mark.skipif(not roots.works(), reason="needs the right to `unshare` mounts")
+async def test_what_is_the_managers_is_not_in_a_pod(world: TestCluster, core: client.CoreV1Api, tmp_path: Path) -> None:
+    for name in ("code", "shared"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    world.control.share(str(tmp_path / "shared"))
+    repository = Path(__file__).parents[2]
+    script = f"ls {tmp_path} {tmp_path}/shared {repository}; python3 -c 'import pytest' && echo packages"
+    await core.create_namespaced_pod(NAMESPACE, pod("a", f"exec 2>/dev/null; {script}; touch /usr/a; exit 7"))
     assert state(await ended(core, "a")).terminated.exit_code == 7
-    assert await log_of(core, "a") == ""
+    told = (await log_of(core, "a")).split()
+    assert told == [f"{tmp_path}:", "cluster", "shared", f"{tmp_path}/shared:", "file"]
 
 
 async def test_a_pretended_pod_takes_its_time_alone(world: TestCluster, core: client.CoreV1Api) -> None:
@@ -339,7 +341,7 @@ async def test_a_forked_pod_runs_the_trial_runner(world: TestCluster, core: clie
     told = {"NNI_RUNNER_COMMAND": "echo $HOSTNAME; exit 5", "NNI_RUNNER_CHANNEL": "pull", "NNI_EXP_ID": "e",
             "NNI_TRIAL_JOB_ID": "t", "NNI_SYS_DIR": str(folder)}  # fmt: skip
     given["spec"]["containers"][0]["env"] = [{"name": name, "value": value} for name, value in told.items()]
-    await core.create_namespaced_pod("default", given)
+    await core.create_namespaced_pod(NAMESPACE, given)
     assert state(await ended(core, "a")).terminated.exit_code == 5
     assert await log_of(core, "a") == "a\n"
 

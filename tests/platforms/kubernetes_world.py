@@ -83,7 +83,6 @@ class KubernetesWorld(World):
             (self.code / name).write_text(text)
         self.recorder.code_archive = pack(self.code, self.folder / "code").path
         await self.server.start()
-        self.control.hide(str(self.code))
         self.kubeconfig = self.server.kubeconfig(self._directory / "kubeconfig")
         admin = self.server.admin()
         self.secrets = (RUNNER_TOKEN, WRONG_TOKEN, admin.token)

@@ -91,6 +91,11 @@ def test_the_start_is_remembered(connection: sqlite3.Connection) -> None:
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (5, 9)
 
 
+def test_no_clock_of_a_node_starts_a_job_before_its_intent(connection: sqlite3.Connection) -> None:
+    jobs.set_report(connection, NAME, JobReport(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50)
+    assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (4, 4)
+
+
 def test_what_is_closed_is_fenced_off_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
     jobs.close(connection, "aaaaa", 1, jobs.PLATFORM)

@@ -68,8 +68,8 @@ class Cluster:
         self.images, self.pretences = Images(self.verbs), Pretences()
         self.forks = Forks()
         self.lost_nodes: set[str] = set()
-        #: Folders of the manager's machine, in which a container finds nothing.
-        self.hidden: list[Path] = []
+        #: Folders of the machine that all containers see, for tests to tell them something.
+        self.shared: list[Path] = []
         self.unschedulable: dict[str, str] = {}
         self.log_breaks = 0
         #: How often each verb was asked of each resource.

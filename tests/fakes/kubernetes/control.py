@@ -110,9 +110,9 @@ class Control:
 
     # pods and nodes
 
-    def hide(self, path: str) -> None:
-        """A folder of the manager's machine: containers that start from now on find nothing in it."""
-        self._cluster.hidden.append(Path(path))
+    def share(self, path: str) -> None:
+        """A folder of the machine: containers that start from now on see it, as a test's way to tell them something."""
+        self._cluster.shared.append(Path(path))
 
     def pretend(self, selector: str, seconds: float = 0.0, exit_code: int = 0, log: str = "") -> None:
         """Pods with these labels run no process."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
-def _image_path() -> str:
-    """The commands an image has: this Python's, and the machine's."""
-    return os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+from tests.fakes import sandbox
 
 
 @dataclass
@@ -34,7 +29,7 @@ class Settings:
         default_factory=lambda: {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "110"}
     )
     #: `PATH` in a container whose pod says nothing else.
-    path: str = field(default_factory=_image_path)
+    path: str = sandbox.PATH
     #: Folders that stand for NFS exports, by `server:path`.
     exports: dict[str, Path] = field(default_factory=dict)
     #: First wait before a container is started again or an image pulled again; doubles up to thirty times.

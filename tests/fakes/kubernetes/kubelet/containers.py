@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.fakes.kubernetes.kubelet import environment, hiding, names
-from tests.fakes.kubernetes.kubelet.images import entry_point
+from tests.fakes import sandbox
+from tests.fakes.kubernetes.kubelet import environment, names, roots
+from tests.fakes.kubernetes.kubelet.images import OWN, entry_point
 from tests.fakes.kubernetes.kubelet.paths import Paths
 from tests.fakes.kubernetes.kubelet.processes import Command, Pretended, Process, Running
 from tests.fakes.kubernetes.kubelet.statuses import ContainerStatus
 from tests.fakes.kubernetes.kubelet.volumes import VOLUME_OF_FILES
 from tests.fakes.kubernetes.store import Object
+from tests.fakes.own_root import Step
 
 if TYPE_CHECKING:
     from tests.fakes.kubernetes.cluster import Cluster
@@ -54,12 +57,22 @@ class Containers:
         if not argv:
             raise FileNotFoundError("failed to create containerd task: no command specified")
         working = Path(paths.of(spec["workingDir"])) if spec.get("workingDir") else own / "root"
-        if working.is_relative_to(self._folder) or not working.exists():
-            working.mkdir(parents=True, exist_ok=True)
         if "/" not in argv[0] and shutil.which(argv[0], path=variables["PATH"]) is None:
             told = f'exec: "{argv[0]}": executable file not found in $PATH: unknown'
             raise FileNotFoundError(f"failed to create containerd task: OCI runtime create failed: {told}")
-        return Command(hiding.covered(self._cluster.hidden, argv), variables, working, log_path)
+        rooted = roots.within(self._root(), argv, str(working), own / "mounts")
+        return Command(rooted, variables, own / "root", log_path)
+
+    def _root(self) -> list[Step]:
+        """The image, the pod's own folder and its volumes, the fake's commands, and what tests share with all pods."""
+        folder = self._cluster.settings.folder
+        shown = [self._folder, *self._volumes.values(), *self._cluster.shared]
+        commands = [("read", str(one), str(one)) for one in (names.commands(folder), names.hosts(folder))]
+        return [*self._image, *OWN, *commands, *(("bind", str(one), str(one)) for one in shown)]
+
+    @cached_property
+    def _image(self) -> list[Step]:
+        return sandbox.image(self._folder)
 
     def last_words(self, spec: Object, status: ContainerStatus, exit_code: int) -> str:
         """The termination message."""
@@ -80,6 +93,7 @@ class Containers:
             "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
             "HOME": str(own / "root"),
             "TMPDIR": str(own / "tmp"),
+            **sandbox.variables(),
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
             "KUBERNETES_SERVICE_SCHEME": scheme,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import re
 import sys
 from dataclasses import dataclass, field
@@ -12,15 +13,23 @@ from pathlib import Path
 
 from tests.fakes.kubernetes.defaults import ACCOUNT_PATH
 from tests.fakes.kubernetes.kinds import SECRETS
+from tests.fakes.kubernetes.kubelet import roots
 from tests.fakes.kubernetes.store import Object
 from tests.fakes.kubernetes.verbs import Verbs
+from tests.fakes.own_root import Step
 
-_BARRIER = [sys.executable, str(Path(__file__).with_name("barrier.py")), "/mnt/frameworkbarrier", ACCOUNT_PATH]
+_BARRIER = Path(__file__).with_name("barrier.py")
+_BARRIER_INSIDE = "/opt/frameworkbarrier.py"
+#: What images of the fake's own have.
+OWN: tuple[Step, ...] = (("read", str(_BARRIER), _BARRIER_INSIDE),)
 
 
 def entry_point(image: str) -> list[str]:
     """What an image starts when its container says no command; the few that are known."""
-    return _BARRIER if image.partition(":")[0] == "frameworkcontroller/frameworkbarrier" else []
+    if image.partition(":")[0] != "frameworkcontroller/frameworkbarrier":
+        return []
+    script = _BARRIER_INSIDE if roots.works() else str(_BARRIER)
+    return [os.path.realpath(sys.executable), script, "/mnt/frameworkbarrier", ACCOUNT_PATH]
 
 
 class NotPulled(Exception):

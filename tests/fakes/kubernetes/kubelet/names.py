@@ -24,6 +24,13 @@ def commands(folder: Path) -> Path:
     return found
 
 
+def hosts(folder: Path) -> Path:
+    """The file of all names; made once."""
+    found = folder / "hosts"
+    found.touch()
+    return found
+
+
 def add(folder: Path, pod: Object, address: str) -> None:
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     with (folder / "hosts").open("a") as hosts:

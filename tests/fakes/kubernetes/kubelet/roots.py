@@ -1,0 +1,93 @@
+"""The root of a container: of the manager's machine there is nothing in it but the image, and what the pod mounts.
+
+The process has a mount namespace of its own. It keeps its process id: signals and exit codes are what they were. Its
+folders are at the paths that they have on the machine, where texts were rewritten to find them (`paths`).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import shlex
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.fakes.own_root import PROGRAMS, Step
+
+_NEW = "/mnt"
+_OPTIONS = {"read": "bind,ro", "bind": "bind", "with all below": "rbind"}
+_MACHINE: tuple[Step, ...] = (("with all below", "/proc", "/proc"), ("with all below", "/dev", "/dev"))
+_numbers = itertools.count()
+
+
+def within(steps: Iterable[Step], argv: Sequence[str], directory: str, table: Path) -> list[str]:
+    """A command that runs `argv` in a root made by these steps; `argv` itself where this machine cannot do that.
+
+    `directory`: where it begins, made if it is not there. `table`: a file for what is to be mounted.
+    """
+    if not works():
+        return list(argv)
+    root = _Root()
+    for step in (*steps, *_MACHINE):
+        root.add(step)
+    root.write(table)
+    lines = [*root.lines(), f"mount --all --fstab {shlex.quote(str(table))}", f"cd {_NEW}", "pivot_root . ."]
+    lines += ["umount -l .", f"mkdir -p {shlex.quote(directory)}", f"cd {shlex.quote(directory)}", 'exec "$@"']
+    return [*_unshare(), "/bin/sh", "-c", _with_programs(lines), "sh", *argv]
+
+
+class _Root:
+    """What is made before anything is mounted, and what is mounted there."""
+
+    def __init__(self) -> None:
+        self._folders, self._files = [f"{_NEW}/tmp"], [f"{_NEW}/etc/hostname"]
+        self._links: list[str] = []
+        self._mounts: list[str] = []
+
+    def add(self, step: Step) -> None:
+        kind, source, at = step[0], step[1], f"{_NEW}{step[-1]}"
+        if kind == "link":
+            self._links.append(f"ln -s {shlex.quote(source)} {shlex.quote(at)}")
+        elif kind == "folder":
+            self._folders.append(at)
+        else:
+            (self._folders if os.path.isdir(source) else self._files).append(at)
+            self._mounts.append(_entry(source, at, _OPTIONS[kind]))
+
+    def lines(self) -> list[str]:
+        folders = [*self._folders, *map(os.path.dirname, self._files)]
+        made = [f"mkdir -p {shlex.join(folders)}", f"chmod 1777 {_NEW}/tmp", f"touch {shlex.join(self._files)}"]
+        return ["set -e", "umask 022", f"mount -t tmpfs -o mode=755 none {_NEW}", *made, *self._links]
+
+    def write(self, table: Path) -> None:
+        """Others may be reading the last one."""
+        written = table.with_name(f"{table.name}-{next(_numbers)}")
+        written.write_text("".join(self._mounts))
+        written.replace(table)
+
+
+def _with_programs(lines: Sequence[str]) -> str:
+    """`PATH` is the container's again when its command begins."""
+    *before, last = lines
+    return "\n".join([f"own=$PATH; PATH={PROGRAMS}", *before, "PATH=$own; unset own", last])
+
+
+def _entry(source: str, at: str, options: str) -> str:
+    words = (one.replace("\\", "\\134").replace(" ", "\\040") for one in (source, at))
+    return " ".join([*words, "none", options, "0 0\n"])
+
+
+@functools.cache
+def works() -> bool:
+    """Whether this machine gives a process a mount namespace of its own."""
+    command = [*_unshare(), "/bin/sh", "-c", f"mount -t tmpfs none {_NEW} && cd {_NEW} && pivot_root . ."]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _unshare() -> list[str]:
+    return ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
