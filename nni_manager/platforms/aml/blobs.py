@@ -37,13 +37,13 @@ class Blobs:
         headers = {"x-ms-blob-type": "BlockBlob", "x-ms-version": _VERSION}
         await self._send("PUT", place, headers=headers, content=data, secret=_signature_in(place))
 
-    async def read(self, name: str, start: int) -> bytes:
-        """The bytes of a blob from `start` on; empty where there is no more."""
-        headers = {"Range": f"bytes={start}-"}
+    async def read(self, name: str, start: int, limit: int) -> bytes:
+        """At most `limit` bytes of a blob from `start` on; empty where there is no more."""
+        headers = {"Range": f"bytes={start}-{start + limit - 1}"}
         response = await self._ask("GET", f"{self._url}/{quote(name)}", headers=headers, quiet=(404, 416))
         if response.status_code in (404, 416):
             return b""
-        return response.content if response.status_code == 206 else response.content[start:]
+        return (response.content if response.status_code == 206 else response.content[start:])[:limit]
 
     async def sizes(self, prefix: str) -> Mapping[str, int]:
         """The bytes of all blobs whose names begin with `prefix`, by name."""

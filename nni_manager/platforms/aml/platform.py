@@ -124,7 +124,7 @@ class AmlPlatform(Platform):
         address = f"{told.get('protocol') or 'https'}://{told.get('accountName')}.blob.{told.get('endpoint')}"
         place = f"{self._config.storage_endpoint or address}/{told['containerName']}"
         self._blobs = Blobs(place, self._blob_tokens, self.transport)
-        self._mirror = Mirror(self._blobs)
+        self._mirror = Mirror(self._blobs, self.host.max_log_bytes)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
