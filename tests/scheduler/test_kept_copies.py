@@ -13,11 +13,15 @@ from trial_runner.protocol import LOG_FILES
 pytestmark = pytest.mark.unit
 
 
+def sizes_in(folder: Path) -> list[int]:
+    return [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+
+
 @pytest.mark.parametrize(("most", "each"), [(3_000, 1_000), (100 * 2**20, job_logs.KEPT_BYTES)])
 async def test_a_copy_has_its_share_of_what_is_kept_whatever_the_service_answers(
     tmp_path: Path, most: int, each: int
 ) -> None:
-    handle = JobHandle(job_name="nni_exp_abcd1234_trial_abcde", platform_id="1")
+    handle = JobHandle(platform="openpai", version=1, job_name="nni_exp_abcd1234_trial_abcde")
     asked = []
 
     async def read_file(_: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -25,5 +29,4 @@ async def test_a_copy_has_its_share_of_what_is_kept_whatever_the_service_answers
         return b"x" * limit + name.encode() * limit  # twice as much, and more
 
     await job_logs.keep(tmp_path, [handle], read_file, most)
-    sizes = [path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()]
-    assert sizes == [each] * len(LOG_FILES) and set(asked) == {(-each, each)}
+    assert sizes_in(tmp_path) == [each] * len(LOG_FILES) and set(asked) == {(-each, each)}
