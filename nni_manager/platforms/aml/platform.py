@@ -65,7 +65,7 @@ class AmlPlatform(Platform):
         self._assets = Assets(self._config, host.code)
         self._unlisted = UnlistedJobs(_MOST_ASKED)
         self._pull = Pull(host)
-        self._shared = SharedFolder.of(host)
+        self._shared = SharedFolder.of(host, in_containers=True)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None
         self._mirror: Mirror | None = None
