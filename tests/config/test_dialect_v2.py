@@ -286,7 +286,7 @@ def test_the_mode_of_folders_on_shared_storage(tmp_path: Path, written: str, mod
         assert storage is not None and storage["mode"] == mode
 
 
-def test_a_list_that_names_variables_is_needed_for_callerenvironment() -> None:
+def test_variables_that_are_kept_are_a_list_of_names(load_with: Load) -> None:
     assert load_with(callerEnvironment=["PATH", "PATH", "HOME"]).caller_environment == ("PATH", "HOME")
     assert load_with(callerEnvironment=[]).kept_of({"A": "1"}) == {}
     assert load_with().kept_of({"A": "1"}) == {"A": "1"}
