@@ -10,8 +10,9 @@ Below the mount point lies, as in NNI::
 What keepers need to follow a job (its outbox, its output while it runs) stays on the job's machine: storage that hangs
 holds up the trials on it and nothing else. What trials leave here is their user's: no part of it is ever removed.
 
-Other users may write to the storage. `nni` is anybody's with the sticky bit, the folders below it are ours; others pass
-through them and see no names. An attempt's folder is open, sticky too: its trial may run as another user elsewhere.
+Other users may write to the storage. `nni` is anybody's with the sticky bit; the folders below it are ours alone,
+unless `mode` lets others pass through, who see no names. An attempt's folder is open, sticky too: its trial may run as
+another user elsewhere.
 """
 
 from __future__ import annotations
@@ -65,8 +66,10 @@ class SharedFolder:
     Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, in_containers: bool = False) -> None:
+        """`in_containers`: trials run as users whom nobody here knows."""
         self._host = host
+        self._in_containers = in_containers
         self._point = Path(str(self.section["localMountPoint"]))
         self._user = f"{host.connections.identity}.{host.experiment_id}.{host.service}"
         #: The experiment's folder, as this machine sees it.
@@ -81,9 +84,9 @@ class SharedFolder:
         self._token = ""
 
     @classmethod
-    def of(cls, host: Host) -> SharedFolder | None:
+    def of(cls, host: Host, *, in_containers: bool = False) -> SharedFolder | None:
         """The experiment's folder on shared storage; None: the experiment has none."""
-        return None if host.shared_storage() is None else cls(host)
+        return None if host.shared_storage() is None else cls(host, in_containers=in_containers)
 
     @property
     def section(self) -> Json:
@@ -232,7 +235,7 @@ class SharedFolder:
     def _put_shared(self, archive: Path) -> None:
         storage_folders.make_root(self._point, "nni")
         for folder in (self._name, f"{self._name}/trials"):
-            storage_folders.make_passage(self._point, folder)
+            storage_folders.make_passage(self._point, folder, self._mode)
         self.archive = f"code-{archive.name}"
         self._sha256 = sha256_of(archive)
         write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft), self._sha256)
@@ -272,6 +275,12 @@ class SharedFolder:
     def _name(self) -> str:
         """The experiment's folder, below the mount point."""
         return f"nni/{self._host.experiment_id}"
+
+    @property
+    def _mode(self) -> int:
+        """The mode of that folder; a config of an earlier version has none."""
+        asked = int(str(self.section.get("mode", "0700")), 8)
+        return asked | storage_folders.PASSAGE if self._in_containers else asked
 
     @property
     def _mark_name(self) -> str:

@@ -19,7 +19,8 @@ from trial_runner.wire.foreign_files import OpenFolder, opened_folder
 #: Everybody may add to it, and nobody remove what is another's.
 _STICKY = 0o1777
 #: Others pass through it to what they know the name of; they see no names.
-_PASSAGE = 0o711
+PASSAGE = 0o711
+_PASS = 0o011
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -35,9 +36,10 @@ def make_root(point: Path, name: str) -> None:
             raise PermissionError(errno.EPERM, why, str(point / name))
 
 
-def make_passage(point: Path, name: str) -> None:
-    """Makes a folder of ours into which nobody else writes, and whose names nobody else sees. Raises OSError."""
-    _make_own(point, name, _PASSAGE)
+def make_passage(point: Path, name: str, mode: int = PASSAGE) -> None:
+    """Makes a folder of ours into which nobody else writes. Who may pass through it already, may go on: trials of an
+    earlier version, or of another service of the experiment, are at work there. Raises OSError."""
+    _make_own(point, name, mode, _PASS)
 
 
 def make_open(point: Path, name: str) -> None:
@@ -46,14 +48,15 @@ def make_open(point: Path, name: str) -> None:
     _make_own(point, name, _STICKY)
 
 
-def _make_own(point: Path, name: str, mode: int) -> None:
+def _make_own(point: Path, name: str, mode: int, kept: int = 0) -> None:
+    """`kept`: what of its mode stays where it is there."""
     with _made(point, name) as folder:
         status = os.fstat(folder)
         if not _is_ours(folder, status):
             raise PermissionError(
                 errno.EPERM, "another user's folder where ours is to be; remove it", str(point / name)
             )
-        _set_mode(folder, status, mode)
+        _set_mode(folder, status, mode | (status.st_mode & kept))
 
 
 @contextmanager

@@ -64,7 +64,7 @@ class Services:
         service = TrainingService(
             spec=platform, make=self._maker(platform, secrets), inbox=self._inbox, database=self._database,
             clock=self._shared.clock, changed=self._changed, entered=lambda adapter: self._note_entered(name, adapter),
-            trials=self._folder.trials,
+            trials=self._folder.trials, max_log_bytes=self._spec.now.max_log_bytes,
         )  # fmt: skip
         service.is_removed = is_removed
         self.all[name] = service

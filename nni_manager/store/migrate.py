@@ -32,7 +32,7 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
 
     For whoever reads what nobody may write. Raises StoreCorrupt or StoreUnavailable.
     """
-    if _version_in_file(path) >= len(_steps(kind)):
+    if version_in_file(path) >= len(_steps(kind)):
         return None
     try:
         connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
@@ -70,7 +70,7 @@ def _steps(kind: str) -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _version_in_file(path: Path) -> int:
+def version_in_file(path: Path) -> int:
     """The version in a file's header, as opening the database would leave files beside it; 0: it cannot be read."""
     try:
         with path.open("rb") as file:

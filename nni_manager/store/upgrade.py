@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from nni_manager.domain.errors import StoreUnavailable
+from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store import private
 from nni_manager.store.connection import classified, connect
 from nni_manager.store.folder import Folder
-from nni_manager.store.migrate import migrate
+from nni_manager.store.migrate import migrate, version_in_file
 from nni_manager.store.private import Kept
 
 #: The first schema without them.
@@ -39,6 +39,15 @@ def kept(connection: sqlite3.Connection, folder: Folder) -> Kept:
     """What is kept of an experiment whose database may be of an earlier version, as nobody could write it."""
     found = _in_database(connection) if _holds_them(connection) else Kept()
     return found if found.environment is not None else private.load(folder.private)
+
+
+def holds_secrets(folder: Folder) -> bool:
+    """Whether an experiment's database is of an earlier version, and was not upgraded yet; False where nobody can
+    say."""
+    try:
+        return 0 < version_in_file(folder.database) < _APART_SINCE
+    except (OSError, StoreCorrupt):
+        return False
 
 
 def _move_out(database: Path, target: Path) -> None:

@@ -143,8 +143,8 @@ async def test_pages_get_what_is_not_the_apis(world: World) -> None:
 
 
 @pytest.mark.parametrize("body", [
-    {"trialCommand": "true", "logLevel": "Q" * 50_000}, {"Q" * 50_000: 1}, {"config": "{}", "Q" * 50_000: 1},
-    {"trainingService": {"platform": "local", "Q" * 50_000: 1}}, {"config": "{}", "secrets": {"Q" * 50_000: 1}},
+    {"logLevel": "Q" * 50_000}, {"trialGpuMemory": "Q" * 50_000}, {"trainingService": {"platform": "Q" * 50_000}},
+    {"config": "{}", "Q" * 50_000: 1}, {"config": "{}", "secrets": {"Q" * 50_000: 1}},
 ])  # fmt: skip
 async def test_a_large_value_is_cut_in_what_is_said_of_it(api: httpx.AsyncClient, body: dict[str, object]) -> None:
     answer = await api.post("/api/v1/experiments", json=body)

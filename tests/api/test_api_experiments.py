@@ -14,7 +14,7 @@ import yaml
 from nni_manager.api.schemas.experiments import Best, Experiment, ExperimentList
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
-from nni_manager.store import experiments, index
+from nni_manager.store import experiments, index, private
 from nni_manager.store.connection import Connection
 from tests.api.world import CREATED_MS, MemoryPlatform, World
 from tests.trial_runner.deep_tree import deep_tree_at
@@ -48,7 +48,7 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "optimizeMode": "maximize",
         "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}}, "revision": 2,
         "commonFailure": None,
-        "endpoint": None, "warnings": [], "references": [],
+        "endpoint": None, "warnings": [], "references": [], "variables": None,
         "services": [{
             "name": "local", "platform": "local", "status": None, "sinceMs": None, "sentence": "", "room": None,
             "limit": None, "openAttempts": 0,
@@ -187,11 +187,10 @@ async def test_a_wrapped_file_brings_its_callers_world(api: httpx.AsyncClient, w
     id_ = answer.json()["id"]
     described = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"]
     assert described["trialCodeDirectory"] == str(world.code) and list(described["searchSpace"]) == ["y"]
-    caller = "SELECT environment, interpreter FROM experiment"
-    assert await world.service.read(id_, lambda c: c.execute(caller).fetchone()) == (
-        '{"GREETING": "hello"}',
-        "/usr/bin/python3",
-    )
+    interpreter = "SELECT interpreter FROM experiment"
+    assert await world.service.read(id_, lambda c: c.execute(interpreter).fetchone()) == ("/usr/bin/python3",)
+    kept = private.load((await world.service.entry(id_)).folder.private)
+    assert kept.environment == {"GREETING": "hello"}
 
 
 async def test_all_problems_of_a_file_are_named_with_their_lines(api: httpx.AsyncClient, world: World) -> None:

@@ -269,6 +269,32 @@ def test_a_relative_mount_point_starts_at_the_folder_of_the_file(tmp_path: Path)
     assert storage is not None and storage["localMountPoint"] == str(tmp_path.parent / "team" / "data")
 
 
+@pytest.mark.parametrize(("written", "mode"), [
+    ("", "0700"), ("mode: 0711", "0711"), ("mode: '0711'", "0711"), ("mode: 0o711", "0711"), ("mode: 0777", None),
+    ("mode: open", None),
+])  # fmt: skip
+def test_the_mode_of_folders_on_shared_storage(tmp_path: Path, written: str, mode: str | None) -> None:
+    (tmp_path / "code").mkdir()
+    shared = {**SHARED, "localMountPoint": "../team/data"}
+    text = yaml.safe_dump({**MINIMAL, "trialCodeDirectory": "code", "sharedStorage": shared}, sort_keys=False)
+    text = text.replace("  storageType: NFS\n", f"  storageType: NFS\n  {written}\n")
+    if mode is None:
+        with pytest.raises(ConfigInvalid, match=r"sharedStorage\.mode: "):
+            load(text, directory=tmp_path)
+    else:
+        storage = load(text, directory=tmp_path).shared_storage
+        assert storage is not None and storage["mode"] == mode
+
+
+def test_variables_that_are_kept_are_a_list_of_names(load_with: Load) -> None:
+    assert load_with(callerEnvironment=["PATH", "PATH", "HOME"]).caller_environment == ("PATH", "HOME")
+    assert load_with(callerEnvironment=[]).kept_of({"A": "1"}) == {}
+    assert load_with().kept_of({"A": "1"}) == {"A": "1"}
+    for wrong in ("PATH", [1], ["A=B"], [""]):
+        with pytest.raises(ConfigInvalid, match="must be a list of names of variables"):
+            load_with(callerEnvironment=wrong)
+
+
 def test_a_mount_point_in_the_code_is_refused_with_the_place_where_it_is(tmp_path: Path) -> None:
     config = {**MINIMAL, "sharedStorage": {**SHARED, "localMountPoint": "mnt"}}
     with pytest.raises(ConfigInvalid) as refused:

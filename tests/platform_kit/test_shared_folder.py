@@ -31,7 +31,11 @@ _ANOTHER = 65534
 class Shared:
     """An experiment on a storage that is a folder of this machine."""
 
-    def __init__(self, folder: Path, point: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, point: Path | None = None, *, mode: str | None = None, in_containers: bool = False
+    ) -> None:
+        self.mode = {} if mode is None else {"mode": mode}
+        self.in_containers = in_containers
         self.point = point or folder / "share"
         self.point.mkdir()
         self.recorder = Recorder("exp1")
@@ -44,9 +48,11 @@ class Shared:
         section = {
             "storageType": "NFS", "nfsServer": "files.example.test", "exportedDirectory": "/data",
             "localMountPoint": str(self.point), "remoteMountPoint": str(self.point), "localMounted": "usermount",
+            **self.mode,
         }  # fmt: skip
         host = self.recorder.host(cast(Keeper, None))
-        return SharedFolder(replace(host, shared_storage=lambda: section))
+        host = replace(host, shared_storage=lambda: section)
+        return SharedFolder(host, in_containers=self.in_containers)
 
     async def run(self) -> subprocess.CompletedProcess[str]:
         """Runs a trial."""
@@ -136,7 +142,24 @@ async def test_folders_are_made_private_that_an_earlier_version_opened(shared: S
         (shared.point / name).chmod(0o777)
     await shared.folder.place(spec())
     modes = {path.name: path.stat().st_mode & 0o7777 for path in shared.point.rglob("*") if path.is_dir()}
-    assert modes == {"nni": 0o1777, "exp1": 0o711, "trials": 0o711, "abcde": 0o1777}
+    assert modes == {"nni": 0o1777, "exp1": 0o711, "trials": 0o711, "abcde": 0o1777}, "its trials may be at work"
+
+
+@pytest.mark.parametrize(("asked", "in_containers", "mode"), [
+    (None, False, 0o700), ("0700", False, 0o700), ("0710", False, 0o710), ("0711", False, 0o711),
+    ("0700", True, 0o711), ("0750", True, 0o751),
+])  # fmt: skip
+async def test_an_experiment_s_folder_is_ours_alone_unless_its_mode_is_widened(
+    tmp_path: Path, asked: str | None, in_containers: bool, mode: int
+) -> None:
+    shared = Shared(tmp_path, mode=asked, in_containers=in_containers)
+    before = os.umask(0)
+    try:
+        await shared.folder.place(spec())
+    finally:
+        os.umask(before)
+    for name in ("nni/exp1", "nni/exp1/trials"):
+        assert (shared.point / name).stat().st_mode & 0o7777 == mode
 
 
 @pytest.mark.machines
@@ -158,6 +181,21 @@ async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Sha
                     f"mv {archive.parent}/trials/abcde/parameter.cfg {team.point}/taken"):  # fmt: skip
         assert as_another_user(command).returncode != 0, command
     assert (await team.run()).stdout == "hello\n"
+
+
+@pytest.mark.machines
+@pytest.mark.parametrize(("mode", "may"), [("0700", False), ("0711", True)])
+async def test_another_user_writes_to_a_trial_s_folder_only_where_the_mode_lets_it(
+    tmp_path: Path, mode: str, *, may: bool
+) -> None:
+    """Also one who knows all names."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        team = Shared(tmp_path, Path(folder) / "share", mode=mode)
+        await team.folder.place(spec())
+        trial = team.point / "nni" / "exp1" / "trials" / "abcde"
+        written = as_another_user(f"echo evil > {trial}/evil").returncode == 0
+        assert (written, (trial / "evil").exists()) == (may, may)
 
 
 @pytest.mark.machines

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 from types import FrameType
@@ -189,3 +190,24 @@ def test_a_folder_of_nni_that_is_taken_over_has_a_private_file(tmp_path: Path) -
     nni_folder.adopt(folder, environment={"HOME": VARIABLE}, interpreter="/usr/bin/python3")
     assert private.load(folder.private).environment == {"HOME": VARIABLE} and mode(folder.private) == 0o600
     assert VARIABLE.encode() not in folder.database.read_bytes()
+
+
+@pytest.mark.machines
+def test_another_user_reads_nothing_of_it_in_folders_that_were_opened(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        folder = killed_upgrades.make_folder(Path(place) / "old", OLD / "0010.sqlite", SECRET, VARIABLE)
+        for path in (folder.path, folder.database.parent):
+            path.chmod(0o755)
+        command = ["cat", str(folder.database), *map(str, folder.database.parent.glob("*.bak")), str(folder.private)]
+        before = as_another_user(command)
+        assert SECRET.encode() in before and VARIABLE.encode() in before, "it lay in a database that others may read"
+        upgrade(folder)
+        assert SECRET.encode() not in as_another_user(command) and VARIABLE.encode() not in as_another_user(command)
+
+
+def as_another_user(command: list[str]) -> bytes:
+    """What a command of another user prints."""
+    return subprocess.run(
+        command, user=65534, group=65534, extra_groups=[], capture_output=True, check=False, timeout=30
+    ).stdout

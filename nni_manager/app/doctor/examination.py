@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from nni_manager.app.doctor import config_file, data_directory, installation, keeper, ports, running_daemon
+from nni_manager.app.doctor import (
+    config_file,
+    data_directory,
+    installation,
+    keeper,
+    ports,
+    running_daemon,
+    shared_places,
+)
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok
 from nni_manager.config import settings as configured
 from nni_manager.config.settings import Settings
@@ -22,6 +30,7 @@ def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | No
         ("python", installation.look_at_python),
         ("nnictl", partial(installation.look_at_command, environment)),
         ("data directory", partial(data_directory.look, settings.data_dir)),
+        ("shared places", partial(shared_places.look, settings.data_dir, environment)),
         ("daemon", partial(running_daemon.look, settings.data_dir)),
         ("ports", partial(ports.look, settings)),
         ("clock", installation.look_at_clock),

@@ -5,10 +5,11 @@ Reading each watched object into models would cost more than everything else we 
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ import aiohttp
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.kubernetes.access import Access, load, private_folder
+from nni_manager.platform_kit.secret_texts import SecretTexts
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
@@ -64,6 +66,8 @@ class Client:
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
+        #: The token or login that the last call has shown.
+        self._shown: tuple[str, ...] = ()
 
     @property
     def host(self) -> str:
@@ -131,7 +135,7 @@ class Client:
             )  # fmt: skip
             async with answer:
                 if answer.status >= 300:
-                    raise _refusal(answer, await answer.read())
+                    raise _refusal(answer, await answer.read(), SecretTexts(*self._shown, *_secrets_in(body)))
                 yield answer
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unavailable(self.host, error) from None
@@ -139,6 +143,7 @@ class Client:
     async def _headers(self, content_type: str) -> dict[str, str]:
         headers = {"Accept": "application/json, */*", "Content-Type": content_type, "User-Agent": "nni-manager"}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        self._shown = tuple(headers.get("authorization", headers.get("Authorization", "")).split()[-1:])
         return headers
 
 
@@ -182,16 +187,36 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         rest = last
 
 
-def _refusal(answer: aiohttp.ClientResponse, data: bytes) -> Refusal:
+def _secrets_in(body: object) -> Iterator[str]:
+    """The values of a Secret that is sent, as they are and as they stand in it: a refusal may repeat them."""
+    if isinstance(body, dict) and body.get("kind") == "Secret":
+        yield from map(str, (body.get("stringData") or {}).values())
+        for value in (body.get("data") or {}).values():
+            yield str(value)
+            with suppress(ValueError):
+                yield base64.b64decode(value).decode(errors="ignore")
+
+
+def _redacted(value: Any, secrets: SecretTexts) -> Any:
+    if isinstance(value, str):
+        return secrets.redacted(value)
+    if isinstance(value, list):
+        return [_redacted(one, secrets) for one in value]
+    return {name: _redacted(one, secrets) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _refusal(answer: aiohttp.ClientResponse, data: bytes, secrets: SecretTexts) -> Refusal:
+    """The refusal without secrets that the service, or a webhook of it, repeats."""
     try:
         status = json.loads(data)
     except ValueError:
         status = {}
-    told = status if isinstance(status, dict) else {}
+    told = _redacted(status, secrets) if isinstance(status, dict) else {}
     wait = answer.headers.get("Retry-After", "")
     return Refusal(
         status=answer.status, reason=str(told.get("reason") or answer.reason or ""),
-        message=str(told.get("message") or data[:500].decode(errors="replace")), details=told.get("details") or {},
+        message=str(told.get("message") or secrets.shown(data.decode(errors="replace"))),
+        details=told.get("details") or {},
         retry_after_s=float(wait) if wait.isdigit() else None,
     )  # fmt: skip
 

@@ -3,6 +3,7 @@ the tokens of Microsoft Entra that it is shown."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
@@ -12,10 +13,13 @@ import httpx
 from nni_manager.domain.errors import BadCredentials
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
 
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 _MOST_WORDS = 300
+#: What azure-identity logs in with, where the manager's environment has it.
+_SECRET_VARIABLES = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERTIFICATE_PASSWORD")
 
 
 class Tokens(Protocol):
@@ -48,7 +52,8 @@ class AzureTokens:
         try:
             return str((await self._credential.get_token(scope)).token)
         except AzureError as error:
-            first = str(error).strip().partition("\n")[0][:_MOST_WORDS]
+            secrets = SecretTexts(*filter(None, map(os.environ.get, _SECRET_VARIABLES)))
+            first = secrets.shown(str(error).strip().partition("\n")[0], _MOST_WORDS)
             raise BadCredentials(
                 f"Azure gives no token: {first}; run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and"
                 " AZURE_CLIENT_SECRET where the manager runs"

@@ -28,6 +28,13 @@ log = logging.getLogger(__name__)
 #: Seconds between two looks at an attempt: while something happens, and at most.
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 15.0
 _GROWTH = 1.5
+#: Bytes that are asked for at a time, and most of a runner's word.
+_PIECE_BYTES = 8 * 2**20
+_WORD_BYTES = 2**20
+
+
+#: The end of a copy that has no more room.
+_TOO_LONG = "\n[nni_manager: this log is longer than maxLogSize; all of it is {} on the workspace's storage]\n"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,8 +50,10 @@ class _Attempt:
 class Mirror:
     """The mirror of one experiment's runners. `run` until it is cancelled; `sync` whenever somebody cannot wait."""
 
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: Blobs, most_log_bytes: int) -> None:
+        """`most_log_bytes`: of each log of an attempt; what is longer stays on the workspace's storage."""
         self._blobs = blobs
+        self._most_log_bytes = most_log_bytes
         self._attempts: dict[str, _Attempt] = {}
         self._news = asyncio.Event()
 
@@ -111,7 +120,7 @@ class Mirror:
         is_another = bool(held_files.containers(sizes) - {known})
         if not is_another and not _is_new(attempt.folder / protocol.RUNNER_FILE, sizes.get(protocol.RUNNER_FILE)):
             return False
-        data = await self._blobs.read(attempt.prefix + protocol.RUNNER_FILE, 0)
+        data = await self._blobs.read(attempt.prefix + protocol.RUNNER_FILE, 0, _WORD_BYTES)
         if known and held_files.container_in(data) not in ("", known):
             await asyncio.to_thread(shutil.rmtree, attempt.folder, ignore_errors=True)
         elif known and is_another:
@@ -125,20 +134,27 @@ class Mirror:
         have = path.stat().st_size if path.exists() else 0
         if file.size <= have and path.exists():
             return False
-        data = b""
-        while len(data) < file.size - have and (source := file.source(have + len(data))) is not None:
+        is_log = file.name in protocol.LOG_FILES
+        most = min(file.size, self._most_log_bytes) if is_log else file.size
+        if have > most:
+            return False  # with the sentence
+        await asyncio.to_thread(_append, path, b"")
+        while have < most and (source := file.source(have)) is not None:
             blob, start = source
-            if not (piece := await self._blobs.read(attempt.prefix + blob, start)):
+            piece = await self._blobs.read(attempt.prefix + blob, start, min(_PIECE_BYTES, most - have))
+            if not piece:
                 break  # it went in this moment
-            data += piece
-        await asyncio.to_thread(_append, path, data)
+            await asyncio.to_thread(_append, path, piece)
+            have += len(piece)
+        if have == most < file.size:
+            await asyncio.to_thread(_append, path, _TOO_LONG.format(attempt.prefix + file.name).encode())
         return True
 
     async def _take_word(self, attempt: _Attempt, name: str, sizes: Mapping[str, int]) -> bool:
         path = attempt.folder / name
         if not _is_new(path, sizes.get(name)):
             return False
-        data = await self._blobs.read(attempt.prefix + name, 0)
+        data = await self._blobs.read(attempt.prefix + name, 0, _WORD_BYTES)
         await asyncio.to_thread(_write, path, data)
         return True
 

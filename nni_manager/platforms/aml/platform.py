@@ -65,7 +65,7 @@ class AmlPlatform(Platform):
         self._assets = Assets(self._config, host.code)
         self._unlisted = UnlistedJobs(_MOST_ASKED)
         self._pull = Pull(host)
-        self._shared = SharedFolder.of(host)
+        self._shared = SharedFolder.of(host, in_containers=True)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None
         self._mirror: Mirror | None = None
@@ -124,7 +124,7 @@ class AmlPlatform(Platform):
         address = f"{told.get('protocol') or 'https'}://{told.get('accountName')}.blob.{told.get('endpoint')}"
         place = f"{self._config.storage_endpoint or address}/{told['containerName']}"
         self._blobs = Blobs(place, self._blob_tokens, self.transport)
-        self._mirror = Mirror(self._blobs)
+        self._mirror = Mirror(self._blobs, self.host.max_log_bytes)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None

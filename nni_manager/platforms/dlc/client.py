@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
+from nni_manager.platform_kit.secret_texts import SecretTexts
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class SdkClient:
         scheme, _, host = endpoint.rpartition("://")
         self._models: Any = models
         self._workspace = workspace
-        self._secret = key_secret
+        self._secrets = SecretTexts(key_secret)
         self._options = RuntimeOptions(connect_timeout=_CONNECT_MS, read_timeout=_READ_MS, autoretry=False)
         self._sdk: Any = Client(
             Config(
@@ -144,7 +145,7 @@ class SdkClient:
 
     def _translated(self, error: Exception, is_about_a_job: bool) -> PlatformError:
         code, status = str(getattr(error, "code", "") or ""), int(getattr(error, "statusCode", 0) or _status(error))
-        text = str(getattr(error, "message", "") or error).replace(self._secret, "***")[:_MOST_WORDS]
+        text = self._secrets.shown(str(getattr(error, "message", "") or error), _MOST_WORDS)
         if status == 429 or code.startswith(_THROTTLED):
             return Throttled(float(getattr(error, "retry_after", 0) or 0) / 1000)
         if code.startswith(_REFUSED_KEYS) or status == 401:

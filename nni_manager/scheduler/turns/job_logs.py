@@ -21,16 +21,17 @@ ReadFile = Callable[[JobHandle, str, int, int], Awaitable[bytes]]
 KEPT_BYTES = 1024 * 1024
 
 
-async def keep(trials: Path, handles: Sequence[JobHandle], read_file: ReadFile) -> None:
+async def keep(trials: Path, handles: Sequence[JobHandle], read_file: ReadFile, most_bytes: int) -> None:
     """Copies the last of each log into the attempts' folders below `trials`, unless keeper or runner wrote them there.
 
-    Raises PlatformUnavailable; other failures cost the log, and nothing else.
+    `most_bytes`: of all logs of an attempt. Raises PlatformUnavailable; other failures cost the log, and nothing else.
     """
+    each = min(KEPT_BYTES, most_bytes // len(LOG_FILES))
     for handle in await asyncio.to_thread(_without_logs, trials, handles):
         for name in LOG_FILES:
             try:
-                data = await read_file(handle, name, -KEPT_BYTES, KEPT_BYTES)
-                await asyncio.to_thread(_write, trials / attempt_directory_of(handle.job_name), name, data)
+                data = await read_file(handle, name, -each, each)
+                await asyncio.to_thread(_write, trials / attempt_directory_of(handle.job_name), name, data[-each:])
             except NotFound:
                 continue
             except PlatformUnavailable:

@@ -57,7 +57,9 @@ class TrainingService:
     def __init__(
         self, *, spec: PlatformSpec, make: Make, inbox: Inbox, database: Database, clock: Clock,
         changed: Callable[[], None], entered: Callable[[Platform], None] = lambda _: None, trials: Path | None = None,
+        max_log_bytes: int = 100 * 2**20,
     ) -> None:  # fmt: skip
+        """`max_log_bytes`: of the logs that are kept of one attempt."""
         #: Of the config; a removed service keeps what it had.
         self.spec = spec
         self.name = spec.service
@@ -68,6 +70,7 @@ class TrainingService:
         self._changed = changed
         self._entered = entered
         self._trials = trials
+        self._max_log_bytes = max_log_bytes
         capabilities = self.platform.capabilities
         self.observer = Observer(
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
@@ -301,7 +304,7 @@ class TrainingService:
 
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
         if self.platform.capabilities.reads_files and self._trials is not None:
-            await job_logs.keep(self._trials, handles, self.read_file)
+            await job_logs.keep(self._trials, handles, self.read_file, self._max_log_bytes)
         await self.call("forget", lambda: self.platform.forget(handles))
         if self.is_removed:
             self._inbox.wake_soon()  # it may be the last thing that was kept there

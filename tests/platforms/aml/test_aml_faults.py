@@ -200,7 +200,7 @@ async def test_only_what_runners_write_is_copied_and_only_what_grew(world: AmlWo
     container = f"{world.workspace.address}/azureml-blobstore"
     blobs = Blobs(container, GivenTokens(GOOD))
     try:
-        copy = mirror.Mirror(blobs)
+        copy = mirror.Mirror(blobs, 100 * 2**20)
         copy.follow("job", "p", tmp_path / "copy")
         assert await copy.sync("job") and not await copy.sync("job")
         (source / "stdout").write_text("one\ntwo\n")

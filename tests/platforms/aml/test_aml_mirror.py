@@ -16,6 +16,7 @@ from tests.platforms.aml.aml_world import GOOD, AmlWorld, GivenTokens
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
+MOST = 100_000
 _ONE, _TWO = "1111111111111111", "2222222222222222"
 
 
@@ -41,7 +42,7 @@ class Copy:
 async def copy(tmp_path: Path) -> AsyncIterator[Copy]:
     async with AmlWorld(tmp_path) as world:
         blobs = Blobs(f"{world.workspace.address}/azureml-blobstore", GivenTokens(GOOD))
-        mirror = Mirror(blobs)
+        mirror = Mirror(blobs, MOST)
         mirror.follow("job", "p", tmp_path / "copy")
         yield Copy(world.workspace.blobs.folder / "p", tmp_path / "copy", mirror)
         await blobs.close()
@@ -60,6 +61,22 @@ async def test_pieces_are_read_until_the_whole_is_there(copy: Copy) -> None:
     (copy.there / f"pieces/{_ONE}/stdout/0").unlink()
     assert not await copy.mirror.sync("job")
     assert copy.text("stdout") == "one\ntwo\n"
+
+
+async def test_a_log_is_copied_up_to_its_limit_and_results_are_copied_whole(copy: Copy) -> None:
+    copy.greet(_ONE)
+    long = "x" * (3 * MOST)
+    copy.put("stdout", long[:MOST])
+    copy.put(protocol.MAIN_OUTBOX, long)
+    assert await copy.mirror.sync("job")
+    assert copy.text("stdout") == long[:MOST] and copy.text(protocol.MAIN_OUTBOX) == long
+    copy.put("stdout", long)
+    assert await copy.mirror.sync("job") and not await copy.mirror.sync("job")
+    copy.put("stdout", long + "y")
+    await copy.mirror.sync("job")
+    found = copy.text("stdout")
+    assert found.startswith(long[:MOST] + "\n[nni_manager: this log is longer than maxLogSize; all of it is p/stdout")
+    assert len(found) < MOST + 200 and found.count("nni_manager") == 1
 
 
 async def test_what_another_container_writes_is_read_from_its_beginning(copy: Copy) -> None:
