@@ -1,7 +1,7 @@
 """The name by which a manager's folders on other machines are known: one per data directory.
 
 A data directory that is moved takes it along; a copy gets one of its own, or two daemons would take each other's place
-on those machines, and the copy would end jobs of the original. Where the original cannot be seen from here, the machines
+on those machines, and the copy would end jobs of the original. Where the original cannot be seen from here, machines
 notice: they are told the place of the directory, and take no other one until a person has said that it was moved.
 """
 

@@ -55,7 +55,7 @@ def schedule(seed: int, machines: int) -> Iterator[Fault]:
 
 
 def _series(seed: int, machine: int | None) -> Iterator[Fault]:
-    draw = random.Random(f"{seed} {machine}")  # noqa: S311 - the same again for the same seed
+    draw = random.Random(f"{seed} {machine}")
     kinds, pause = (_OF_A_MACHINE, _PAUSE_S) if machine is not None else (_OF_THE_DAEMON, _DAEMON_PAUSE_S)
     at_s = 0.0
     while True:

@@ -143,6 +143,18 @@ def test_a_folder_is_removed_when_nothing_is_copied_there_any_more(
     assert refused["kind"] == protocol.UNAVAILABLE and "is removed" in refused["message"]
 
 
+def test_a_copy_that_waits_for_its_turn_says_what_it_waits_for(
+    keeper: KeeperProcess, client: Client, archive: Path
+) -> None:
+    _copying(keeper, client, archive)
+    for name in ("two", "three"):
+        keeper.spawn(client, name, "true", **_code(keeper, archive, name))
+    told = client.ask("list")["jobs"]["three"]["code"]
+    assert (told["step"], told["done_bytes"]) == ("copied", 0) and told["size_bytes"] > BYTES
+    for name in ("job", "two", "three"):
+        client.ask("remove", folder=str(keeper.attempt(name)))
+
+
 def test_code_that_is_removed_while_it_is_unpacked_does_not_come_back(
     keeper: KeeperProcess, client: Client, archive: Path
 ) -> None:

@@ -100,6 +100,7 @@ class Unpacking:
 
     def _copy(self, wish: "_Wish") -> None:
         size = _unpacked_bytes(wish.archive)
+        wish.tell("copied", 0, size)  # it may have to wait for its turn
         self._background.run(
             lambda tell: _copy(wish.archive, wish.folder, tell),
             wish.then,

@@ -26,6 +26,7 @@ from nni_manager.scheduler.planning.snapshot import ServiceState
 from nni_manager.scheduler.turns import job_logs
 from nni_manager.scheduler.turns.forgetting import Forgetting
 from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.leaving import leave
 from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals
 from nni_manager.store import jobs
@@ -36,8 +37,6 @@ T = TypeVar("T")
 
 #: Waits before a service that cannot be used is tried again, in milliseconds; the last one repeats.
 _RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
-#: Seconds that leaving an adapter may take.
-_EXIT_S = 10.0
 
 
 #: Builds an adapter, which calls what it is given as its `Host.wake`.
@@ -178,7 +177,6 @@ class TrainingService:
         """Connected until it is cancelled, as far as possible; jobs run on."""
         failures = 0
         while True:
-            _require_wanted()
             self._again.clear()
             self._take_over()
             begun_s = asyncio.get_running_loop().time()
@@ -191,7 +189,6 @@ class TrainingService:
                 self._note_failure("enter", error)
             except Exception as error:
                 self.note_bug(error)
-            _require_wanted()
             failures = 0 if asyncio.get_running_loop().time() - begun_s > 60 else failures + 1
             wait_s = _RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000
             await self._pause(TRY_AGAIN_S if self._refusals.is_held else wait_s)
@@ -230,8 +227,7 @@ class TrainingService:
         finally:
             self.is_entered = False
             self.forgetting.leave()
-            async with asyncio.timeout(_EXIT_S):
-                await self.platform.__aexit__(None, None, None)
+            await leave(self.platform)
 
     async def _pause(self, seconds: float) -> None:
         alarm = asyncio.get_running_loop().call_later(seconds, self._again.set)
@@ -403,10 +399,3 @@ class TrainingService:
         sentence = f"the platform's adapter failed: {error!r}; resume tries again"
         self._be_away(sentence)
         self._hold(HoldCode.INTERNAL, sentence, "".join(traceback.format_exception(error)))
-
-
-def _require_wanted() -> None:
-    """Ends this task where it was cancelled, and what an adapter raised at its leave took the cancellation's place."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

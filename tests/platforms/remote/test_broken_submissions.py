@@ -71,4 +71,5 @@ async def test_what_a_dead_keeper_was_preparing_is_told_so_to_the_next_daemon(wo
         assert (await seen(world, platform, handle, JobState.LOST)).was_never_taken
         again = await insist(world, lambda: platform.submit(world.job("b")))
         assert isinstance(again, JobHandle)
+        await seen(world, platform, again, JobState.RUNNING)
         await finish(world, platform, [first, again])

@@ -1,0 +1,26 @@
+"""A sample of `python -m tests.chaos`: trials on three machines while all that can break does."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.run import prepared
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.alone, pytest.mark.timeout(600)]
+
+#: NNI_CHAOS_SEED=7 for the faults of an earlier run.
+SEED = int(os.environ.get("NNI_CHAOS_SEED") or random.SystemRandom().randrange(10**6))
+TRIALS = 100
+#: Seconds after which nothing breaks any more.
+LIMIT_S = 60.0
+
+
+def test_no_trial_is_lost_or_run_again_whatever_breaks(tmp_path: Path) -> None:
+    with prepared(tmp_path, trials=TRIALS, seed=SEED, limit_s=LIMIT_S) as run:
+        found = run.go()
+    print(f"seed {SEED}, {run.broken.total()} faults in {run.took_s:.0f} s\n{found}")
+    assert not found.faults, f"seed {SEED}\n{found}"
