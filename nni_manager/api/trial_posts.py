@@ -74,6 +74,11 @@ def _one_of(part: object, known: Collection[str]) -> tuple[str, Json]:
     return route, body
 
 
+def is_whole_end(found: Sequence[tuple[str, Json]]) -> bool:
+    """Whether results come first, and the end after them."""
+    return [route for route, _ in found[:2]] == ["metrics", "status"] and found[1][1].get("event") == "exited"
+
+
 def is_whole(body: Json, answer: Json) -> bool:
     """Whether all of a post that was taken is stored; `answer`: to it."""
     return "end" not in body or answer.get("offset", 0) >= body["end"]

@@ -26,6 +26,7 @@ class TrialTls:
         self._files = certificate, key, authority
         self._read: tuple[int, ...] = ()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.num_tickets = 0  # a runner keeps its connection, and resumes none
         #: PEM.
         self.authority = ""
         #: What `trouble` said, of which host and files, and until when it holds, by a clock that nobody sets.

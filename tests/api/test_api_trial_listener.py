@@ -127,6 +127,15 @@ async def test_an_end_is_not_taken_without_the_results_before_it(runner: Runner,
     assert (await world.trial())["attempts"][0]["runnerExit"] is None
 
 
+async def test_an_end_that_cannot_be_used_costs_no_results(runner: Runner, world: RunnerWorld) -> None:
+    await runner.post("version")
+    lines, size = lines_of(0.25)
+    results = part("metrics", outbox=OUTBOX, start=0, end=size, lines=lines)
+    answers = (await runner.post("together", {"posts": [results, part("status", event="exited")]})).json()["answers"]
+    assert [answer["status"] for answer in answers] == [200, 400]
+    assert (await runner.get("outboxes")).json() == {OUTBOX: size}
+
+
 @pytest.mark.parametrize(
     "posts",
     [None, [], [7], [{}], [part("version")], [part("together")], [{"route": "log"}], [part("heartbeat")] * 17],
