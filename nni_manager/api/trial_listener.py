@@ -7,6 +7,7 @@ of a request is read before its token was checked, and no more of all bodies tog
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import re
@@ -28,7 +29,7 @@ from nni_manager.api.trial_room import Body, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.turns.attempt_reports import AttemptReports, RunnerOf
-from nni_manager.scheduler.turns.runner_reports import RunnerReports
+from nni_manager.scheduler.turns.runner_reports import RunnerReports, Welcome
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ ROOM_BYTES = 2 * BODY_LIMIT
 BODY_S = 60.0
 #: Archives of code that are kept in memory, and bytes of each at most.
 _SMALL_FILES = 8
-_SMALL_FILE_BYTES = 256 * 1024
+_SMALL_FILE_BYTES = 64 * 1024
 #: Seconds between two heartbeats of a runner.
 HEARTBEAT_S = 5
 
@@ -228,10 +229,19 @@ class _Routes:
     async def version(self, who: RunnerOf, body: Json) -> Json:
         version, channel, outboxes = posts.greeting(body)
         welcome = await self._reports.greet(who, version, channel, outboxes)
+        code = await self._code_of(welcome) if posts.wants_code(body) else {}
         return {
             "accepted": True, "managerVersion": self._reports.manager_version, "record": json.loads(welcome.record),
-            "hasCode": welcome.has_code, "stored": welcome.stored, protocol.TOGETHER: True,
+            "hasCode": welcome.archive is not None, "stored": welcome.stored, protocol.TOGETHER: True, **code,
         }  # fmt: skip
+
+    async def _code_of(self, welcome: Welcome) -> Json:
+        """Small code goes with the greeting's answer. What hinders is said where it is asked for."""
+        try:
+            data = await self._small.data(await welcome.archive.path()) if welcome.archive is not None else b""
+        except (NniManagerError, OSError):
+            data = b""
+        return {protocol.INLINE_CODE: base64.b64encode(data).decode()} if data else {}
 
     async def parameters(self, who: RunnerOf) -> _Answer:
         body = (await self._reports.record(who)).encode()

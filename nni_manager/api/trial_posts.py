@@ -94,6 +94,11 @@ def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
     return version.strip() or None, channel, _sizes(body) if "outboxes" in body else None
 
 
+def wants_code(body: Json) -> bool:
+    """Whether a greeting's answer may hold the code."""
+    return body.get(protocol.INLINE_CODE) is True
+
+
 def started(body: Json) -> tuple[int | None, int | None]:
     """(when the command started, when this was said), by the runner's clock."""
     return _count(body, "startedMs"), _count(body, "nowMs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
@@ -77,7 +78,9 @@ async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
         "together": True,
     })  # fmt: skip
     assert parameters["parameters"] == {"x": 0.5} and parameters["parameter_source"] == "customized"
+    inline = (await runner.post("version", {**VERSION, "inlineCode": True})).json()["inlineCode"]
     code = await runner.get("code")
+    assert base64.b64decode(inline) == code.content
     assert (code.headers["content-type"], code.content[:2]) == ("application/gzip", b"\x1f\x8b")
     assert (await runner.post("status")).json() == {"stop": False, "graceS": 5.0, "everyS": 5}
     lines, size = lines_of(0.25)

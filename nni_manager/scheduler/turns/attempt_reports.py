@@ -16,6 +16,7 @@ from nni_manager.domain.evidence import apart_ms, possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit import kept_logs
+from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.store import jobs
 from nni_manager.store.metrics import Receipt, Stored
@@ -82,15 +83,14 @@ class AttemptReports:
         return self.experiment.spec.grace_period_s
 
     @property
-    def has_code(self) -> bool:
-        """Whether there is code to be fetched."""
-        return self.experiment.code_archive(self.side.service) is not None
+    def archive(self) -> CodeArchive | None:
+        """The code to be fetched; None: there is none."""
+        return self.experiment.code_archive(self.side.service)
 
     async def code(self) -> Path | None:
         """The packed code; None when none needs to be fetched."""
         self.require_open()
-        archive = self.experiment.code_archive(self.side.service)
-        return await archive.path() if archive is not None else None
+        return await self.archive.path() if self.archive is not None else None
 
     def started(self, started_ms: int | None, told_ms: int | None, now_ms: int) -> bool:
         """Answers whether the trial must stop. `told_ms`: when this was said; both by the runner's clock."""

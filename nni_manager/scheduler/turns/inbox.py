@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import Hold, HoldCode
@@ -42,7 +43,8 @@ class Taken:
 
     def failed(self, error: BaseException) -> None:
         """Tells all who wait for a delivery that nothing of it is stored."""
-        for future in (*self._waiting, *self._told):
+        futures: tuple[asyncio.Future[Any], ...] = (*self._waiting, *self._told)
+        for future in futures:
             if isinstance(error, Exception) and not future.done():
                 future.set_exception(error)
             else:
@@ -173,8 +175,9 @@ class Inbox:
         news, self._news = self._news, _News()
         self._hold_taken, self._holds_taken = news.hold, news.holds
         seen = Seen(
-            handles=tuple(news.handles), reports=news.reports, last_lines=tuple(news.last_lines), words=tuple(news.words),
-            refused=tuple(news.refused), forgotten=tuple(news.forgotten), judged_bad=tuple(judged_bad),
+            handles=tuple(news.handles), reports=news.reports, last_lines=tuple(news.last_lines),
+            words=tuple(news.words), refused=tuple(news.refused), forgotten=tuple(news.forgotten),
+            judged_bad=tuple(judged_bad),
             holds=news.holds, ended_holds=tuple(news.ended_holds), hold=news.hold or failure,
             clock_step_ms=clock_step_ms,
         )  # fmt: skip
