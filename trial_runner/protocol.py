@@ -102,9 +102,9 @@ again, with growing waits.
 In brackets is what an earlier manager does not say, and an earlier runner does not read. The answer to the greeting may
 hold what would be asked for next: `record`, the parameter record; `hasCode`, whether there is code to be fetched;
 `inlineCode`, the code itself where it is small, as GET code has it, in base64; `stored`, as GET outboxes has it.
-`together` true: the manager takes several posts in one request, whose parts are carried out in their order until one is
-not answered 200, or is of lines that are not stored to their end: that answer is the last one, and nothing of what comes
-after it was taken. Where the request as a whole fails, the runner makes its posts one by one.
+`together` true: the manager takes several posts in one request, whose parts are carried out in their order until one
+is not answered 200, or is of lines that are not stored to their end: that answer is the last one, and nothing of what
+comes after it was taken. Where the request as a whole fails, the runner makes its posts one by one.
 
 `nowMs` is the runner's clock when it posts, which may be wrong. `undelivered` says what the manager will not get: what
 it refused, and what was skipped. `wasStarted` false: the command never ran, and the exit code is the runner's own, one
