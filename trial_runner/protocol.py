@@ -75,8 +75,8 @@ addresses of the one manager, with blanks between: the first that answers is use
 route            body                                                                answer
 ===============  ==================================================================  ================================
 POST version     version, python, host, pid, channel (push|pull|exec), container,    accepted, managerVersion
-                 outboxes {name: bytes}                                              [, record, hasCode, stored,
-                                                                                     together]
+                 outboxes {name: bytes} [, inlineCode true: there is a place for it] [, record, hasCode, stored,
+                                                                                     together, inlineCode]
 GET parameters   –                                                                   the parameter record
 GET code         –                                                                   tar.gz; 204: none to be fetched
 GET outboxes     –                                                                   {outbox: bytes stored}
@@ -101,10 +101,10 @@ again, with growing waits.
 
 In brackets is what an earlier manager does not say, and an earlier runner does not read. The answer to the greeting may
 hold what would be asked for next: `record`, the parameter record; `hasCode`, whether there is code to be fetched;
-`stored`, as GET outboxes has it. `together` true: the manager takes several posts in one request, whose parts are
-carried out in their order until one is not answered 200, or is of lines that are not stored to their end: that answer
-is the last one, and nothing of what comes after it was taken. Where the request as a whole fails, the runner makes its
-posts one by one.
+`inlineCode`, the code itself where it is small, as GET code has it, in base64; `stored`, as GET outboxes has it.
+`together` true: the manager takes several posts in one request, whose parts are carried out in their order until one
+is not answered 200, or is of lines that are not stored to their end: that answer is the last one, and nothing of what
+comes after it was taken. Where the request as a whole fails, the runner makes its posts one by one.
 
 `nowMs` is the runner's clock when it posts, which may be wrong. `undelivered` says what the manager will not get: what
 it refused, and what was skipped. `wasStarted` false: the command never ran, and the exit code is the runner's own, one
@@ -262,6 +262,8 @@ RUNNER_EXITS = {
 ANSWER_HEADER = "X-NNI-Manager"
 #: Sent with every request of a runner: its name, another one for each, at most 64 letters, digits and hyphens.
 REQUEST_HEADER = "X-NNI-Request"
+#: In a greeting: its answer may hold the code; there: the code.
+INLINE_CODE = "inlineCode"
 #: Route of several posts in one request; in the answer to the greeting, whether it is there.
 TOGETHER = "together"
 #: Sentences in the word about the end about what is not delivered.

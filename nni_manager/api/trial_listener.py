@@ -7,6 +7,7 @@ of a request is read before its token was checked, and no more of all bodies tog
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import re
@@ -28,7 +29,7 @@ from nni_manager.api.trial_room import Body, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.turns.attempt_reports import AttemptReports, RunnerOf
-from nni_manager.scheduler.turns.runner_reports import RunnerReports
+from nni_manager.scheduler.turns.runner_reports import RunnerReports, Welcome
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,9 @@ BODY_LIMIT = 2 * protocol.MAX_RECORD + 1024 * 1024
 ROOM_BYTES = 2 * BODY_LIMIT
 #: Seconds for a whole body to arrive.
 BODY_S = 60.0
+#: Archives of code that are kept in memory, and bytes of each at most.
+_SMALL_FILES = 8
+_SMALL_FILE_BYTES = 64 * 1024
 #: Seconds between two heartbeats of a runner.
 HEARTBEAT_S = 5
 
@@ -216,6 +220,7 @@ class _Routes:
 
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
+        self._small = _SmallFiles()
         #: Posts that may come together.
         self.takes: dict[str, Take] = {
             "status": self._status, "metrics": self._metrics, "log": self._log, "heartbeat": self._heartbeat,
@@ -224,10 +229,19 @@ class _Routes:
     async def version(self, who: RunnerOf, body: Json) -> Json:
         version, channel, outboxes = posts.greeting(body)
         welcome = await self._reports.greet(who, version, channel, outboxes)
+        code = await self._code_of(welcome) if posts.wants_code(body) else {}
         return {
             "accepted": True, "managerVersion": self._reports.manager_version, "record": json.loads(welcome.record),
-            "hasCode": welcome.has_code, "stored": welcome.stored, protocol.TOGETHER: True,
+            "hasCode": welcome.archive is not None, "stored": welcome.stored, protocol.TOGETHER: True, **code,
         }  # fmt: skip
+
+    async def _code_of(self, welcome: Welcome) -> Json:
+        """Small code goes with the greeting's answer. What hinders is said where it is asked for."""
+        try:
+            data = await self._small.data(await welcome.archive.path()) if welcome.archive is not None else b""
+        except (NniManagerError, OSError):
+            data = b""
+        return {protocol.INLINE_CODE: base64.b64encode(data).decode()} if data else {}
 
     async def parameters(self, who: RunnerOf) -> _Answer:
         body = (await self._reports.record(who)).encode()
@@ -237,7 +251,10 @@ class _Routes:
         path = await self._reports.code(who)
         if path is None:
             return _Answer(status=204)
-        return _File(path=path, headers={"ETag": f'"{path.name.partition(".")[0]}"'})
+        headers = {"ETag": f'"{path.name.partition(".")[0]}"'}
+        if data := await self._small.data(path):
+            return _Answer(body=data, headers={**headers, "content-type": "application/gzip"})
+        return _File(path=path, headers=headers)
 
     async def outboxes(self, who: RunnerOf) -> _Answer:
         return _json(await self._reports.offsets(who))
@@ -253,13 +270,28 @@ class _Routes:
 
     async def together(self, who: RunnerOf, body: Json) -> Json:
         """Several posts, carried out in their order until one is not taken whole."""
-        parts = [(self.takes[name], part) for name, part in posts.parts(body, self.takes)]
+        parts = posts.parts(body, self.takes)
         attempt, answers = await self._reports.attempt(who), list[Json]()
-        for take, part in parts:
-            answers.append(await _part(take, attempt, part))
-            if answers[-1]["status"] != 200 or not posts.is_whole(part, answers[-1]["body"]):
+        while len(answers) < len(parts):
+            left = parts[len(answers) :]
+            if posts.is_whole_end(left):
+                answers += await _parts(self._last_results, attempt, *(part for _, part in left[:2]))
+            else:
+                answers += await _parts(self.takes[left[0][0]], attempt, left[0][1])
+            if answers[-1]["status"] != 200 or not posts.is_whole(parts[len(answers) - 1][1], answers[-1]["body"]):
                 break
         return {"answers": answers}
+
+    async def _last_results(self, attempt: AttemptReports, results: Json, end: Json) -> tuple[Json, ...]:
+        """The last results and the end after them, which are one commit."""
+        stretch = posts.stretch(results)
+        try:
+            word = posts.exit_word(end)
+        except InvalidInput:  # which is said of the end, and must not cost the results
+            return (await self._metrics(attempt, results),)
+        offset = await attempt.lines(stretch.outbox, stretch.start, stretch.end, stretch.lines, word)
+        taken = {"offset": offset}
+        return (taken, _orders(attempt, attempt.side.must_stop)) if offset >= stretch.end else (taken,)
 
     async def _status(self, attempt: AttemptReports, body: Json) -> Json:
         event = body.get("event")
@@ -282,17 +314,39 @@ class _Routes:
         return _orders(attempt, attempt.must_stop(), everyS=HEARTBEAT_S)
 
 
+class _SmallFiles:
+    """The archives that were asked for last, as far as they are small: every trial of an experiment asks for the same.
+    What is packed is never changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, bytes] = {}
+
+    async def data(self, path: Path) -> bytes:
+        """Empty for a file that is not small. Raises OSError."""
+        if path not in self._known:
+            while len(self._known) >= _SMALL_FILES:
+                del self._known[next(iter(self._known))]
+            self._known[path] = await asyncio.to_thread(_small, path)
+        return self._known[path]
+
+
+def _small(path: Path) -> bytes:
+    """What is in a file, if that is little. Blocks."""
+    return path.read_bytes() if path.stat().st_size <= _SMALL_FILE_BYTES else b""
+
+
 def _orders(attempt: AttemptReports, must_stop: bool, **more: object) -> Json:
     return {"stop": must_stop, "graceS": attempt.grace_s, **more}
 
 
-async def _part(take: Take, attempt: AttemptReports, body: Json) -> Json:
-    """The answer to one of several posts. What is a fault of ours is one of them all."""
+async def _parts(take: Callable[..., Awaitable[Json | tuple[Json, ...]]], *given: Any) -> list[Json]:
+    """The answers to one of several posts, or to two of them. What is a fault of ours is one of them all."""
     try:
-        return {"status": 200, "body": await take(attempt, body)}
+        taken = await take(*given)
+        return [{"status": 200, "body": body} for body in (taken if isinstance(taken, tuple) else (taken,))]
     except NniManagerError as error:
         again = {"retryAfterS": 1} if isinstance(error, TooBusy) else {}
-        return {"status": _status(error), "body": {"error": str(error)}, **again}
+        return [{"status": _status(error), "body": {"error": str(error)}, **again}]
 
 
 async def _body(headers: Mapping[bytes, bytes], receive: Receive, room: Body) -> Json:

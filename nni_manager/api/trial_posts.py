@@ -74,6 +74,11 @@ def _one_of(part: object, known: Collection[str]) -> tuple[str, Json]:
     return route, body
 
 
+def is_whole_end(found: Sequence[tuple[str, Json]]) -> bool:
+    """Whether results come first, and the end after them."""
+    return [route for route, _ in found[:2]] == ["metrics", "status"] and found[1][1].get("event") == "exited"
+
+
 def is_whole(body: Json, answer: Json) -> bool:
     """Whether all of a post that was taken is stored; `answer`: to it."""
     return "end" not in body or answer.get("offset", 0) >= body["end"]
@@ -87,6 +92,11 @@ def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
     if not is_legible(version):
         raise InvalidInput(f"version: must be at most {MOST_CHARACTERS} printable characters")
     return version.strip() or None, channel, _sizes(body) if "outboxes" in body else None
+
+
+def wants_code(body: Json) -> bool:
+    """Whether a greeting's answer may hold the code."""
+    return body.get(protocol.INLINE_CODE) is True
 
 
 def started(body: Json) -> tuple[int | None, int | None]:

@@ -39,15 +39,22 @@ BODY_S = 60.0
 BODY_BYTES_A_SECOND = 16 * 1024
 #: Seconds in which the rest of a body is thrown away that nobody reads.
 LINGER_S = 2.0
+#: Bytes of a body up to which it is joined to its head, which copies it.
+_JOINED_BYTES = 64 * 1024
 _WITH_BODY = (b"content-length", b"transfer-encoding")
 
 
 class HttpConnection(HttpToolsProtocol):
     """Parses with httptools; `server` closes those that are too slow."""
 
-    def __init__(self, *arguments: Any, connections: Connections, **named: Any) -> None:
-        """`connections`: of all listeners; one too many is closed at once."""
+    def __init__(
+        self, *arguments: Any, connections: Connections, keep_alive_s: float | None = None, **named: Any
+    ) -> None:
+        """`connections`: of all listeners; one too many is closed at once. `keep_alive_s`: seconds for which it is kept
+        open without a request; None: as uvicorn does."""
         super().__init__(*arguments, **named)
+        if keep_alive_s is not None:
+            self.timeout_keep_alive = keep_alive_s  # type: ignore[assignment]  # given to `call_later`
         self._connections = connections
         #: By which it came in and is counted; None: it is not.
         self._counted_port: int | None = None
@@ -159,9 +166,10 @@ class HttpConnection(HttpToolsProtocol):
         self._head_since_s = None
         self._head_bytes = 0
         super().on_headers_complete()
-        if any(name in _WITH_BODY for name, _ in self.headers):
+        has_body = any(name in _WITH_BODY for name, _ in self.headers)
+        if has_body:
             self._begin_body(self.loop.time())
-            self._end_with_early_answer(self.cycle)
+        self._watch_answer(self.cycle, has_body=has_body)
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -172,17 +180,21 @@ class HttpConnection(HttpToolsProtocol):
             self._body_since_s = None
             super().on_message_complete()
 
-    # A body that nobody reads
-
-    def _end_with_early_answer(self, cycle: RequestResponseCycle) -> None:
-        send = cycle.send
+    def _watch_answer(self, cycle: RequestResponseCycle, *, has_body: bool) -> None:
+        """Ends the connection with an answer that begins before the whole body has come, and has an answer's head go
+        with its body: each write is a record of TLS and a call of the system."""
+        send, transport = cycle.send, cast(_Transport, self.transport)
 
         async def watched_send(message: Any) -> None:
-            if message["type"] == "http.response.start" and cycle.more_body:
-                cycle.keep_alive = False  # which the answer then says
+            if message["type"] == "http.response.start":
+                if has_body and cycle.more_body:
+                    cycle.keep_alive = False  # which the answer then says
+                transport.hold()
             await send(message)
 
         cycle.send = watched_send  # type: ignore[method-assign]
+
+    # A body that nobody reads
 
     def _linger(self) -> bool:
         """Whether a connection that is to be closed first throws away what still comes of a body."""
@@ -218,10 +230,34 @@ class _Transport:
         self._transport = transport
         self._linger = linger
         self._lingers = False
+        #: The next thing written is held back.
+        self._holds = False
+        self._held = b""
+
+    def hold(self) -> None:
+        """Has the next thing written wait for what follows it, until the loop turns."""
+        self._holds = True
 
     def write(self, data: bytes) -> None:
-        if not self.is_closing():
-            self._transport.write(data)
+        if self.is_closing():
+            return
+        if self._holds:
+            self._holds, self._held = False, data
+            asyncio.get_running_loop().call_soon(self._let_go)
+            return
+        if self._held and len(data) > _JOINED_BYTES:
+            self._let_go()
+        held, self._held = self._held, b""
+        self._transport.write(held + data if held else data)
+
+    def write_eof(self) -> None:
+        self._let_go()
+        self._transport.write_eof()
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, b""
+        if held and not self._transport.is_closing():
+            self._transport.write(held)
 
     def is_closing(self) -> bool:
         return self._lingers or self._transport.is_closing()
@@ -229,6 +265,7 @@ class _Transport:
     def close(self) -> None:
         if self._transport.is_closing():
             return
+        self._let_go()
         if self._lingers:
             self._transport.abort()  # what nobody reads may keep a closed connection for long
         elif self._linger():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import os
 import socket
 import ssl
@@ -59,6 +60,11 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+#: Seconds without a request for which a trial runner's connection is kept: longer than from one heartbeat to the next,
+#: so that it does not shake hands for each.
+_TRIALS_KEEP_ALIVE_S = 15.0
 
 
 class Listeners:
@@ -132,7 +138,7 @@ class Listeners:
     ) -> None:
         """A TCP port that serves `application` and nothing else."""
         self._by_port[reserved.port] = application
-        await self._open_port("trials", reserved, tls)
+        await self._open_port("trials", reserved, tls, _TRIALS_KEEP_ALIVE_S)
 
     async def open_endpoint(self, reserved: Reserved, application: ASGIApp) -> None:
         """Opens an endpoint: one experiment's page and API at a port of their own."""
@@ -226,28 +232,35 @@ class Listeners:
             if isinstance(connection, HttpConnection) and connection.is_too_slow(now_s):
                 connection.transport.close()
 
-    async def _open_port(self, kind: str, reserved: Reserved, tls: ssl.SSLContext | None = None) -> None:
+    async def _open_port(
+        self, kind: str, reserved: Reserved, tls: ssl.SSLContext | None = None, keep_alive_s: float | None = None
+    ) -> None:
         servers = self._servers.setdefault(reserved.port, [])
         for each in reserved.sockets:
             # not as whoever wants it opened: what clients cause would stand in that experiment's log
-            opening = asyncio.create_task(self._serve(each, tls), name="opening a port", context=contextvars.Context())
+            opening = asyncio.create_task(
+                self._serve(each, tls, keep_alive_s), name="opening a port", context=contextvars.Context()
+            )
             server = await opening
             servers.append(server)
             await self._add(server)
         self._open.append(Listener(kind=kind, address=reserved.address))
 
-    async def _serve(self, socket: socket.socket, tls: ssl.SSLContext | None) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(self._protocol, sock=socket, ssl=tls)
+    async def _serve(
+        self, socket: socket.socket, tls: ssl.SSLContext | None, keep_alive_s: float | None
+    ) -> asyncio.Server:
+        protocol = functools.partial(self._protocol, keep_alive_s)
+        return await asyncio.get_running_loop().create_server(protocol, sock=socket, ssl=tls)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on by its port, not its address: a listener on all interfaces is reached by any of them."""
         port = (scope.get("server") or ("", 0))[1] or 0
         await self._by_port.get(port, self._application)(scope, receive, send)
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _protocol(self, keep_alive_s: float | None = None) -> asyncio.Protocol:
         return HttpConnection(
             config=self._config, server_state=self._server.server_state, app_state=self._server.lifespan.state,
-            connections=self._connections_open,
+            connections=self._connections_open, keep_alive_s=keep_alive_s,
         )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ class TrialListenerSocket:
     async def _refresh_certificate(self) -> None:
         """Uses a renewed certificate from now on; of one that cannot be used the warning tells, and the old one is
         kept."""
-        if self._tls is not None:
+        if self._tls is not None and not self._tls.is_fresh:
             with suppress(InvalidInput):
                 await asyncio.to_thread(self._tls.refresh)
                 self.authority = trial_tls.authority_of(self._settings, self._tls)

@@ -12,8 +12,10 @@ from nni_manager.domain.errors import InvalidInput
 
 #: Days before the end of a certificate at which people are told.
 SOON_DAYS = 14
-#: Seconds for which a certificate that was judged is not judged again.
+#: Seconds for which a certificate that was judged is not judged again, and files that were looked at are not looked at
+#: again.
 JUDGED_S = 60.0
+LOOKED_S = 1.0
 _FIX = "name a certificate and its key, PEM, with trialTlsCertificate and trialTlsKey"
 _ROUNDS = 8
 
@@ -25,7 +27,9 @@ class TrialTls:
         """`authority`: what runners trust, PEM; the certificate itself where it is signed by itself."""
         self._files = certificate, key, authority
         self._read: tuple[int, ...] = ()
+        self._looked_s = float("-inf")
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.num_tickets = 0  # a runner keeps its connection, and resumes none
         #: PEM.
         self.authority = ""
         #: What `trouble` said, of which host and files, and until when it holds, by a clock that nobody sets.
@@ -36,9 +40,15 @@ class TrialTls:
         """The context of all connections, of which later ones get a later certificate."""
         return self._context
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the files were looked at a moment ago."""
+        return time.monotonic() - self._looked_s < LOOKED_S
+
     def refresh(self) -> None:
         """Reads the files again. Raises InvalidInput for files that are no certificate with its key. Blocks."""
         certificate, key, authority = self._files
+        self._looked_s = time.monotonic()
         try:
             now = tuple(file.stat().st_mtime_ns for file in self._files)
             if now == self._read:

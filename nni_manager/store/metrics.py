@@ -32,6 +32,8 @@ class OutboxPart:
     container: str = ""
     #: A sentence about what could not be taken, for whoever looks at the trial; else empty.
     doubt: str = ""
+    #: The word of the job's runner about the end that came with it, JSON, which counts when it is stored; empty: none.
+    word: str = ""
 
 
 class Stored(Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
@@ -78,7 +79,9 @@ async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
         "together": True,
     })  # fmt: skip
     assert parameters["parameters"] == {"x": 0.5} and parameters["parameter_source"] == "customized"
+    inline = (await runner.post("version", {**VERSION, "inlineCode": True})).json()["inlineCode"]
     code = await runner.get("code")
+    assert base64.b64decode(inline) == code.content
     assert (code.headers["content-type"], code.content[:2]) == ("application/gzip", b"\x1f\x8b")
     assert (await runner.post("status")).json() == {"stop": False, "graceS": 5.0, "everyS": 5}
     lines, size = lines_of(0.25)
@@ -126,6 +129,15 @@ async def test_an_end_is_not_taken_without_the_results_before_it(runner: Runner,
         answers = (await runner.post("together", {"posts": [first, part("status", **EXIT_0)]})).json()["answers"]
         assert [answer["status"] for answer in answers] == [status]
     assert (await world.trial())["attempts"][0]["runnerExit"] is None
+
+
+async def test_an_end_that_cannot_be_used_costs_no_results(runner: Runner, world: RunnerWorld) -> None:
+    await runner.post("version")
+    lines, size = lines_of(0.25)
+    results = part("metrics", outbox=OUTBOX, start=0, end=size, lines=lines)
+    answers = (await runner.post("together", {"posts": [results, part("status", event="exited")]})).json()["answers"]
+    assert [answer["status"] for answer in answers] == [200, 400]
+    assert (await runner.get("outboxes")).json() == {OUTBOX: size}
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ async def test_runners_trust_what_they_are_told(tmp_path: Path, is_named: bool) 
         await listener.close("exp1")
 
 
-async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
+async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_tls, "LOOKED_S", 0.0)
     authority, warnings = Authority(tmp_path), DaemonWarnings()
     files = authority.issue("127.0.0.1", timedelta(minutes=-1))
     async with opened(tmp_path, warnings=warnings, **tls(*files, authority.file)) as (listener, _):
@@ -94,6 +95,7 @@ async def test_a_certificate_is_judged_once_for_many_submissions(
             await listener.open("exp1")
         assert judged == ["127.0.0.1"]
         monkeypatch.setattr(trial_tls, "JUDGED_S", 0.0)
+        monkeypatch.setattr(trial_tls, "LOOKED_S", 0.0)
         authority.issue("127.0.0.1")
         for _ in range(3):
             await listener.open("exp1")

@@ -1,5 +1,6 @@
 """A runner from its start to its end: what the command gets, what the manager hears, what is left behind."""
 
+import base64
 import io
 import json
 import os
@@ -97,6 +98,15 @@ def test_the_token_is_nowhere_to_be_found(listener: FakeListener, runner: Runner
 def test_code_is_fetched_and_unpacked(listener: FakeListener, runner: Runner) -> None:
     listener.code = _archive({"train.py": b"print('trained')", "lib/data.txt": b"d"})
     assert runner.run("$PYTHON train.py && cat lib/data.txt").stdout == "trained\nd"
+
+
+@pytest.mark.parametrize("damage", ["", "half", "no base64"])
+def test_code_that_comes_with_the_greeting_s_answer(listener: FakeListener, runner: Runner, damage: str) -> None:
+    listener.code = _archive({"trial.py": b"print('from the archive')\n"})
+    whole = base64.b64encode(listener.code).decode()
+    listener.inline_code = {"": whole, "half": whole[: len(whole) // 8 * 4], "no base64": "?"}[damage]
+    assert runner.run("$PYTHON trial.py").stdout == "from the archive\n"
+    assert ("code" in [route for route, _ in listener.posts]) is bool(damage), "asked for where it was not whole"
 
 
 def test_code_that_is_present_is_not_fetched(listener: FakeListener, runner: Runner) -> None:

@@ -68,7 +68,8 @@ class Delivery(threading.Thread):
         self.is_fenced = False
         #: The last request of several posts failed: they are made one by one until one of them succeeds.
         self._is_apart = False
-        #: The end was posted with other things, and no answer came: the manager may have decided by it.
+        #: The end was posted with other things. The manager may have decided by it though no answer came, and refuse
+        #: those when they come again.
         self._may_be_decided = False
 
     def notice(self) -> None:
@@ -180,11 +181,11 @@ class Delivery(threading.Thread):
         posts = [stream.post() for stream in streams]
         if len(posts) == 1:
             return self._settle(streams[0], lambda: self._client.post(*posts[0]))
+        self._may_be_decided = self._may_be_decided or any(stream.place_at_end == 1 for stream in streams)
         try:
             answers = self._client.post_together(posts)
         except (Unavailable, Refused, Fenced) as error:
             self._is_apart = True
-            self._may_be_decided = self._may_be_decided or any(stream.place_at_end == 1 for stream in streams)
             if isinstance(error, Unavailable):
                 streams[0].put_off(error.retry_after)
                 self._complain(str(error))

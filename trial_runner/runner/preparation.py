@@ -1,5 +1,6 @@
 """The command's environment: the runner's own, less the runner's own settings, plus the trial's."""
 
+import base64
 import json
 import os
 import platform
@@ -107,6 +108,7 @@ class Preparation:
         self._settings = settings
         self._clients = clients
         self._greeting = greeting(protocol.PUSH, container, outboxes)
+        self._greeting[protocol.INLINE_CODE] = settings.is_code_fetched
         self._say = say
         #: The answer to the greeting, in which the manager may tell what it would be asked for next.
         self._told: Dict[str, Any] = {}
@@ -147,8 +149,24 @@ class Preparation:
         if self._told.get("hasCode") is False:
             return
         archive = os.path.join(self._settings.system_dir, _ARCHIVE)
+        if self._unpack_told(archive):
+            return
         if self._until_answered(lambda: self._unpack_code(archive)):
             os.unlink(archive)
+
+    def _unpack_told(self, archive: str) -> bool:
+        """False when the greeting's answer holds no code, or none that is whole."""
+        told = self._told.pop(protocol.INLINE_CODE, None)
+        try:
+            data = base64.b64decode(told, validate=True) if isinstance(told, str) else b""
+            if data:
+                foreign_files.write_whole(*os.path.split(archive), data=data)
+                code_archive.unpack(archive, self._settings.code_dir)
+                os.unlink(archive)
+        except (ValueError, code_archive.DamagedArchive) as error:
+            self._say("the code that came with the greeting's answer is asked for again: {}".format(error))
+            return False
+        return bool(data)
 
     def _unpack_code(self, archive: str) -> bool:
         """False when there is none. Who stands between may have let half of it pass."""

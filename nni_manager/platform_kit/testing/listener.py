@@ -67,6 +67,8 @@ class FakeListener:
         self.connections = 0
         #: False: as an earlier manager, it takes one post in a request, and tells nothing that it is not asked for.
         self.takes_together = True
+        #: Code as the answer to the greeting holds it.
+        self.inline_code = ""
         #: Requests, of which one may hold several posts.
         self.requests = 0
         #: The attempt is decided by the word about its end, as the manager does it: from then on logs alone are taken.
@@ -185,8 +187,9 @@ class FakeListener:
         """What the answer to the greeting says unasked."""
         if not self.takes_together:
             return {}
+        inline = {protocol.INLINE_CODE: self.inline_code} if self.inline_code else {}
         return {"record": self.parameters, "hasCode": self.code is not None, "stored": dict(self.sizes),
-                protocol.TOGETHER: True}  # fmt: skip
+                protocol.TOGETHER: True, **inline}  # fmt: skip
 
     def _stop(self) -> Body:
         return {"stop": self.stop is not None, "graceS": self.stop or 0.0}

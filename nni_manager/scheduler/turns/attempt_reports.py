@@ -6,22 +6,25 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy
 from nni_manager.domain.evidence import apart_ms, possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit import kept_logs
+from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.store import jobs
 from nni_manager.store.metrics import Receipt, Stored
 from nni_manager.store.runners import RunnerSide
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
+
+T = TypeVar("T")
 
 #: Lines taken and not stored yet, of all runners, above which they are asked to wait.
 MAX_UNSTORED_LINES = 20_000
@@ -80,15 +83,14 @@ class AttemptReports:
         return self.experiment.spec.grace_period_s
 
     @property
-    def has_code(self) -> bool:
-        """Whether there is code to be fetched."""
-        return self.experiment.code_archive(self.side.service) is not None
+    def archive(self) -> CodeArchive | None:
+        """The code to be fetched; None: there is none."""
+        return self.experiment.code_archive(self.side.service)
 
     async def code(self) -> Path | None:
         """The packed code; None when none needs to be fetched."""
         self.require_open()
-        archive = self.experiment.code_archive(self.side.service)
-        return await archive.path() if archive is not None else None
+        return await self.archive.path() if self.archive is not None else None
 
     def started(self, started_ms: int | None, told_ms: int | None, now_ms: int) -> bool:
         """Answers whether the trial must stop. `told_ms`: when this was said; both by the runner's clock."""
@@ -99,20 +101,25 @@ class AttemptReports:
         return side.must_stop
 
     async def exited(self, word: Mapping[str, Any]) -> bool:
-        """`word`: the post, which `domain.evidence.RunnerWord` reads."""
+        """Answers whether the trial must stop. `word`: the post, which `domain.evidence.RunnerWord` reads."""
         self.require_open()
-        identity = {"container": self._who.container} if self._who.container else {}
-        await self.experiment.messages.exited(self.side.job_name, json.dumps({**word, **identity}))
+        await self._stored(self.experiment.messages.exited(self.side.job_name, self._word(word)))
         return self.side.must_stop
+
+    def _word(self, word: Mapping[str, Any]) -> str:
+        return json.dumps({**word, "container": self._who.container} if self._who.container else word)
 
     async def offsets(self) -> dict[str, int]:
         """Bytes stored of each outbox."""
         return await self.experiment.database.read(lambda c: jobs.offsets(c, self.side.job_name))
 
-    async def lines(self, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
+    async def lines(
+        self, outbox: str, start: int, end: int, lines: Sequence[str], word: Mapping[str, Any] | None = None
+    ) -> int:
         """Stores complete lines of one outbox; answers how many of its bytes are stored.
 
-        Raises TooBusy, and InvalidInput for one outbox too many.
+        `word`: as of `exited`, where it came with them; it is stored if they are, in the same commit. Raises TooBusy,
+        and InvalidInput for one outbox too many.
         """
         self.require_open()
         if self._unstored.lines + len(lines) > MAX_UNSTORED_LINES and self._unstored.lines:
@@ -120,23 +127,27 @@ class AttemptReports:
         self._unstored.lines += len(lines)
         try:
             _require_few(outbox, self.side.outboxes)
-            receipt = await self._deliver(outbox, start, end, lines)
+            receipt = await self._deliver(outbox, start, end, lines, self._word(word) if word else "")
             return receipt.offset if receipt.stored is not Stored.FENCED else (await self.offsets()).get(outbox, 0)
         finally:
             self._unstored.lines -= len(lines)
 
-    async def _deliver(self, outbox: str, start: int, end: int, lines: Sequence[str]) -> Receipt:
+    async def _deliver(self, outbox: str, start: int, end: int, lines: Sequence[str], word: str) -> Receipt:
+        storing = self.experiment.messages.store(
+            self.side.job_name, outbox, start, end, lines, container=self._who.container, word=word
+        )
+        return await self._stored(storing)
+
+    async def _stored(self, storing: Coroutine[Any, Any, T]) -> T:
         """A database that cannot be written must not fill the memory: what is posted comes again."""
-        experiment = self.experiment
-        if experiment.database.trouble:
-            raise StoreUnavailable(f"{experiment.database.trouble}; nothing was taken, try again later")
+        if trouble := self.experiment.database.trouble:
+            storing.close()
+            raise StoreUnavailable(f"{trouble}; nothing was taken, try again later")
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                return await experiment.messages.store(
-                    self.side.job_name, outbox, start, end, lines, container=self._who.container
-                )
+                return await storing
         except TimeoutError:
-            raise StoreUnavailable("these results are not stored yet; post them again") from None
+            raise StoreUnavailable("this is not stored yet; post it again") from None
 
     async def write_log(self, file: str, offset: int, data: bytes, source: str = "") -> int:
         """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes of it have come.

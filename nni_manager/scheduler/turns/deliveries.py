@@ -49,16 +49,17 @@ class Deliveries:
 
     async def store(
         self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None,
-        container: str = "",
+        container: str = "", word: str = "",
     ) -> Receipt:  # fmt: skip
-        """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended."""
+        """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended; `word`: its
+        runner's about that."""
         name = spelled(name)  # one that no text column takes would undo the whole turn, and every turn after it
         async with self._parsing:  # what comes later must not overtake
             parsed = await _parse(name, lines)
             dropped = self._complain(job_name, name, parsed)
             chunk = OutboxPart(
                 job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics,
-                container=container, doubt=_doubt(name, lines) or dropped,
+                container=container, doubt=_doubt(name, lines) or dropped, word=word,
             )  # fmt: skip
             storing = self._start(chunk, ended)
         receipt = await storing
@@ -88,6 +89,8 @@ class Deliveries:
         return f"a line of {name} was dropped: {next(iter(parsed.broken.values()))}" if is_first else ""
 
     def _start(self, chunk: OutboxPart, ended: JobReport | None) -> asyncio.Future[Receipt]:
+        if chunk.word:
+            return self._inbox.lines_with_word(chunk)
         if ended is None:
             return self._database.start_write(lambda c: metrics.store(c, chunk, self._clock()))
         return self._inbox.end_with_lines(chunk, ended)
@@ -151,12 +154,13 @@ class JobMessages:
 
     async def store(
         self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
-        container: str = "",
+        container: str = "", word: str = "",
     ) -> Receipt:  # fmt: skip
-        """Stores lines of an outbox, and the end of its job if they were the last; ends when they are committed."""
+        """Stores lines of an outbox, and the end of its job, or its runner's word about that, if they were the last;
+        ends when they are committed."""
         experiment_log.current.set(self._experiment_id)  # the caller's task may be anybody's
         try:
-            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container)
+            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container, word)
         except StoreCorrupt as error:
             self._inbox.give_up(error)  # the platform would only offer the lines again
             raise
@@ -194,7 +198,5 @@ class JobMessages:
         )
 
     async def exited(self, job_name: str, word: str) -> None:
-        """A runner says how its command ended; the first word counts."""
-        now_ms = self._clock()
-        await self._database.try_write(lambda c: runners.set_exit(c, job_name, word, now_ms))
-        self._inbox.wake()
+        """A runner says how its command ended; the first word counts. Ends when it is stored."""
+        await self._inbox.exited(job_name, word)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import Hold, HoldCode
@@ -29,16 +30,21 @@ class Taken:
 
     seen: Seen
     _waiting: tuple[asyncio.Future[Receipt], ...]
+    _told: tuple[asyncio.Future[None], ...] = ()
 
     def stored(self, receipts: Sequence[Receipt]) -> None:
         """`receipts`: of the last lines, in their order."""
         for future, receipt in zip(self._waiting, receipts, strict=True):
             if not future.done():
                 future.set_result(receipt)
+        for told in self._told:
+            if not told.done():
+                told.set_result(None)
 
     def failed(self, error: BaseException) -> None:
         """Tells all who wait for a delivery that nothing of it is stored."""
-        for future in self._waiting:
+        futures: tuple[asyncio.Future[Any], ...] = (*self._waiting, *self._told)
+        for future in futures:
             if isinstance(error, Exception) and not future.done():
                 future.set_exception(error)
             else:
@@ -53,6 +59,9 @@ class _News:
     reports: dict[str, JobReport] = field(default_factory=dict)
     last_lines: list[OutboxPart] = field(default_factory=list)
     waiting: list[asyncio.Future[Receipt]] = field(default_factory=list)
+    #: (job name, its runner's word about the end), and what waits until they are stored.
+    words: list[tuple[str, str]] = field(default_factory=list)
+    told: list[asyncio.Future[None]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     holds: dict[str, Hold] = field(default_factory=dict)
@@ -112,6 +121,23 @@ class Inbox:
         self.report({chunk.job_name: end})
         return future
 
+    def lines_with_word(self, chunk: OutboxPart) -> asyncio.Future[Receipt]:
+        """The last lines of a job, with its runner's word about the end. Both are one commit, and what follows from
+        them, too."""
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._news.last_lines.append(chunk)
+        self._news.waiting.append(future)
+        self.wake()
+        return future
+
+    def exited(self, job_name: str, word: str) -> asyncio.Future[None]:
+        """A runner's word about the end of its command; the first one counts. Ends when it is stored."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._news.words.append((job_name, word))
+        self._news.told.append(future)
+        self.wake()
+        return future
+
     def put_on_hold(self, hold: Hold, service: str = "") -> None:
         """Puts the experiment on hold, or one of its training services."""
         if service:
@@ -152,12 +178,13 @@ class Inbox:
         self._hold_taken, self._holds_taken = news.hold, news.holds
         seen = Seen(
             handles=tuple(news.handles), reports=news.reports, last_lines=tuple(news.last_lines),
-            refused=tuple(news.refused), forgotten=tuple(news.forgotten), judged_bad=tuple(judged_bad),
+            words=tuple(news.words), refused=tuple(news.refused), forgotten=tuple(news.forgotten),
+            judged_bad=tuple(judged_bad),
             holds=news.holds, ended_holds=tuple(news.ended_holds), hold=news.hold or failure,
             clock_step_ms=clock_step_ms,
             apart_ms=apart_ms,
         )  # fmt: skip
-        return Taken(seen, tuple(news.waiting))
+        return Taken(seen, tuple(news.waiting), tuple(news.told))
 
     def stored(self) -> None:
         """Notes that the part taken last is in the store."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from nni_manager.domain.errors import AttemptDecided, StoreUnavailable
 from nni_manager.platform_kit.runner_token import RunnerTokens
+from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.turns.attempt_reports import AttemptReports, RunnerOf, Unstored
 from nni_manager.store import index, runners
@@ -20,7 +21,8 @@ class Welcome:
 
     #: The parameter record, JSON.
     record: str
-    has_code: bool
+    #: The code to be fetched; None: there is none.
+    archive: CodeArchive | None
     #: Bytes stored of each outbox.
     stored: Mapping[str, int]
 
@@ -47,7 +49,7 @@ class RunnerReports:
             attempt.side.job_name, runner_version, channel, self.manager_version, container=who.container,
             outboxes=outboxes,
         )  # fmt: skip
-        return Welcome(record=attempt.side.record, has_code=attempt.has_code, stored=stored)
+        return Welcome(record=attempt.side.record, archive=attempt.archive, stored=stored)
 
     async def attempt(self, who: RunnerOf) -> AttemptReports:
         """The attempt that a runner posts about, as it is now; nothing is taken from one that did not greet first."""

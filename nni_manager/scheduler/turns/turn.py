@@ -19,7 +19,7 @@ from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.failures import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, load
-from nni_manager.store import experiments, history, jobs, metrics, missed_jobs, services, trials
+from nni_manager.store import experiments, history, jobs, metrics, missed_jobs, runners, services, trials
 from nni_manager.store.metrics import OutboxPart, Receipt, Stored
 
 #: Execution time is written down at least so often, in milliseconds.
@@ -35,6 +35,8 @@ class Seen:
     reports: Mapping[str, JobReport] = field(default_factory=dict)
     #: Last lines of jobs whose end is among the reports, where it counts only when they are stored.
     last_lines: tuple[OutboxPart, ...] = ()
+    #: (job name, its runner's word about the end, JSON), of those that came without last lines.
+    words: tuple[tuple[str, str], ...] = ()
     #: Jobs the platform certainly did not take: their intent is taken back.
     refused: tuple[str, ...] = ()
     #: Jobs of which the platform keeps nothing any more.
@@ -111,7 +113,11 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
         jobs.set_handle(connection, handle)
     receipts = tuple(metrics.store(connection, chunk, now_ms) for chunk in seen.last_lines)
     outcomes = zip(seen.last_lines, receipts, strict=True)
-    incomplete = {chunk.job_name for chunk, receipt in outcomes if receipt.stored is Stored.GAP}
+    missed = [chunk for chunk, receipt in outcomes if receipt.stored is Stored.GAP]
+    incomplete = {chunk.job_name for chunk in missed if not chunk.word}
+    told = ((chunk.job_name, chunk.word) for chunk in seen.last_lines if chunk.word and chunk not in missed)
+    for name, word in (*told, *seen.words):
+        runners.set_exit(connection, name, word, now_ms)
     shows_more = False
     for name, report in seen.reports.items():
         if report.was_never_taken and jobs.submit_again(connection, name):
