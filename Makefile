@@ -18,7 +18,7 @@ LOWEST_PYTHON ?= python3.11
 # Two more than there are processors: most of the time a test waits for other processes.
 WORKERS ?= $(shell expr $$(nproc) + 2)
 
-.PHONY: demo test machines live-gpu check docs picture bench fuzz lock lowest latest clean
+.PHONY: demo test machines live live-gpu check docs picture bench fuzz lock lowest latest clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -38,6 +38,13 @@ test: check
 machines: $(VENV)/.dev
 	sh .ci/debian-packages
 	$(PYTEST) --machines -m machines
+
+# The platform contract and the digits example on a real service; nothing of them stays there. A cluster:
+# make live KIND=kubeflow KUBECONFIG=~/.kube/config; any other: make live KIND=openpai LIVE_CONFIG=experiment.yml.
+# All else: make live KIND=kubeflow LIVE="--help"
+live: $(VENV)/.dev
+	$(BIN)/python -m tests.platforms.live $(if $(KIND),--kind $(KIND)) $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG)) \
+		$(if $(LIVE_CONFIG),--live-config $(LIVE_CONFIG)) $(LIVE)
 
 # The ledger's cases on the GPUs of this machine, and what was found there. Cards in use by others are left alone.
 live-gpu: $(VENV)/.dev
