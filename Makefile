@@ -23,7 +23,7 @@ WORKERS ?= $(shell expr $$(nproc) + 2)
 # Tests are compiled once, not by each process that runs them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test machines live-gpu check style types docs picture bench fuzz lock lowest latest dist clean
+.PHONY: demo test machines live live-gpu check style types docs picture bench fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -43,6 +43,13 @@ test: style
 machines: $(VENV)/.dev
 	sh .ci/debian-packages
 	$(PYTEST) --machines -m machines
+
+# The platform contract and the digits example on a real service; nothing of them stays there. A cluster:
+# make live KIND=kubeflow KUBECONFIG=~/.kube/config; any other: make live KIND=openpai LIVE_CONFIG=experiment.yml.
+# All else: make live KIND=kubeflow LIVE="--help"
+live: $(VENV)/.dev
+	$(BIN)/python -m tests.platforms.live $(if $(KIND),--kind $(KIND)) $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG)) \
+		$(if $(LIVE_CONFIG),--live-config $(LIVE_CONFIG)) $(LIVE)
 
 # The ledger's cases on the GPUs of this machine, and what was found there. Cards in use by others are left alone.
 live-gpu: $(VENV)/.dev

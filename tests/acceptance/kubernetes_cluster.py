@@ -63,6 +63,18 @@ class FakeCluster:
     def objects(self, resource: Resource, selector: str = OURS) -> list[dict[str, Any]]:
         return asyncio.run(self._objects([resource], selector))
 
+    def objects_everywhere(self, resource: Resource) -> list[dict[str, Any]]:
+        """Of all namespaces, or of none."""
+        group = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+
+        async def listed() -> list[dict[str, Any]]:
+            async with self._client() as cluster:
+                told = await cluster.call("GET", f"{group}/{resource.plural}")
+            found: list[dict[str, Any]] = told["items"]
+            return found
+
+        return asyncio.run(listed())
+
     def user(self, folder: Path, name: str, *groups: str) -> Path:
         """The kubeconfig of somebody else."""
         return self.with_token(folder, self.control("user", name=name, groups=groups)["token"], name)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.acceptance.kubernetes_cluster import PODS, FakeCluster, of
+from tests.acceptance.kubernetes_cluster import PODS, TFJOBS, FakeCluster, of
 from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -33,13 +33,20 @@ class Stage:
         self._go = cluster.share(folder / "shared") / "go"
         self.id = ""
 
-    def create(self, trials: int, at_once: int, kubeconfig: Path | None = None, metric_grace: str = "10s") -> None:
+    def create(
+        self,
+        trials: int,
+        at_once: int,
+        kubeconfig: Path | None = None,
+        metric_grace: str = "10s",
+        channel: str = "push",
+    ) -> None:
         command = (
             f"while [ ! -e {self._go} ]; do sleep 0.05; done; "
             """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
         )
         service = {
-            "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": "push",
+            "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": channel,
             "nniManagerIp": "127.0.0.1", "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
             "worker": {**_ROLE, "command": command},
         }  # fmt: skip
@@ -128,6 +135,23 @@ def test_an_api_server_that_goes_away_and_breaks_watches_costs_no_trial(stage: S
     stage.daemon.wait_for(stage.id, lambda state: state["services"][0]["status"] == "away")
     stage.go()
     stage.check(3)
+
+
+def test_jobs_of_an_experiment_that_was_stopped_during_an_outage_are_ended_after_it(stage: Stage) -> None:
+    """By the daemon itself: no other experiment starts there, and nobody asks for it. Nothing but the API server could
+    tell the jobs to end."""
+    stage.create(trials=2, at_once=2, channel="exec")
+    stage.until_running(2)
+    stage.cluster.control("fault", drop="before", times=-1)
+    stage.cluster.control("break-watches")
+    stage.daemon.wait_for(stage.id, lambda state: state["services"][0]["status"] == "away")
+    stage.daemon.call("POST", f"/experiments/{stage.id}/stop")
+    stage.daemon.wait(stage.id, "STOPPED", timeout_s=120)
+    (warning,) = stage.cluster.until(lambda: stage.daemon.status(stage.id)["warnings"])
+    assert warning["code"] == "MAY_STILL_RUN"
+    stage.cluster.control("clear")
+    stage.cluster.until(lambda: not stage.cluster.objects(TFJOBS, of(stage.id)), 120)
+    assert stage.cluster.left(stage.id) == []
 
 
 @pytest.mark.parametrize("how", ["token file", "exec plug-in"])

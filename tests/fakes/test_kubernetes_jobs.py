@@ -241,11 +241,11 @@ async def test_the_barrier_waits_for_all_and_needs_its_rights(api: client.ApiCli
     await client.CoreV1Api(api).create_namespaced_service_account(NAMESPACE, {"metadata": {"name": "barrier"}})
     rbac = client.RbacAuthorizationV1Api(api)
     rules = [{"apiGroups": ["frameworkcontroller.microsoft.com"], "resources": ["frameworks"], "verbs": ["get"]}]
-    await rbac.create_cluster_role({"metadata": {"name": "barrier"}, "rules": rules})
+    await rbac.create_namespaced_role(NAMESPACE, {"metadata": {"name": "barrier"}, "rules": rules})
     subject = {"kind": "ServiceAccount", "name": "barrier", "namespace": NAMESPACE}
-    role = {"kind": "ClusterRole", "name": "barrier", "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "Role", "name": "barrier", "apiGroup": "rbac.authorization.k8s.io"}
     binding = {"metadata": {"name": "barrier"}, "subjects": [subject], "roleRef": role}
-    await rbac.create_cluster_role_binding(binding)
+    await rbac.create_namespaced_role_binding(NAMESPACE, binding)
     seen = await followed(api, FRAMEWORKS, job)
     assert _ended(seen[-1]["status"])["code"] == 42
 

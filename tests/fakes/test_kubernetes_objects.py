@@ -306,20 +306,27 @@ async def test_another_object_of_the_same_name_is_spared(core: client.CoreV1Api)
 
 
 async def test_a_namespace_ends_with_all_it_holds(core: client.CoreV1Api, custom: client.CustomObjectsApi) -> None:
-    await core.create_namespace({"metadata": {"name": "team"}})
-    await core.create_namespaced_config_map("team", config_map("a"))
-    await core.delete_namespace("team")
+    team = f"{NAMESPACE}-team"
+    await core.create_namespace({"metadata": {"name": team}})
+
+    async def has_account() -> bool:
+        found = (await core.list_namespaced_service_account(team)).items
+        return any(each.metadata.name == "default" for each in found)
+
+    await until(has_account)
+    await core.create_namespaced_config_map(team, config_map("a"))
+    await core.delete_namespace(team)
     with pytest.raises(client.ApiException) as error:
-        await core.create_namespaced_config_map("team", config_map("b"))
+        await core.create_namespaced_config_map(team, config_map("b"))
     assert error.value.status in (403, 404)
 
     async def gone() -> bool:
-        return all(each.metadata.name != "team" for each in (await core.list_namespace()).items)
+        return all(each.metadata.name != team for each in (await core.list_namespace()).items)
 
     await until(gone)
     with pytest.raises(client.ApiException) as error:
-        await custom.create_namespaced_custom_object("kubeflow.org", "v1", "team", "tfjobs", tfjob("a"))
-    assert error.value.status == 404 and message(error) == 'namespaces "team" not found'
+        await custom.create_namespaced_custom_object("kubeflow.org", "v1", team, "tfjobs", tfjob("a"))
+    assert error.value.status == 404 and message(error) == f'namespaces "{team}" not found'
 
 
 async def test_a_dry_run_changes_nothing(core: client.CoreV1Api) -> None:

@@ -69,7 +69,20 @@ class Verbs:
             metadata["namespace"] = namespace
         pod_admission.require_admitted(self.store, kind, obj)
         quotas.require_room(self.store, kind, obj)
-        return obj if dry_run else self.store.put(kind.key, address, obj)
+        if dry_run:
+            return obj
+        made = self.store.put(kind.key, address, obj)
+        if kind.key == "namespaces":
+            self._make_account(made["metadata"]["name"])
+        return made
+
+    def _make_account(self, namespace: str) -> None:
+        """Which pods run as that name none: the service account controller makes it in every new namespace."""
+        accounts = self.kinds.by_key("serviceaccounts")
+        assert accounts is not None
+        self.create(
+            accounts, namespace, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        )
 
     def update(
         self, kind: Kind, namespace: str, name: str, given: Object, subresource: str = "", dry_run: bool = False,

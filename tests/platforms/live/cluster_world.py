@@ -1,5 +1,5 @@
-"""A namespace of a real cluster as a `World`: trials are led by commands in their pods, and a relay before the API server
-plays what no server does on demand."""
+"""A namespace of a real cluster as a `World`: trials are led by commands in their pods, and a relay before the API
+server plays what no server does on demand."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ class ClusterWorld(LiveWorld):
         self.orders = PodOrders(self._place.owner, self._place.namespace, self.patience_s)  # type: ignore[assignment]
 
     async def remove_all(self) -> None:
+        await self.relay.restore()
         for recorder in self._recorders.values():
             await insist(self, lambda recorder=recorder: self.make_of(recorder).clean([]))  # type: ignore[misc]
         async with api(self._place.owner) as server:
@@ -118,6 +119,9 @@ class ClusterWorld(LiveWorld):
     def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
         self._recorders.setdefault(recorder.experiment_id, recorder)
         return dataclasses.replace(super().job_of(recorder, trial_id), nonce=_NONCE)
+
+    async def count(self, job_name: str) -> int:
+        return await self.orders.starts(job_name)
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         async with api(self._place.owner) as server:

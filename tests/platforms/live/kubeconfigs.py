@@ -14,6 +14,7 @@ import yaml
 
 _CONTEXT = "live"
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_INLINE = ("certificate-authority", "client-certificate", "client-key")
 _SECRET = ("token", "password", "client-key-data")
 
 
@@ -44,21 +45,35 @@ class Kubeconfig:
 
     def at(self, address: str, authority: Path) -> Kubeconfig:
         """The same user, and the cluster at another address. `authority`: who signed the certificate there, PEM."""
-        data = base64.b64encode(authority.read_bytes()).decode()
-        return Kubeconfig(cluster={"server": address, "certificate-authority-data": data}, user=self.user)
+        return Kubeconfig(cluster={"server": address, "certificate-authority": str(authority)}, user=self.user)
 
     def write(self, path: Path, namespace: str) -> Path:
-        """For its owner alone."""
+        """For its owner alone. Certificates and keys lie beside it: of those within, the official client would leave
+        files and descriptors behind."""
         context = {"cluster": _CONTEXT, "user": _CONTEXT, "namespace": namespace}
         whole = {
             "apiVersion": "v1", "kind": "Config", "current-context": _CONTEXT,
-            "clusters": [{"name": _CONTEXT, "cluster": self.cluster}],
-            "users": [{"name": _CONTEXT, "user": self.user}],
+            "clusters": [{"name": _CONTEXT, "cluster": _written_out(self.cluster, path)}],
+            "users": [{"name": _CONTEXT, "user": _written_out(self.user, path)}],
             "contexts": [{"name": _CONTEXT, "context": context}],
         }  # fmt: skip
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(whole))
+        _write(path, yaml.safe_dump(whole).encode())
         return path
+
+
+def _written_out(entry: dict[str, Any], path: Path) -> dict[str, Any]:
+    found = dict(entry)
+    for name in _INLINE:
+        if data := found.pop(f"{name}-data", None):
+            file = path.with_name(f"{path.name}-{name}")
+            _write(file, base64.b64decode(data))
+            found[name] = str(file)
+    return found
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(data)
 
 
 def _absolute(path: Path) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""What tests of a service have submitted, and its removal when they did not come to it: names of jobs, noted before each
-submission."""
+"""What tests of a service have submitted, and its removal when they did not come to it: names of jobs, noted before
+each submission."""
 
 from __future__ import annotations
 

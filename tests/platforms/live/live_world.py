@@ -9,8 +9,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,7 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.payload import job_spec
-from nni_manager.platform_kit.testing import Feature, Recorder, World
+from nni_manager.platform_kit.testing import Feature, Recorder, World, unreachable_keeper
 from nni_manager.platform_kit.testing.listener import FakeListener
 from nni_manager.platform_kit.testing.observing import insist, seen_as
 from tests.platforms.keeper_world import KeeperOfTest
@@ -78,8 +78,7 @@ class LiveWorld(World):
         self._settings = without_commands(credentials.filled(self._section, reading.secrets))
         self.secrets = (*reading.secrets.values(), "the-token-of-this-attempt")
         self._code = directory / "code"
-        self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))
-        self._process = KeeperOfTest(directory / "keeper", self._runtime / "keeper.sock")
+        self._directory = directory
         self._jobs: dict[str, JobSpec] = {}
         #: Of all jobs that may be there.
         self._names: list[str] = []
@@ -89,12 +88,11 @@ class LiveWorld(World):
         self._ended: set[str] = set()
         self._listeners: dict[str, FakeListener] = {}
         self._held = AsyncExitStack()
+        self.keeper = unreachable_keeper()
         self.orders: Orders
 
     async def __aenter__(self) -> Self:
         self._write_code()
-        self.keeper = Keeper(self._process.connect)
-        self._run = asyncio.create_task(self.keeper.run(), name="keeper")
         await self.open()
         return self
 
@@ -103,7 +101,8 @@ class LiveWorld(World):
         self._names += job_names
 
     async def open(self) -> None:
-        """What leads trials, and is ended with the world."""
+        """What the adapter and trials need here; ended with the world."""
+        await self._held.enter_async_context(self._kept())
         opening = open_orders(self._service.address, 0, self.patience_s)
         self.orders = await self._held.enter_async_context(opening)
 
@@ -125,17 +124,23 @@ class LiveWorld(World):
                     await seen_as(self, platform, handle, lambda report: report.state.is_final, "ended or removed")
 
     async def _leave_here(self) -> None:
-        self._run.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._run
         await self._held.aclose()
         for listener in self._listeners.values():
             listener.close()
-        for process in self._process.started:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM)
-            await asyncio.to_thread(process.wait)
-        shutil.rmtree(self._runtime)
+
+    @asynccontextmanager
+    async def _kept(self) -> AsyncIterator[None]:
+        """With a keeper on this machine, for adapters whose jobs run here."""
+        with tempfile.TemporaryDirectory(prefix="nni-") as runtime:  # paths of sockets are short
+            process = KeeperOfTest(self._directory / "keeper", Path(runtime) / "keeper.sock")
+            self.keeper = Keeper(process.connect)
+            run = asyncio.create_task(self.keeper.run(), name="keeper")
+            try:
+                yield
+            finally:
+                run.cancel()
+                await asyncio.wait([run])
+                await _ended(process)
 
     # The adapter
 
@@ -243,6 +248,13 @@ class LiveWorld(World):
             (self._code / name).write_text(text)
         (self.recorder.folder / "code").mkdir(parents=True, exist_ok=True)
         self.recorder.code_archive = pack(self._code, self.recorder.folder / "code").path
+
+
+async def _ended(keeper: KeeperOfTest) -> None:
+    for process in keeper.started:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+        await asyncio.to_thread(process.wait)
 
 
 def without_commands(settings: Any) -> Any:

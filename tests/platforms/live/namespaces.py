@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from kubernetes_asyncio import client
 
 from nni_manager.platform_kit.kubernetes.kind import Kind
@@ -84,20 +85,29 @@ async def remove(kubeconfig: Path, name: str, kinds: list[Kind], patience_s: flo
     async with api(kubeconfig) as server:
         core = client.CoreV1Api(server)
         await _remove_jobs(server, name, kinds)
-        with contextlib.suppress(client.ApiException):
-            await core.delete_namespace(name)
-        if await _until(lambda: _is_gone(core.read_namespace(name)), patience_s):
+        if await _until(lambda: _is_removed(core, name), patience_s):
             return []
-        left = await _left(server, name, kinds)
-        return [f"namespace {name} (Terminating)", *left]
+        found = [f"namespace {name}, after {patience_s:g} s; try `kubectl delete namespace {name}`"]
+        with contextlib.suppress(client.ApiException, aiohttp.ClientError):
+            found += await _left(server, name, kinds)
+        return found
 
 
 async def _remove_jobs(server: client.ApiClient, name: str, kinds: list[Kind]) -> None:
     """First of all: their operators must be told while they can still write there."""
     custom = client.CustomObjectsApi(server)
     for kind in kinds:
-        with contextlib.suppress(client.ApiException):
+        with contextlib.suppress(client.ApiException, aiohttp.ClientError):
             await custom.delete_collection_namespaced_custom_object(kind.group, kind.version or "v1", name, kind.plural)
+
+
+async def _is_removed(core: client.CoreV1Api, name: str) -> bool:
+    """Asked to be, again and again: a server that is restarting refuses for a while."""
+    with contextlib.suppress(client.ApiException, aiohttp.ClientError):
+        await core.delete_namespace(name)
+    with contextlib.suppress(aiohttp.ClientError):
+        return await _is_gone(core.read_namespace(name))
+    return False
 
 
 async def _left(server: client.ApiClient, name: str, kinds: list[Kind]) -> list[str]:
@@ -123,7 +133,12 @@ async def _is_there(asked: Awaitable[object]) -> bool:
 
 
 async def _is_gone(asked: Awaitable[object]) -> bool:
-    return not await _is_there(asked)
+    """A refusal proves nothing."""
+    try:
+        await asked
+    except client.ApiException as error:
+        return error.status == 404
+    return False
 
 
 async def _until(holds: Callable[[], Awaitable[bool]], seconds: float) -> bool:

@@ -23,13 +23,18 @@ _STDOUT = b"\1"
 #: Arguments: the folder of orders, a number, an order. An order that was given is not given again.
 _GIVE = """
 mkdir -p "$1" || exit 1
-[ -e "$1/order-$2" ] || [ -e "$1/taken-$2" ] || { printf %s "$3" > "$1/new-$2" && mv "$1/new-$2" "$1/order-$2"; } || exit 1
+if ! [ -e "$1/order-$2" ] && ! [ -e "$1/taken-$2" ]; then
+    printf %s "$3" > "$1/new-$2" && mv "$1/new-$2" "$1/order-$2" || exit 1
+fi
 """
 #: Prints the answer, as soon as there is one.
-_TELL = _GIVE + """
+_TELL = (
+    _GIVE
+    + """
 until [ -e "$1/answer-$2" ]; do sleep 0.1; done
 cat "$1/answer-$2"
 """
+)
 #: An end is answered by none: the container may end with it.
 _END = _GIVE + "echo true"
 Pod = dict[str, Any]

@@ -104,6 +104,13 @@ class Relay:
             _abort(connection)
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def restore(self) -> None:
+        """Ends whatever was begun here."""
+        self.let_go()
+        self._losing = None
+        if self._server is None:
+            await self.listen()
+
     def hold_up(self) -> None:
         """Takes connections and requests, and lets nothing through."""
         self._flows.clear()
@@ -130,7 +137,9 @@ class Relay:
         self._open[connection] = task
         await self._carry(connection, adapter_reader, reader)
 
-    async def _carry(self, connection: _Connection, adapter: asyncio.StreamReader, server: asyncio.StreamReader) -> None:
+    async def _carry(
+        self, connection: _Connection, adapter: asyncio.StreamReader, server: asyncio.StreamReader
+    ) -> None:
         """Both ways, until one side is over."""
         ways = [
             asyncio.create_task(self._to_server(connection, adapter)),
