@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
 from nni_manager.api.application import create_application
@@ -21,13 +22,13 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     async with make_world(tmp_path, monkeypatch) as world:
         yield world
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def site(world: World) -> AsyncIterator[str]:
     """Where the pages are."""
     pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
@@ -36,8 +37,9 @@ async def site(world: World) -> AsyncIterator[str]:
         world.stopping.set()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
+    """For all tests of a module, which share its event loop; each has a context of its own."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser

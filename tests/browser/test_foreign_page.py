@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
@@ -18,7 +19,7 @@ from tests.api.listeners import tcp_listener
 from tests.api.world import World
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # as the browser is
 
 #: A name of somebody else, pointing at this machine: another site, and what DNS rebinding looks like.
 EVIL = "evil.example"
@@ -63,7 +64,7 @@ async def foreign_page(browser: Browser, host: str) -> AsyncIterator[Page]:
         await context.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def evil_browser() -> AsyncIterator[Browser]:
     """Its name service knows one name more."""
     rules = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
@@ -74,7 +75,7 @@ async def evil_browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def experiment(site: str, world: World) -> str:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         return str((await api.post("/api/v1/experiments", json=world.config())).json()["id"])

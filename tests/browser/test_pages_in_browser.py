@@ -17,7 +17,7 @@ from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.listeners import tcp_listener
 from tests.api.world import World
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # as the browser is
 
 TOKEN = "correct horse battery"
 HOLD = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError: x is not in the space",

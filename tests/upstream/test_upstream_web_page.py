@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,14 +15,18 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser
 
-from tests.browser.conftest import ARGUMENTS, CHROMIUM
-from tests.live_daemon import Daemon
+from tests.browser.conftest import browser as browser  # a fixture
+from tests.live_daemon import Daemon, running_daemon
 from tests.upstream.page_driver import NniPage, expect, nni_page
 from tests.upstream.page_front import front, static_files
 
-pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
+pytestmark = [
+    pytest.mark.upstream,
+    pytest.mark.timeout(1200),  # the first test of a session may install nni
+    pytest.mark.asyncio(loop_scope="module"),  # as the browser is
+]
 
 #: The third trial fails; the sixth and seventh wait for a file after their intermediate results, later ones before
 #: them, as NNI's page falls over results of a trial that it does not know yet.
@@ -89,56 +94,55 @@ class Site:
         return {id_: value["default"] if isinstance(value, dict) else value for id_, value in values.items()}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """For all tests of this module."""
+    with running_daemon(tmp_path_factory.mktemp("shared"), "--port", "0") as daemon:
+        yield daemon
+
+
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    for name in ("data", "home", "code", "shots"):
-        (tmp_path / name).mkdir()
-    daemon = Daemon(tmp_path / "data").start("--port", "0")
-    yield daemon
-    try:
-        daemon.call("POST", "/experiments/stop")
-    finally:
-        daemon.terminate()
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        await browser.close()
+    """For a test that asks for all experiments."""
+    with running_daemon(tmp_path, "--port", "0") as daemon:
+        yield daemon
 
 
 @asynccontextmanager
 async def site(daemon: Daemon, browser: Browser, static: Path, prefix: str = "", **fields: Any) -> AsyncIterator[Site]:
-    """Where an experiment was just created."""
-    folder = daemon.data.parent
+    """Where an experiment was just created; it is stopped in the end."""
+    folder = _folder(daemon)
     endpoint = {"port": 0, "urlPrefix": prefix}
     body = {
-        "config": json.dumps(_config(folder, **fields)), "directory": str(folder / "code"),
+        "config": json.dumps(_config(daemon, folder, **fields)), "directory": str(folder),
         "environment": {**os.environ, "GATE": str(folder / "gate")}, "interpreter": sys.executable,
         "endpoint": endpoint,
     }  # fmt: skip
     id_ = (await asyncio.to_thread(daemon.call, "POST", "/experiments", json=body))["id"]
-    async with looked_at(daemon, browser, static, id_) as found:
+    async with looked_at(daemon, browser, static, id_, folder) as found:
         yield found
+    await asyncio.to_thread(daemon.call, "POST", f"/experiments/{id_}/stop")
+
+
+def _folder(daemon: Daemon) -> Path:
+    """A new one, for the code of an experiment and what is seen of it."""
+    return Path(tempfile.mkdtemp(dir=daemon.data.parent))
 
 
 @asynccontextmanager
-async def looked_at(daemon: Daemon, browser: Browser, static: Path, id_: str) -> AsyncIterator[Site]:
+async def looked_at(daemon: Daemon, browser: Browser, static: Path, id_: str, folder: Path) -> AsyncIterator[Site]:
     endpoint = (await asyncio.to_thread(daemon.status, id_))["endpoint"]["url"]
-    folder = daemon.data.parent
     async with front(static, endpoint) as url, nni_page(browser, url, folder / "shots") as page:
         yield Site(daemon, id_, endpoint, folder / "gate", page)
 
 
-def _config(folder: Path, **fields: Any) -> dict[str, Any]:
-    (folder / "code" / "trial.py").write_text(TRIAL)
-    (folder / "code" / "many.sh").write_text(MANY)
+def _config(daemon: Daemon, folder: Path, **fields: Any) -> dict[str, Any]:
+    (folder / "trial.py").write_text(TRIAL)
+    (folder / "many.sh").write_text(MANY)
     return {
         "experimentName": "seen by NNI", "searchSpace": SPACE, "trialCommand": f"{sys.executable} trial.py",
-        "trialCodeDirectory": str(folder / "code"), "trialConcurrency": 2, "maxTrialNumber": 20,
-        "maxExperimentDuration": "1h", "experimentWorkingDirectory": str(folder / "data"),
+        "trialCodeDirectory": str(folder), "trialConcurrency": 2, "maxTrialNumber": 20,
+        "maxExperimentDuration": "1h", "experimentWorkingDirectory": str(daemon.data),
         "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}, **fields,
     }  # fmt: skip
 
@@ -153,9 +157,8 @@ async def begun(site: Site) -> None:
     await site.counts(SUCCEEDED=4, FAILED=1, RUNNING=2)
 
 
-@pytest.mark.parametrize("prefix", ["", "my/pre"])
-async def test_the_overview(daemon: Daemon, browser: Browser, static: Path, prefix: str) -> None:
-    async with site(daemon, browser, static, prefix) as found:
+async def test_the_overview(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static, "my/pre") as found:
         await begun(found)
         page = found.page
         await page.open()
@@ -169,13 +172,13 @@ async def test_the_overview(daemon: Daemon, browser: Browser, static: Path, pref
         assert list(map(float, await page.cells("accuracy"))) == [round(finals[id_], 6) for id_ in best]
         (points,) = await page.series()
         assert [(point[2], point[1]) for point in points["data"]] == [(id_, finals[id_]) for id_ in best]
-        await page.shoot(f"overview-{bool(prefix)}")
+        await page.shoot("overview")
         await page.button("Minimize").click()
         await expect(page.page.locator(".bestMetric .focus-text")).to_have_text(f"{finals[best[-1]]:.6f}")
         assert await page.cells("id") == best[::-1]
         await page.row(best[0]).locator("[data-automation-key=_expand] i").click()
         await expect(page.page.locator(".openRow")).to_contain_text("batch")
-        await page.shoot(f"overview-row-{bool(prefix)}")
+        await page.shoot("overview-row")
 
 
 async def _check_head(site: Site) -> None:
@@ -191,9 +194,8 @@ async def _check_head(site: Site) -> None:
     assert await numbers.all_inner_texts() == ["60", "20", "2"]
 
 
-@pytest.mark.parametrize("prefix", ["", "my/pre"])
-async def test_the_charts(daemon: Daemon, browser: Browser, static: Path, prefix: str) -> None:
-    async with site(daemon, browser, static, prefix) as found:
+async def test_the_charts(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static) as found:
         await begun(found)
         page = found.page
         await page.open("detail")
@@ -231,8 +233,8 @@ async def _full_lines(page: Any) -> dict[str, list[float]]:
     return lines
 
 
-async def test_the_table(daemon: Daemon, browser: Browser, static: Path) -> None:
-    async with site(daemon, browser, static, "my/pre") as found:
+async def test_the_table(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static, "my/pre") as found:
         await begun(found)
         page = found.page
         await page.open("detail")
@@ -285,8 +287,8 @@ async def _check_comparison(site: Site, trials: list[dict[str, Any]]) -> None:
     await page.button("Close popup modal").click()
 
 
-async def test_trials_are_killed_and_added(daemon: Daemon, browser: Browser, static: Path) -> None:
-    async with site(daemon, browser, static, maxTrialNumber=9) as found:
+async def test_trials_are_killed_and_added(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static, maxTrialNumber=9) as found:
         await begun(found)
         page, trials = found.page, await found.trials()
         await page.open("detail")
@@ -320,8 +322,8 @@ async def _add_like(site: Site, trial: dict[str, Any]) -> None:
     await page.button("OK").click()
 
 
-async def test_tensorboard_is_refused_with_a_sentence(daemon: Daemon, browser: Browser, static: Path) -> None:
-    async with site(daemon, browser, static) as found:
+async def test_tensorboard_is_refused_with_a_sentence(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static) as found:
         await begun(found)
         page = found.page
         page.refused.add("POST tensorboard")
@@ -332,8 +334,8 @@ async def test_tensorboard_is_refused_with_a_sentence(daemon: Daemon, browser: B
         await page.close()
 
 
-async def test_limits_are_changed(daemon: Daemon, browser: Browser, static: Path) -> None:
-    async with site(daemon, browser, static, "my/pre") as found:
+async def test_limits_are_changed(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static, "my/pre") as found:
         await begun(found)
         page = found.page
         await page.open()
@@ -355,8 +357,8 @@ async def test_limits_are_changed(daemon: Daemon, browser: Browser, static: Path
         await page.shoot("refused")
 
 
-async def test_the_panels(daemon: Daemon, browser: Browser, static: Path) -> None:
-    async with site(daemon, browser, static, "my/pre") as found:
+async def test_the_panels(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static, "my/pre") as found:
         await begun(found)
         page = found.page
         await page.open()
@@ -384,8 +386,8 @@ async def test_the_panels(daemon: Daemon, browser: Browser, static: Path) -> Non
         assert "Loading" not in manager and (await found.trials())[0]["id"] in (log / "nnimanager.log").read_text()
 
 
-async def test_it_follows_what_happens(daemon: Daemon, browser: Browser, static: Path) -> None:
-    async with site(daemon, browser, static, maxTrialNumber=8) as found:
+async def test_it_follows_what_happens(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static, maxTrialNumber=8) as found:
         await begun(found)
         page = found.page
         await page.open()
@@ -399,10 +401,10 @@ async def test_it_follows_what_happens(daemon: Daemon, browser: Browser, static:
         await page.shoot("followed")
 
 
-async def test_more_than_a_hundred_trials(daemon: Daemon, browser: Browser, static: Path) -> None:
+async def test_more_than_a_hundred_trials(shared: Daemon, browser: Browser, static: Path) -> None:
     """The page then asks for the latest results of all and for those of twenty trials at a time."""
     async with site(
-        daemon, browser, static, trialCommand="sh many.sh", trialConcurrency=8, maxTrialNumber=130
+        shared, browser, static, trialCommand="sh many.sh", trialConcurrency=8, maxTrialNumber=130
     ) as found:
         await found.counts(SUCCEEDED=123, RUNNING=7)
         page = found.page
@@ -446,8 +448,8 @@ async def _until_reported(site: Site, running: list[str]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_an_experiment_that_is_done(daemon: Daemon, browser: Browser, static: Path) -> None:
-    async with site(daemon, browser, static, maxTrialNumber=4) as found:
+async def test_an_experiment_that_is_done(shared: Daemon, browser: Browser, static: Path) -> None:
+    async with site(shared, browser, static, maxTrialNumber=4) as found:
         await found.when(lambda state: state["status"] == "DONE")
         page = found.page
         await page.open()
@@ -465,11 +467,11 @@ async def test_an_experiment_that_is_done(daemon: Daemon, browser: Browser, stat
         await page.shoot("done-detail")
 
 
-async def test_an_experiment_that_is_viewed(daemon: Daemon, browser: Browser, static: Path) -> None:
-    id_ = await _stopped(daemon)
+async def test_an_experiment_that_is_viewed(shared: Daemon, browser: Browser, static: Path) -> None:
+    id_ = await _stopped(shared)
     endpoint = {"id": id_, "endpoint": {"port": 0, "urlPrefix": "my/pre"}}
-    await asyncio.to_thread(daemon.call, "POST", "/experiments/view", json=endpoint)
-    async with looked_at(daemon, browser, static, id_) as found:
+    await asyncio.to_thread(shared.call, "POST", "/experiments/view", json=endpoint)
+    async with looked_at(shared, browser, static, id_, _folder(shared)) as found:
         page = found.page
         await page.open()
         await expect(page.page.locator(".status-text")).to_have_text("VIEWED")
@@ -489,16 +491,16 @@ async def test_an_experiment_that_is_viewed(daemon: Daemon, browser: Browser, st
 
 
 async def _stopped(daemon: Daemon) -> str:
-    config = _config(daemon.data.parent, maxTrialNumber=4)
-    id_ = await asyncio.to_thread(daemon.create, config, daemon.data.parent / "code")
+    folder = _folder(daemon)
+    id_ = await asyncio.to_thread(daemon.create, _config(daemon, folder, maxTrialNumber=4), folder)
     await asyncio.to_thread(daemon.wait, id_, "DONE")
     await asyncio.to_thread(daemon.call, "POST", f"/experiments/{id_}/stop")
     return id_
 
 
-async def test_an_experiment_with_an_error(daemon: Daemon, browser: Browser, static: Path) -> None:
+async def test_an_experiment_with_an_error(shared: Daemon, browser: Browser, static: Path) -> None:
     outdated = {"platform": "scripted", "trials": [{"runnerVersion": "0.5.0"}]}
-    async with site(daemon, browser, static, "my/pre", trialCommand="true", trainingService=outdated) as found:
+    async with site(shared, browser, static, "my/pre", trialCommand="true", trainingService=outdated) as found:
         await found.when(lambda state: state["status"] == "ERROR")
         page = found.page
         await page.open()
