@@ -88,7 +88,7 @@ def _in_database(connection: sqlite3.Connection) -> Kept:
 
 
 def _scrub(connection: sqlite3.Connection, path: Path) -> None:
-    """Also what was overwritten earlier is gone from the file and from the write-ahead log afterwards."""
+    """Removes them from a database, what was overwritten earlier included, and from its write-ahead log."""
     connection.execute("PRAGMA secure_delete=ON")
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("UPDATE experiment SET environment = ?", (_MOVED,))

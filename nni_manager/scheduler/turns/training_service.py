@@ -58,18 +58,15 @@ class TrainingService:
         changed: Callable[[], None], entered: Callable[[Platform], None] = lambda _: None, trials: Path | None = None,
         max_log_bytes: int = 100 * 2**20,
     ) -> None:  # fmt: skip
-        """`max_log_bytes`: of the logs that are kept of one attempt."""
         #: Of the config; a removed service keeps what it had.
         self.spec = spec
         self.name = spec.service
         self.platform = make(self.wake)
-        self._inbox = inbox
-        self._database = database
+        self._inbox, self._database = inbox, database
         self._clock = clock
         self._changed = changed
         self._entered = entered
-        self._trials = trials
-        self._max_log_bytes = max_log_bytes
+        self._trials, self._max_log_bytes = trials, max_log_bytes
         capabilities = self.platform.capabilities
         self.observer = Observer(
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
