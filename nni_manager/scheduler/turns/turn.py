@@ -112,6 +112,8 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
     incomplete = {chunk.job_name for chunk, receipt in outcomes if receipt.stored is Stored.GAP}
     shows_more = False
     for name, report in seen.reports.items():
+        if jobs.is_submitted_anew(connection, name, report.about):
+            continue
         if report.was_never_taken and jobs.submit_again(connection, name):
             continue
         if report.is_untaken:
