@@ -90,6 +90,9 @@ class JobReport:
     #: It is LOST, was accepted and certainly never ran: that is no attempt, and the trial waits as if it had not been
     #: submitted.
     is_untaken: bool = False
+    #: The submission that one of these two is about, which the manager fills in: of a later one under the same name, at
+    #: another place perhaps, it says nothing.
+    about: JobHandle | None = None
 
     def dated(self, apart_ms: int) -> JobReport:
         """The report with times since the epoch, by how far the wall clock of this machine is ahead of its steady one

@@ -79,7 +79,7 @@ def intend(
 
 def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
     """The platform accepted the job."""
-    text = json.dumps({"platform": handle.platform, "version": handle.version, "data": handle.data})
+    text = _text(handle)
     connection.execute(
         "UPDATE attempts SET handle = ?, state = CASE WHEN state = 'INTENT' THEN 'PENDING' ELSE state END"
         " WHERE job_name = ? AND closed = 0",
@@ -87,6 +87,10 @@ def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
     )
     if handle.link:
         connection.execute("UPDATE attempts SET link = ? WHERE job_name = ?", (handle.link, handle.job_name))
+
+
+def _text(handle: JobHandle) -> str:
+    return json.dumps({"platform": handle.platform, "version": handle.version, "data": handle.data})
 
 
 def parse_handle(job_name: str, text: str) -> JobHandle:
@@ -178,6 +182,12 @@ def take_back(connection: sqlite3.Connection, job_name: str, *, was_accepted: bo
         " AND (state = 'INTENT' AND handle IS NULL OR ?2 AND state IN ('INTENT', 'PENDING'))",
         (job_name, was_accepted),
     )
+
+
+def is_submitted_anew(connection: sqlite3.Connection, job_name: str, about: JobHandle | None) -> bool:
+    """Whether a job has another submission by now than that which something was told of."""
+    row = connection.execute("SELECT handle FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
+    return about is not None and (row is None or row[0] != _text(about))
 
 
 def submit_again(connection: sqlite3.Connection, job_name: str) -> bool:

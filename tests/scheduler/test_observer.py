@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -217,3 +218,14 @@ async def test_it_looks_at_everything_now_and_then(watch: Watch) -> None:
     assert watch.told[-1] == {A: SUCCEEDED}
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_submission_that_came_to_nothing_is_told_of_once_and_by_its_name(watch: Watch) -> None:
+    await watch.observer.look()
+    watch.observer.add(handle(A))
+    untaken = JobReport(state=JobState.LOST, is_untaken=True)
+    watch.platform.jobs[A] = untaken
+    await watch.observer.look()
+    watch.observer.wake(A)
+    await watch.observer.look()
+    assert watch.told == [{A: replace(untaken, about=handle(A))}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from dataclasses import replace
 from typing import Any
@@ -275,6 +276,20 @@ def test_what_its_platform_never_had_is_submitted_again_without_charge(turns: Tu
     (again,) = [call for call in result.calls if isinstance(call, d.Submit)]
     assert (again.job_name, again.is_repeat) == (name, True) and result.records == ()
     assert jobs.retries(turns.connection, again.trial_id) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["was_never_taken", "is_untaken"])
+def test_what_is_told_of_an_earlier_submission_says_nothing_of_the_next(turns: Turns, kind: str) -> None:
+    """Which may be at another machine, and run."""
+    (submit,) = turns.submitted(proposals=proposals(0))
+    name = submit.job_name
+    before, now = (JobHandle(platform="fake", version=1, job_name=name, data=at) for at in ("one", "two"))
+    turns.take(Seen(handles=(before,)))
+    told = dataclasses.replace(JobReport(state=JobState.LOST, about=before), **{kind: True})
+    assert turns.take(Seen(reports={name: told})).calls, "it is submitted again"
+    for seen in (Seen(reports={name: told}), Seen(handles=(now,), reports={name: told})):
+        assert not [call for call in turns.take(seen).calls if isinstance(call, d.Submit) and not call.is_repeat]
+    assert jobs.undecided(turns.connection, submit.service) == [now]
 
 
 def test_what_was_seen_to_run_is_lost_whatever_its_platform_says_later(turns: Turns) -> None:

@@ -34,10 +34,12 @@ class Starting:
 
     async def start(self, spec: JobSpec) -> JobHandle | NoRoom:
         """Starts a job. Raises PlatformUnavailable, SubmitRejected."""
-        key = self._placed.machine(spec.name) if spec.is_repeat else None
+        key = self._placed.machine(spec.name)
         known = self._sites.get(key) if key is not None else None
-        if key is not None and (known is None or not known.is_up):
+        if spec.is_repeat and key is not None and (known is None or not known.is_up):
             return job.handle_of(spec.name, key, "")  # it may run there; what `observe` says of it decides
+        if not spec.is_repeat and known is not None and not known.takes_jobs:
+            known = None
         if not any(one.is_up for one in self._sites):
             raise PlatformUnavailable(self._sites.why().sentence, refused=True)
         if (park := self._park) is not None:

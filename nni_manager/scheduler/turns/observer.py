@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.store import jobs
@@ -114,7 +115,16 @@ class Observer:
             self._pause_s = self._pause_s if self._failed else min(_GATHER_S, self._slow_poll_s)
         self._failed = reports is None
         if reports:
-            self._tell({handle.job_name: report for handle, report in reports.items()})
+            self._tell({handle.job_name: self._named(handle, report) for handle, report in reports.items()})
+
+    def _named(self, handle: JobHandle, report: JobReport) -> JobReport:
+        """The report, with the submission that it is about where there may be another; that one is not looked at any
+        more."""
+        if not (report.is_untaken or report.was_never_taken):
+            return report
+        if self._handles.get(handle.job_name) is handle:
+            self.remove(handle.job_name)
+        return replace(report, about=handle)
 
 
 def _undecided(connection: sqlite3.Connection, service: str) -> dict[str, JobHandle]:

@@ -120,6 +120,8 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
         runners.set_exit(connection, name, word, now_ms)
     shows_more = False
     for name, report in seen.reports.items():
+        if jobs.is_submitted_anew(connection, name, report.about):
+            continue
         if report.was_never_taken and jobs.submit_again(connection, name):
             continue
         if report.is_untaken:
