@@ -77,7 +77,7 @@ def test_without_its_operator_nothing_is_made(cluster: FakeCluster) -> None:
 def test_tests_of_the_fake_run_on_a_real_cluster(cluster: FakeCluster) -> None:
     """In namespaces of their own; what only the fake offers is named."""
     cluster.remove(CRDS, "tfjobs.kubeflow.org")
-    chosen = "taken_once or single_process or compact or forgotten"
+    chosen = "orphans_stay or single_process or compact or forgotten"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "-k", chosen]
     environment = {**os.environ, "NNI_TEST_KUBECONFIG": str(cluster.kubeconfig)}
     tests = ("tests/fakes/test_kubernetes_objects.py", "tests/fakes/test_kubernetes_jobs.py")
