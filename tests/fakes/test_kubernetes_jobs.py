@@ -12,7 +12,7 @@ import pytest
 from kubernetes_asyncio import client, watch
 
 from tests.fakes.kubernetes import definitions
-from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, patience, until
 
 pytestmark = pytest.mark.unit
 
@@ -82,7 +82,7 @@ async def followed(api: client.ApiClient, kind: tuple[str, ...], job: dict[str, 
     seen = []
     async with watch.Watch() as watched:
         events = watched.stream(
-            custom.list_namespaced_custom_object, *kind, resource_version=version, timeout_seconds=30,
+            custom.list_namespaced_custom_object, *kind, resource_version=version, timeout_seconds=int(patience(30)),
             field_selector=f"metadata.name={name}",
         )  # fmt: skip
         async for event in events:

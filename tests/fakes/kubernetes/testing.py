@@ -110,9 +110,14 @@ async def _is_gone(core: client.CoreV1Api) -> bool:
     return False
 
 
+def patience(seconds: float) -> float:
+    """Seconds that something may take which takes so long at most on the fake."""
+    return seconds * (_SLOWER if os.environ.get(REAL) else 1.0)
+
+
 async def until(look: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
     """The first answer that is neither None nor False. `seconds`: of the fake."""
-    async with asyncio.timeout(seconds * (_SLOWER if os.environ.get(REAL) else 1.0)):
+    async with asyncio.timeout(patience(seconds)):
         while True:
             found = await look()
             if found is not None and found is not False:

@@ -83,7 +83,8 @@ class ClusterWorld(LiveWorld):
         through = self._user.at(self.relay.address, self.relay.authority)
         self._through = str(through.write(folder / "through", self._place.namespace))
         self._unauthorised = str(through.of(_WRONG).write(folder / "wrong", self._place.namespace))
-        self.orders = PodOrders(self._place.owner, self._place.namespace, self.patience_s)  # type: ignore[assignment]
+        self._pods = PodOrders(self._place.owner, self._place.namespace, self.patience_s)
+        self.orders = self._pods  # type: ignore[assignment]
 
     async def remove_all(self) -> None:
         await self.relay.restore()
@@ -122,6 +123,10 @@ class ClusterWorld(LiveWorld):
 
     async def count(self, job_name: str) -> int:
         return await self.orders.starts(job_name)
+
+    async def write_log(self, handle: JobHandle, line: str) -> None:
+        await super().write_log(handle, line)
+        await self._pods.printed(handle.job_name, line)
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         async with api(self._place.owner) as server:

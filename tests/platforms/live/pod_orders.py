@@ -82,6 +82,17 @@ class PodOrders:
                     return None  # and it has ended: no pod of it runs
                 await asyncio.sleep(_LOOK_AGAIN_S)  # the container is just starting, or the server is
 
+    async def printed(self, job_name: str, line: str) -> None:
+        """Returns once the server has a line of the running job's log: it passes through a few hands."""
+        async with asyncio.timeout(self._patience_s), api(self._kubeconfig) as server:
+            core = client.CoreV1Api(server)
+            while True:
+                for pod in filter(_runs, await self._pods(job_name)):
+                    told = await core.read_namespaced_pod_log(pod["metadata"]["name"], self._namespace)
+                    if line in told.splitlines():
+                        return
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
     async def _pods(self, job_name: str) -> list[Pod]:
         _, _, experiment_id, _, trial_id = job_name.split("_")
         labels = {names.EXPERIMENT: experiment_id, names.TRIAL: trial_id}

@@ -76,11 +76,14 @@ def test_without_its_operator_nothing_is_made(cluster: FakeCluster) -> None:
 
 def test_tests_of_the_fake_run_on_a_real_cluster(cluster: FakeCluster) -> None:
     """In namespaces of their own; what only the fake offers is named."""
-    chosen = "taken_once or changes_nothing or compact or forgotten"
+    cluster.remove(CRDS, "tfjobs.kubeflow.org")
+    chosen = "orphans_stay or single_process or compact or forgotten"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "-k", chosen]
     environment = {**os.environ, "NNI_TEST_KUBECONFIG": str(cluster.kubeconfig)}
-    done = _run([*command, "tests/fakes/test_kubernetes_objects.py"], environment)
-    assert re.search(r"^2 passed, 1 skipped, \d+ deselected", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    tests = ("tests/fakes/test_kubernetes_objects.py", "tests/fakes/test_kubernetes_jobs.py")
+    done = _run([*command, *tests], environment)
+    assert re.search(r"^1 passed, 2 skipped, \d+ deselected", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert "the cluster does not serve the kind" in done.stdout
     assert "needs the fake: a real cluster cannot be" in done.stdout and _left(cluster) == []
 
 
