@@ -12,6 +12,7 @@ import pytest
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nni_manager.api.trial_listener import HEARTBEAT_S
 from nni_manager.app import http_connection, reserves
 from nni_manager.app import listeners as listeners_module
 from nni_manager.app.listeners import Listeners
@@ -415,3 +416,62 @@ async def _answered_after_garbage(behind: bytes) -> bytes:
     writer.close()
     await listeners.close()
     return first
+
+
+async def test_a_head_goes_with_its_body(listeners: Listeners, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write is a record of TLS and a call of the system."""
+    await client.send(GET + b"\r\n")
+    await client.answer()
+    (connection,) = connections(listeners)
+    written: list[bytes] = []
+    inner = connection.transport._transport
+    monkeypatch.setattr(connection.transport, "_transport", _Noting(inner, written))
+    await client.send(POST + b"Content-Length: 2\r\n\r\nab")
+    assert (await client.answer()).endswith(b"\r\n\r\nab")
+    assert len(written) == 1
+    long = http_connection._JOINED_BYTES + 1
+    await client.send(POST + b"Content-Length: %d\r\n\r\n" % long + b"x" * long)
+    assert (await client.answer()).endswith(b"x" * long)
+    assert [len(data) for data in written[2:]] == [long], "what is long is not copied"
+
+
+class _Noting:
+    """A transport that notes what is written."""
+
+    def __init__(self, transport: Any, written: list[bytes]) -> None:
+        self._transport = transport
+        self._written = written
+
+    def write(self, data: bytes) -> None:
+        self._written.append(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+async def test_a_head_whose_body_takes_its_time_goes_alone() -> None:
+    go_on = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await go_on.wait()
+        await send({"type": "http.response.body", "body": b"ab"})
+
+    async with served(slow) as (_, client):
+        await client.send(GET + b"\r\n")
+        assert b" 200 OK" in await client.reader.readuntil(b"\r\n\r\n")
+        go_on.set()
+        assert await client.reader.readexactly(2) == b"ab"
+
+
+async def test_a_runner_keeps_its_connection_from_one_heartbeat_to_the_next() -> None:
+    listeners = Listeners(body_and_all)
+    reserved = reserve("127.0.0.1", 0)
+    await listeners.open_trial_listener(reserved, body_and_all)
+    _, writer = await asyncio.open_connection("127.0.0.1", reserved.port)
+    await until(lambda: connections(listeners))
+    (connection,) = connections(listeners)
+    assert connection.timeout_keep_alive >= 2 * HEARTBEAT_S
+    writer.close()
+    await listeners.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sqlite3
 from dataclasses import replace
 from typing import Any
@@ -234,6 +235,29 @@ def test_an_end_whose_last_lines_lack_what_comes_before_is_not_believed(turns: T
     assert [receipt.stored for receipt in result.receipts] == [Stored.GAP]
     assert result.to_tell == ()
     assert list(turns.open_trials()) == [name]
+
+
+def with_word(job_name: str, start: int = 0) -> Seen:
+    """Last lines that came with their runner's word about the end."""
+    (chunk,) = last_lines(job_name, start).last_lines
+    word = json.dumps({"exitCode": 0, "signal": None, "outboxes": {chunk.outbox: chunk.end}})
+    return Seen(last_lines=(replace(chunk, word=word),))
+
+
+def test_last_lines_and_their_runners_word_are_one_step(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    result = turns.take(with_word(name))
+    assert [(item["status"], item["value"]) for item in result.to_tell] == [("SUCCEEDED", 7)]
+
+
+def test_a_word_that_came_with_lines_that_are_not_stored_is_none(turns: Turns) -> None:
+    """The platform's own word, which is not told again, counts all the same."""
+    first, second = turns.start(0, 1)
+    turns.take(with_word(first, start=50))
+    job = turns.open_trials()[first].job
+    assert job is not None and job.runner_exit is None
+    result = turns.take(replace(with_word(second, start=50), reports={second: SUCCEEDED}))
+    assert [item["status"] for item in result.to_tell] == ["SUCCEEDED"]
 
 
 def test_last_words_that_are_told_again_change_nothing(turns: Turns) -> None:

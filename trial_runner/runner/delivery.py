@@ -160,7 +160,7 @@ class Delivery(threading.Thread):
                 self._news.wait(seconds)
 
     def _together(self, first: Stream) -> List[Stream]:
-        """Those that are posted with one that is due, in the order in which the manager must hear of them."""
+        """The streams that are posted with one that is due, in the order in which the manager must hear of them."""
         if not self._client.takes_together or self._is_apart:
             return [first]
         now = time.monotonic()
