@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import AsyncIterator
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -214,12 +215,13 @@ async def test_commands_run_in_a_container(world: TestCluster, core: client.Core
         assert sorted(told.split()) == ["there", "wrong"]
         options |= {"stdin": True, "_preload_content": False}
         opened = await exec_("a", NAMESPACE, command=["sh", "-c", "read x; echo got $x; exit 7"], **options)
-        async with opened as socket:
-            await socket.send_bytes(b"\0words\n")
-            frames = [message.data async for message in socket]
+        socket = await opened if isawaitable(opened) else opened  # by the client's release
+        await socket.send_bytes(b"\0words\n")
+        frames = [message.data async for message in socket]  # the other side closes it
+        await socket.close()
     assert b"\1got words\n" in frames
-    status = next(frame[1:] for frame in frames if frame[:1] == b"\3")
-    assert WsApiClient.parse_error_data(status) == 7
+    (cause,) = json.loads(next(frame[1:] for frame in frames if frame[:1] == b"\3"))["details"]["causes"]
+    assert cause == {"reason": "ExitCode", "message": "7"}
 
 
 async def test_an_image_that_cannot_be_pulled_is_told_and_mended(world: TestCluster, core: client.CoreV1Api) -> None:

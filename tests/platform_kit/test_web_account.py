@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,12 +204,19 @@ async def test_a_certificate_of_an_authority_of_ones_own_is_trusted_when_its_fil
     authority = Authority(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*authority.issue("127.0.0.1"))
-    server = await asyncio.start_server(_answer_with_nothing, "127.0.0.1", 0, ssl=context)
+    over = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _answer_with_nothing(reader, writer)
+        over.set()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     with pytest.raises(PlatformUnavailable, match="set SSL_CERT_FILE"):
         await _asked_once(url)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     assert (await _asked_once(url)).status_code == 200
+    await over.wait()
     server.close()
 
 
@@ -226,3 +233,5 @@ async def _answer_with_nothing(reader: asyncio.StreamReader, writer: asyncio.Str
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
     await writer.drain()
     writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()

@@ -154,18 +154,16 @@ def test_a_job_stopped_in_the_console_stays_stopped(dsw: Dsw) -> None:
     assert (trial["status"], len(dsw.service.jobs.by_id)) == ("SYS_CANCELED", 1)
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+def test_what_cannot_work_is_refused_before_any_job(dsw: Dsw) -> None:
+    cases = [
         ({"accessKeySecret": "wr0ng"}, "accessKeySecret"), ({"workspaceId": "999"}, "workspaceId"),
         ({"ecsSpec": "ecs.no.such"}, "ecs.no.such"), ({"localStorageMountPoint": "/no/such/mount"}, "/no/such/mount"),
         ({"ecsSpec": "{'resource_id': 'rg1', 'cpu': 'two'}"}, "'cpu'"),
-    ],
-)  # fmt: skip
-def test_what_cannot_work_is_refused_before_any_job(dsw: Dsw, fields: dict[str, str], words: str) -> None:
-    with pytest.raises(AssertionError) as refused:
-        dsw.create("true", trials=1, **fields)
-    assert words in str(refused.value) and "wr0ng" not in str(refused.value)
+    ]  # fmt: skip
+    for fields, words in cases:
+        with pytest.raises(AssertionError) as refused:
+            dsw.create("true", trials=1, **fields)
+        assert words in str(refused.value) and "wr0ng" not in str(refused.value), fields
     assert dsw.service.jobs.by_id == {}
 
 
