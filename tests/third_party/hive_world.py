@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Platform
@@ -83,13 +82,6 @@ class HiveWorld(LiveWorld):
         return states.job_state(native)
 
     # Jobs
-
-    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
-        name = job_name(recorder.experiment_id, trial_id, 1)
-        if name not in self._jobs:
-            made = self._made(name, trial_id)
-            self._jobs[name] = dataclasses.replace(made, experiment_id=recorder.experiment_id)
-        return self._jobs[name]
 
     def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
         self.hive.act("held", why="")

@@ -67,7 +67,9 @@ def test_a_trial_behind_such_a_box(listener: FakeListener, runner: Runner, first
     assert listener.logs["stdout"] == b"out\n"
     ends = [status for status in listener.statuses if status["event"] == "exited"]
     assert {(end["exitCode"], tuple(end["undelivered"])) for end in ends} == {(3, ())}
-    routes = {"version"} if is_together else {"version", "code", "parameters", "outboxes", "status", "metrics"}
+    routes = (
+        {"version", "together"} if is_together else {"version", "code", "parameters", "outboxes", "status", "metrics"}
+    )
     assert routes <= {route for route, _ in box.met}
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from trial_runner import protocol
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -64,7 +66,7 @@ FAULTS = (
     *(Fault(name=f"{name}, afterwards", answer=answer, passes=True) for name, answer in ANSWERS.items()),
     LOST_REQUEST, LOST_ANSWER, HALF_ANSWER,
 )  # fmt: skip
-ROUTES = ("version", "code", "parameters", "outboxes", "status", "metrics", "log", "heartbeat")
+ROUTES = ("version", "code", "parameters", "outboxes", "status", "metrics", "log", "heartbeat", protocol.TOGETHER)
 
 #: The last part of a request's path, and its body → what befalls it, or None. Called in the order of requests.
 Choice = Callable[[str, bytes], Fault | None]
@@ -115,6 +117,9 @@ class Middlebox:
             self.port = server.sockets[0].getsockname()[1]
             ready.set()
             await over.wait()
+            server.close()
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
             for task in connections:
                 task.cancel()
             await asyncio.gather(*connections)
@@ -177,6 +182,9 @@ def middlebox(
 
 
 _START_S = 10.0
+#: Turns of the loop within which a connection that was just accepted is being carried: a task that has not begun closes
+#: nothing when it is cancelled.
+_TURNS = 10
 #: Most bytes of the head of a message.
 _MOST_BYTES = 1024 * 1024
 

@@ -10,6 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+#: Turns of the loop within which a connection that was just accepted is served: what has not begun closes nothing.
+_TURNS = 10
+
 
 @dataclass(slots=True)
 class _Job:
@@ -92,6 +95,8 @@ async def open_orders(host: str, port: int, patience_s: float) -> AsyncIterator[
         yield orders
     finally:
         server.close()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
