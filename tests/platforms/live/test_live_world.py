@@ -3,6 +3,7 @@ of its own, of which they know a kubeconfig and nothing else."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
+from tests.acceptance.digits_services import image
 from tests.acceptance.kubernetes_cluster import CRDS, FakeCluster, fake_cluster
+from tests.fakes import sandbox
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(240)]
 
@@ -34,9 +37,12 @@ _SOME = "pending_then_running or another_exit_code or sees_its_environment or tw
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
+    """Its image has what the digits example imports."""
     folder = tmp_path_factory.mktemp("cluster")
-    with fake_cluster(folder, folder / "mounted") as found:
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(sandbox.IMAGE, json.dumps(image(folder / "packages")))
+        with fake_cluster(folder, folder / "mounted") as found:
+            yield found
 
 
 def test_a_service_that_a_config_names_is_put_through_the_suite(tmp_path: Path) -> None:
