@@ -19,7 +19,7 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from nni_manager.api import trial_posts as posts
 from nni_manager.api.errors import FAULT
@@ -110,25 +110,22 @@ def _json(content: object, status: int = 200, headers: Mapping[str, str] | None 
     )  # fmt: skip
 
 
-def create_trial_listener(reports: RunnerReports) -> ASGIApp:
-    """One ASGI application, its limit of the body's size included. Bare, as most of what the daemon is asked for while
-    trials run is asked here: a framework's layers would cost more than what is done with a post."""
-    return _TrialListener(reports)
-
-
 Take = Callable[[AttemptReports, Json], Awaitable[Json]]
 Get = Callable[[RunnerOf], Awaitable[_Answer | _File]]
 
 
-class _TrialListener:
+class TrialListener:
+    """One ASGI application, its limit of the body's size included. Bare, as most of what the daemon is asked for while
+    trials run is asked here: a framework's layers would cost more than what is done with a post."""
+
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
         self._room = Room(ROOM_BYTES)
         routes = _Routes(reports)
-        self._gets: dict[str, Get] = {
+        self.gets: dict[str, Get] = {
             "parameters": routes.parameters, "code": routes.code, "outboxes": routes.outboxes,
         }  # fmt: skip
-        self._posts: dict[str, Callable[[RunnerOf, Json], Awaitable[Json]]] = {
+        self.posts: dict[str, Callable[[RunnerOf, Json], Awaitable[Json]]] = {
             "version": routes.version, protocol.TOGETHER: routes.together,
             **{name: routes.alone(name) for name in routes.takes},
         }  # fmt: skip
@@ -157,15 +154,15 @@ class _TrialListener:
         found = _PATH.fullmatch(scope["path"])
         name = found[4] if found else ""
         is_get = scope["method"] in ("GET", "HEAD")
-        if found is None or (name not in self._gets and name not in self._posts):
+        if found is None or (name not in self.gets and name not in self.posts):
             raise _Refused(404, "there is no such route of trial runners")
-        if name not in (self._gets if is_get else self._posts) or not (is_get or scope["method"] == "POST"):
+        if name not in (self.gets if is_get else self.posts) or not (is_get or scope["method"] == "POST"):
             raise _Refused(405, f"{scope['method']} is not possible here")
         who = self._who(found.group(1, 2, 3), headers)
         if is_get:
-            return await self._gets[name](who)
+            return await self.gets[name](who)
         with self._room.body(who.job_name) as room:
-            return _json(await self._posts[name](who, await _body(headers, receive, room)))
+            return _json(await self.posts[name](who, await _body(headers, receive, room)))
 
     async def _send(
         self, answer: _Answer | _File, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send

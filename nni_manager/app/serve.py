@@ -22,7 +22,7 @@ from nni_manager.api.guard import Guard
 from nni_manager.api.local_users import LocalUsers
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
-from nni_manager.api.trial_listener import create_trial_listener
+from nni_manager.api.trial_listener import TrialListener
 from nni_manager.app import log as logs
 from nni_manager.app import ports, reserves, take_over, trial_listener
 from nni_manager.app.build import control_socket, experiments, ownership
@@ -96,7 +96,7 @@ async def _serve(
         async with _listeners(
             settings, lock, service, stopping, placeholders, reserved, endpoints, auto=auto
         ) as listeners:
-            trial_listener.bind(listeners, create_trial_listener(reports), service.may_have_jobs)
+            trial_listener.bind(listeners, TrialListener(reports), service.may_have_jobs)
             await endpoints.tried()
             async with _registry(settings, supervisor, service, placeholders, endpoints, listeners):
                 _tune_interpreter()

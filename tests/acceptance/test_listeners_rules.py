@@ -22,7 +22,7 @@ import httpx
 import psutil
 import pytest
 
-from nni_manager.api import trial_listener
+from nni_manager.api.trial_listener import TrialListener
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.acceptance import runner_flood
@@ -91,7 +91,7 @@ class Listeners:
         base = urlsplit(self.runner["NNI_MANAGER_URL"]).path
         return [
             *[("GET", f"{base}/{name}") for name in ("parameters", "code", "outboxes")],
-            *[("POST", f"{base}/{name}") for name in ("version", "status", "metrics", "log", "heartbeat")],
+            *[("POST", f"{base}/{name}") for name in ("version", "status", "metrics", "log", "heartbeat", "together")],
         ]
 
     def _filled(self, path: str) -> str:
@@ -234,25 +234,8 @@ def test_the_routes_are_those_that_there_are(closed: Listeners) -> None:
         )
         assert answer.status in ((200, 400, 404) if absent else (200,)), (method, path, answer)
     assert ask(closed.endpoint, "GET", "/metrics", closed.headers).status == 404  # figures are the daemon's
-    paths = {route.path for route in _routes_of_listener()}
-    assert {path.rpartition("/")[2] for _, path in closed.listener_routes()} == {p.rpartition("/")[2] for p in paths}
-
-
-def _routes_of_listener() -> list[Any]:
-    found: list[Any] = []
-    original = trial_listener.Starlette
-
-    class Kept(original):  # type: ignore[misc, valid-type]
-        def __init__(self, routes: list[Any], **named: Any) -> None:
-            found.extend(routes)
-            super().__init__(routes=routes, **named)
-
-    trial_listener.Starlette = Kept  # type: ignore[misc]
-    try:
-        trial_listener.create_trial_listener(cast(Any, None))
-    finally:
-        trial_listener.Starlette = original  # type: ignore[misc]
-    return found
+    listener = TrialListener(cast(Any, None))
+    assert {path.rpartition("/")[2] for _, path in closed.listener_routes()} == {*listener.gets, *listener.posts}
 
 
 # The token

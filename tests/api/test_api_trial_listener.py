@@ -15,7 +15,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from nni_manager.api import trial_listener
-from nni_manager.api.trial_listener import BODY_LIMIT, create_trial_listener
+from nni_manager.api.trial_listener import BODY_LIMIT, TrialListener
 from nni_manager.api.trial_room import MOST_BODIES, SMALL_BYTES, Room
 from nni_manager.domain.errors import TooBusy
 from nni_manager.scheduler.turns.attempt_reports import RunnerOf
@@ -63,7 +63,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 @pytest.fixture
 def application(world: RunnerWorld) -> ASGIApp:
-    return create_trial_listener(world.reports)
+    return TrialListener(world.reports)
 
 
 @pytest.fixture
@@ -422,7 +422,7 @@ async def test_large_bodies_of_all_attempts_have_so_much_room(
     world: RunnerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_listener, "ROOM_BYTES", BODY_LIMIT)
-    application = create_trial_listener(world.reports)
+    application = TrialListener(world.reports)
     runner, other = (Runner(world, application, who) for who in (world.who, await world.add_trial()))
     for each in (runner, other):
         await each.post("version")

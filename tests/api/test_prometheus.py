@@ -180,7 +180,7 @@ def test_every_answer_to_a_runner_has_an_outcome(status: int, outcome: str) -> N
 async def test_posts_of_runners_are_counted(api: httpx.AsyncClient, world: World) -> None:
     before = value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized")
     reports = RunnerReports(world.supervisor, RunnerTokens(b"secret"), "0.6.0")
-    async with world.calling(trial_listener.create_trial_listener(reports)) as runner:
+    async with world.calling(trial_listener.TrialListener(reports)) as runner:
         await runner.post("/trial/v1/a/b/1/metrics", json={})
     assert value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized") == before + 1
 
@@ -223,8 +223,8 @@ def _fill(connection: sqlite3.Connection, first: int, last: int) -> None:
     connection.executemany(f"INSERT INTO trials ({columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)
     if first == 1:
         connection.execute(
-            "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, counted_ms)"
-            " VALUES ('a', 'RUNNING', '{}', '{}', '', '', 1, 1)"
+            "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms)"
+            " VALUES ('a', 'RUNNING', '{}', '', '', 1, 1)"
         )
 
 
