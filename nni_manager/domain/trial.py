@@ -131,7 +131,7 @@ def explain(report: JobReport, asked: StopRequest | None = None) -> str:
 
 
 def _kind_in_words(report: JobReport) -> str:
-    """Of an end about which nothing but its kind is known."""
+    """The kind of an end about which nothing else is known."""
     reason = report.cause or _REASONS.get(report.state)
     return _WORDS[reason] if reason else report.state.value
 
