@@ -7,6 +7,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
@@ -21,9 +22,10 @@ from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler import service_changes
-from nni_manager.scheduler.experiments import experiment_folder, leftovers, preflight
+from nni_manager.scheduler.experiments import experiment_folder, left_objects, leftovers, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
+from nni_manager.scheduler.experiments.left_objects import Found
 from nni_manager.scheduler.experiments.leftovers import Ended
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import ServicePlan
@@ -201,6 +203,26 @@ class Service:
     async def clean(self, platforms: Collection[str]) -> Sequence[Ended]:
         """Ends what closed experiments left on these platforms, or on all."""
         return await self._shared.leftovers.end(platforms)
+
+    async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[Found]:
+        """Finds what experiments that are not at work here left on the services of a config, whoever made them; removes
+        what those in `remove` (ids) left, and answers that alone."""
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._supervisor.opening())
+            for id in sorted(set(remove or ())):
+                await stack.enter_async_context(self._supervisor.turn(id))
+            at_work = await self._supervisor.ids_at_work()
+            connections = self._shared.connections
+            found = await left_objects.find(
+                submission.spec, submission.secrets, submission.id, connections, at_work, remove
+            )
+        self._supervisor.look_whether_empty()
+        return found
+
+    @property
+    def identity(self) -> str:
+        """The name by which this manager is known elsewhere."""
+        return self._shared.connections.identity
 
     # Trials
 
