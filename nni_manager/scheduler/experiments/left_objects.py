@@ -41,13 +41,12 @@ async def find(
     folder = Path(spec.working_directory) / id
 
     async def one(service: PlatformSpec) -> Found:
-        platform = registry.adapter_of(service)(
-            credentials.filled(service, secrets), standalone_host(id, service.service, folder, connections)
-        )
+        host = standalone_host(id, service.service, folder, connections)
         objects: Sequence[LeftObject] = ()
         trouble, limit_s = "", TIME_LIMITS_S["clean for good"]
         try:
             async with asyncio.timeout(limit_s):
+                platform = registry.adapter_of(service)(credentials.filled(service, secrets), host)
                 objects = await platform.find_left(at_work, remove)
         except TimeoutError:
             trouble = f"no answer within {limit_s:.0f} s"
