@@ -82,7 +82,7 @@ async def left(
         services=[
             LeftOnService(
                 service=one.service, platform=one.platform, trouble=one.trouble,
-                objects=[_left_object(each, context.service.identity) for each in one.objects],
+                objects=[_left_object(each, one.identity) for each in one.objects],
             )
             for one in found
         ]

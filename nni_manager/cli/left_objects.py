@@ -69,7 +69,7 @@ def _by_experiment(services: Iterable[dict[str, Any]]) -> dict[str, list[dict[st
 
 
 def _counted(objects: list[dict[str, Any]]) -> str:
-    """Such as ``2 TFJob, 1 Secret``."""
+    """Their number by kind, ``2 TFJob, 1 Secret``."""
     kinds = [one["what"].partition(" ")[0] for one in objects]
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
 

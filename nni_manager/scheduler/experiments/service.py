@@ -7,7 +7,6 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
@@ -22,7 +21,7 @@ from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler import service_changes
-from nni_manager.scheduler.experiments import experiment_folder, left_objects, leftovers, preflight
+from nni_manager.scheduler.experiments import experiment_folder, left_objects, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.left_objects import Found
@@ -205,24 +204,11 @@ class Service:
         return await self._shared.leftovers.end(platforms)
 
     async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[Found]:
-        """Finds what experiments that are not at work here left on the services of a config, whoever made them; removes
-        what those in `remove` (ids) left, and answers that alone."""
-        async with AsyncExitStack() as stack:
-            stack.enter_context(self._supervisor.opening())
-            for id in sorted(set(remove or ())):
-                await stack.enter_async_context(self._supervisor.turn(id))
-            at_work = await self._supervisor.ids_at_work()
-            connections = self._shared.connections
-            found = await left_objects.find(
-                submission.spec, submission.secrets, submission.id, connections, at_work, remove
-            )
+        """What experiments that are not at work here left on a config's services; removes that of those in `remove`."""
+        with self._supervisor.opening():
+            found = await left_objects.find(submission, self._supervisor, remove)
         self._supervisor.look_whether_empty()
         return found
-
-    @property
-    def identity(self) -> str:
-        """The name by which this manager is known elsewhere."""
-        return self._shared.connections.identity
 
     # Trials
 
@@ -347,17 +333,8 @@ class Service:
 
     async def _end_left_jobs(self, entry: Entry) -> None:
         """Ends the jobs of a deleted experiment; what cannot be ended now stays noted when its folder is gone."""
-        sentence, now_ms = "the experiment was deleted", self._shared.clock()
-        if await self._may_have_jobs(entry):
-            for left in await asyncio.to_thread(leftovers.jobs_of_closed, entry, now_ms, sentence):
-                await self._shared.leftovers.note(left)
-        for left in await asyncio.to_thread(leftovers.files_of, entry, now_ms, sentence):
-            await self._shared.leftovers.note(left)
-        for ended in await self._shared.leftovers.end(experiment_id=entry.id):
-            if ended.trouble:
-                log.warning(
-                    "of experiment %s jobs may still run on %s: %s", entry.id, ended.left.service, ended.trouble
-                )
+        may_have_jobs, now_ms = await self._may_have_jobs(entry), self._shared.clock()
+        await self._shared.leftovers.end_deleted(entry, now_ms, may_have_jobs=may_have_jobs)
 
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)
