@@ -49,7 +49,7 @@ def _chosen(services: list[dict[str, Any]], *, yes: bool) -> tuple[set[str], set
     agreed: set[str] = set()
     kept: set[str] = set()
     for name, objects in _by_experiment(services).items():
-        click.echo(f"experiment {name}, {_WHOSE[objects[0]['manager']]}: {_counted(objects)}, {_age(objects)} old")
+        click.echo(f"experiment {name}, {_WHOSE[objects[0]['manager']]}: {_counted(objects)}, {_age(objects)}")
         for one in objects:
             click.echo(f"  {one['what']}")
         if stays := {one["stays"] for one in objects} - {""}:
@@ -69,18 +69,18 @@ def _by_experiment(services: Iterable[dict[str, Any]]) -> dict[str, list[dict[st
 
 
 def _counted(objects: list[dict[str, Any]]) -> str:
-    """Their number by kind, ``2 TFJob, 1 Secret``."""
+    """The number of each kind, ``2 TFJob, 1 Secret``."""
     kinds = [one["what"].partition(" ")[0] for one in objects]
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
 
 
 def _age(objects: list[dict[str, Any]], now_s: Callable[[], float] = time.time) -> str:
-    """The age of the youngest and of the oldest."""
+    """The age of the youngest and of the oldest, ``0:10:00 to 3 d 04:10:00 old``."""
     ages = sorted(now_s() - one["createdMs"] / 1000 for one in objects if one["createdMs"] is not None)
     if not ages:
-        return "nobody knows how"
+        return "of unknown age"
     youngest, oldest = duration(ages[0]), duration(ages[-1])
-    return youngest if youngest == oldest else f"{youngest} to {oldest}"
+    return f"{youngest} old" if youngest == oldest else f"{youngest} to {oldest} old"
 
 
 def _troubles(services: list[dict[str, Any]]) -> Iterator[str]:

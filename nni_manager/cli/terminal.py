@@ -36,7 +36,7 @@ def _has_colours() -> bool:
 
 
 def confirmed(question: str) -> bool:
-    """Whether the answer is yes; without anybody to answer it is no."""
+    """Whether the answer is yes; without a terminal or a line of input it is no."""
     try:
         return click.confirm(question)
     except click.Abort:

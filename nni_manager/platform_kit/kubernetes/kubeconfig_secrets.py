@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-#: Fields of a user that are secret. Certificates and keys are given as files to whoever asks for them.
+#: Fields of a user that are secret. Certificates are not.
 _SECRET_FIELDS = ("token", "password", "client-key-data")
 #: ``--client-secret X`` and ``--client-secret=X``.
 _SECRET_OPTION = re.compile(r"-.*(?:secret|password|passwd|token|key|credential)[^=]*(?:=(?P<value>.*))?", re.I | re.S)

@@ -1,4 +1,4 @@
-"""Objects of experiments in the namespace, whichever manager made them: found by their labels, and removed."""
+"""Objects of experiments of any manager in the namespace: found by their labels, and removed."""
 
 from __future__ import annotations
 
