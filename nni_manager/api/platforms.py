@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Query, Request
 
 from nni_manager.api import submission
 from nni_manager.api.context import Context
 from nni_manager.api.errors import documented
-from nni_manager.api.schemas.daemon import Clean, Cleaned, CleanedList, ServicePlan, ServicePlanList
+from nni_manager.api.schemas.daemon import (
+    Clean,
+    Cleaned,
+    CleanedList,
+    LeftObject,
+    LeftOnService,
+    LeftOnServices,
+    ServicePlan,
+    ServicePlanList,
+)
+from nni_manager.platform_kit import contract
 
 router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
 
@@ -51,4 +61,38 @@ async def clean(context: Context, body: Annotated[Clean | None, Body()] = None) 
             )
             for one in ended
         ]
+    )  # fmt: skip
+
+
+@router.post(
+    "/left", operation_id="findLeft", summary="What experiments left on a config's services, whoever made them",
+    responses=documented(400, 409, 413, 503), openapi_extra={"requestBody": submission.REQUEST_BODY},
+)  # fmt: skip
+async def left(
+    request: Request,
+    context: Context,
+    remove: Annotated[
+        list[str] | None, Query(description="Ids of experiments: what they left is removed, and answered.")
+    ] = None,
+) -> LeftOnServices:
+    """The body is that of a new experiment, which is not made. Of experiments that are at work here nothing is found.
+    What another manager made may be at work there: a person must have said which experiments to remove."""
+    found = await context.service.find_left(await submission.read(request, context), remove)
+    return LeftOnServices(
+        services=[
+            LeftOnService(
+                service=one.service, platform=one.platform, trouble=one.trouble,
+                objects=[_left_object(each, one.identity) for each in one.objects],
+            )
+            for one in found
+        ]
+    )  # fmt: skip
+
+
+def _left_object(found: contract.LeftObject, own: str) -> LeftObject:
+    whose: Literal["this", "another", "unknown"] = (
+        "this" if found.manager == own else "another" if found.manager else "unknown"
+    )
+    return LeftObject(
+        experiment=found.experiment_id, manager=whose, what=found.what, created_ms=found.created_ms, stays=found.stays
     )  # fmt: skip

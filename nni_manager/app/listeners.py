@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 import uvicorn
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn._types import ASGIApplication
 
@@ -29,6 +30,8 @@ from nni_manager.domain.clock import LoopLag
 
 #: How long answers under way may take at shutdown, in seconds.
 _GRACE_S = 0.5
+#: The answer to a request that had not been answered then.
+_ENDS = "the daemon was told to end while it worked on this request, and gave it up; ask again when a daemon runs"
 #: Between two looks whether what was written has gone out.
 _FLUSH_S = 0.005
 
@@ -172,8 +175,7 @@ class Listeners:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
                 await self._answer_pending()
-        for task in self._server.server_state.tasks:
-            task.cancel()
+        await self._end_pending()
         self._close_control()
         for closed in (self._server.servers, self._servers, self._open, self._by_port):
             closed.clear()
@@ -210,6 +212,14 @@ class Listeners:
                 await asyncio.wait(state.tasks, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(_FLUSH_S)
+
+    async def _end_pending(self) -> None:
+        """Cancels the requests under way; what they undo of theirs needs the stores, which close next."""
+        tasks = tuple(self._server.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_GRACE_S)
 
     async def _add(self, server: asyncio.Server) -> None:
         self._server.servers.append(server)
@@ -255,7 +265,11 @@ class Listeners:
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on by its port, not its address: a listener on all interfaces is reached by any of them."""
         port = (scope.get("server") or ("", 0))[1] or 0
-        await self._by_port.get(port, self._application)(scope, receive, send)
+        try:
+            await self._by_port.get(port, self._application)(scope, receive, send)
+        except asyncio.CancelledError:  # by `close` alone
+            with contextlib.suppress(RuntimeError):  # a stream has begun its answer
+                await JSONResponse({"error": _ENDS}, status_code=503)(scope, receive, send)
 
     def _protocol(self, keep_alive_s: float | None = None) -> asyncio.Protocol:
         return HttpConnection(

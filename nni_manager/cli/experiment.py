@@ -125,7 +125,7 @@ def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: boo
     if not chosen:
         click.echo("No experiment is stopped.")
         return
-    if not yes and not _confirmed(_question(client, chosen)):
+    if not yes and not terminal.confirmed(_question(client, chosen)):
         what = f"experiment {chosen[0]} was" if len(chosen) == 1 else f"{len(chosen)} experiments were"
         raise click.ClickException(
             f"{what} kept; --yes removes {'it' if len(chosen) == 1 else 'them'} without a question"
@@ -141,14 +141,6 @@ def _question(client: ManagerClient, ids: Sequence[str]) -> str:
         folders = {one["id"]: one["logPath"] for one in client.experiments()}
         return f"Remove experiment {ids[0]} and all that is in {folders.get(ids[0], 'its folder')}?"
     return f"Remove {len(ids)} experiments ({selection.listing(ids)}) and all that is in their folders?"
-
-
-def _confirmed(question: str) -> bool:
-    try:
-        return click.confirm(question)
-    except click.Abort:  # nobody there to answer
-        click.echo()
-        return False
 
 
 def _row(experiment: dict[str, Any]) -> Row:

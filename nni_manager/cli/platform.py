@@ -28,18 +28,42 @@ def platform() -> None:
 @connected
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--config", "-c", metavar="FILE", help="The platforms of an experiment file.")
-def clean(connect: Connect, *, names: tuple[str, ...], config: str | None) -> None:
-    """End the jobs that stopped or deleted experiments left, on all platforms or those named."""
-    chosen = [*names, *(_platforms(config) if config is not None else ())]
+@click.option("--yes", "-y", is_flag=True, help="Do not ask about what no data directory here knows.")
+def clean(connect: Connect, *, names: tuple[str, ...], config: str | None, yes: bool) -> None:
+    """End the jobs that stopped or deleted experiments left, on all platforms or those named.
+
+    With --config, a cluster is also asked what its namespace has of experiments that are not at work here; their
+    folders may be lost. That is listed, and removed after a yes, as another manager may be at work with it.
+    """
+    in_file = _platforms(config) if config is not None else []
+    chosen = [*names, *in_file]
+    is_left = _end_noted(connect, chosen)
+    if config is not None and any(map(_finds_left, in_file)):
+        from nni_manager.cli import left_objects
+
+        is_left = left_objects.clean(connect, config, yes=yes) or is_left
+    if not is_left:
+        click.echo("There is nothing to clean: no closed experiment has left a job.")
+
+
+def _end_noted(connect: Connect, chosen: list[str]) -> bool:
+    """Whether anything is known to be left. Raises ClickException when some cannot be ended."""
     cleaned = connect().clean(chosen)
     for one in cleaned:
         what = "jobs" if one["jobs"] is None else "1 job" if one["jobs"] == 1 else f"{one['jobs']} jobs"
         place = f"of experiment {one['experiment']} on {one['service']}"
         click.echo(f"{what} {place}: {one['trouble'] or 'ended'}.")
-    if not cleaned:
-        click.echo("There is nothing to clean: no closed experiment has left a job.")
     if any(one["trouble"] for one in cleaned):
         raise click.ClickException("some could not be ended now; they stay noted")
+    return bool(cleaned)
+
+
+def _finds_left(name: str) -> bool:
+    from nni_manager.platform_kit import registry
+
+    with suppress(InvalidInput):
+        return registry.find(name).finds_left
+    return False
 
 
 @platform.command()

@@ -1,4 +1,4 @@
-"""The terminal's width and colours. Where output goes into a file or a pipe it has neither."""
+"""The terminal's width and colours, and a person's answer. Where output goes into a file or a pipe there are none."""
 
 from __future__ import annotations
 
@@ -33,3 +33,12 @@ def heading(text: str) -> str:
 def _has_colours() -> bool:
     """Whether output has colours; the variable NO_COLOR switches them off, whatever it says: no-color.org."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def confirmed(question: str) -> bool:
+    """Whether the answer is yes; without a terminal or a line of input it is no."""
+    try:
+        return click.confirm(question)
+    except click.Abort:
+        click.echo()
+        return False

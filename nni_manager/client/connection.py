@@ -20,7 +20,7 @@ from nni_manager.client import control_socket
 from nni_manager.client.address import Address
 from nni_manager.client.errors import Unreachable, from_answer
 
-Query = Mapping[str, str | int | None]
+Query = Mapping[str, str | int | list[str] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def open_answer(address: Address, request: Request) -> Iterator[http.client.HTTP
 def _send(connection: http.client.HTTPConnection, address: Address, request: Request) -> http.client.HTTPResponse:
     headers = {"Accept": "application/json"}
     headers |= {"Authorization": f"Bearer {address.token}"} if address.token else {}
-    query = urlencode({name: value for name, value in request.query.items() if value is not None})
+    query = urlencode({name: value for name, value in request.query.items() if value is not None}, doseq=True)
     path = address.prefix + (f"{request.path}?{query}" if query else request.path)
     if request.file is not None:
         with open(request.file, "rb") as file:

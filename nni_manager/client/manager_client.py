@@ -107,6 +107,15 @@ class ManagerClient:
         cleaned: list[Json] = self._json("POST", "/api/v1/platforms/clean", body, timeout_s=None)["cleaned"]
         return cleaned
 
+    def left(self, config: str, *, remove: Sequence[str] | None = None, **caller: Any) -> list[Json]:
+        """What experiments left on the services of a config, by service; removes what those in `remove` (ids) left, and
+        answers that alone. `caller`: as of `create`."""
+        body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
+        query: Query = {"remove": None if remove is None else list(remove)}
+        found = self._json("POST", "/api/v1/platforms/left", body, query, timeout_s=None)
+        services: list[Json] = found["services"]
+        return services
+
     def experiments(self, status: str | None = None) -> list[Json]:
         """The experiments, oldest first."""
         found: list[Json] = self._get(_EXPERIMENTS, {"status": status})["experiments"]

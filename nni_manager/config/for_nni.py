@@ -23,8 +23,11 @@ _OURS = (
     "logCollection",
     "trialGpuMemory",
     "maxTrialRetries",
+    "maxSameFailures",
+    "maxFailedTrials",
     "gracePeriod",
     "metricGrace",
+    "maxLogSize",
     "tunerPython",
     "callerEnvironment",
 )

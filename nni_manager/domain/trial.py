@@ -127,7 +127,13 @@ def explain(report: JobReport, asked: StopRequest | None = None) -> str:
         )
     if report.exit_code is not None:
         return f"exit code {report.exit_code}"
-    return report.native_reason or (report.cause or report.state).value
+    return report.native_reason or _kind_in_words(report)
+
+
+def _kind_in_words(report: JobReport) -> str:
+    """The kind of an end about which nothing else is known."""
+    reason = report.cause or _REASONS.get(report.state)
+    return _WORDS[reason] if reason else report.state.value
 
 
 def _signal_name(number: int) -> str:
@@ -158,6 +164,13 @@ _WORDS = {
     Reason.TIMEOUT: "it reached maxTrialDuration",
     Reason.EXPERIMENT_STOPPED: "it was ended as the experiment was stopped",
 }
+#: State of a job that ended → the reason that it is of itself.
+_REASONS = {
+    JobState.FAILED: Reason.USER_CODE,
+    JobState.CANCELLED: Reason.CANCELLED_THERE,
+    JobState.PREEMPTED: Reason.PREEMPTED,
+    JobState.LOST: Reason.LOST,
+}
 #: What shells mean by two exit codes.
 _NOT_RUN, _NOT_FOUND = "exit code 126", "exit code 127"
 _SHELL_WORDS = {
@@ -174,7 +187,7 @@ def reason_in_words(reason: str | None, message: str, last_words: str = "") -> s
     `last_words`: the last line of the trial's stderr, or empty.
     """
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
-    how = ", ".join(filter(None, (words, _seen(message, last_words))))
+    how = ", ".join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
     return f"{how} ({reason})" if reason else message
 
 

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -124,6 +124,21 @@ class PreflightFinding:
     #: What to do about it; empty when nothing is.
     fix: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftObject:
+    """Something at a service that an experiment made, as it says of itself."""
+
+    experiment_id: str
+    #: The identity of the manager that made it; empty: it does not say.
+    manager: str
+    #: Its kind and name, ``TFJob nni-exp-…``.
+    what: str
+    #: None: the service does not say.
+    created_ms: int | None = None
+    #: Why it cannot be removed; empty: it can.
+    stays: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +346,14 @@ class Platform(abc.ABC):
 
         Called of an instance that was not entered, perhaps long after the experiment was deleted.
         """
+
+    async def find_left(self, at_work: Collection[str], remove: Collection[str] | None) -> Sequence[LeftObject]:
+        """Finds what any manager's experiments left, but those `at_work` (ids); removes it of those in `remove`, where
+        it does not have to stay, and answers that alone. None: it answers all, and removes nothing.
+
+        Called of an instance that was not entered, where the platform's description says `finds_left`.
+        """
+        return ()
 
 
 _UNLIMITED = Room()

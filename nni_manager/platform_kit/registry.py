@@ -48,6 +48,8 @@ class PlatformDescription:
     old_names: tuple[str, ...] = ()
     #: The extra of our own package that brings what the adapter imports; empty: it needs none.
     extra: str = ""
+    #: What its jobs leave says which experiment made it, and `Platform.find_left` finds that.
+    finds_left: bool = False
     #: How NNI's first config format writes the section; None: that format does not have it.
     first_format: FirstFormat | None = None
 

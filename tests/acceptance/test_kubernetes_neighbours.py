@@ -5,11 +5,15 @@ The cluster's own audit log is the judge: whose each object was that somebody as
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
 from tests.acceptance.kubernetes_cluster import OURS, TFJOBS, FakeCluster, of
@@ -43,6 +47,8 @@ class Neighbour:
             "trialCodeDirectory": ".", "trialConcurrency": TRIALS, "maxTrialNumber": TRIALS,
             "tuner": {"name": "Random"}, "trainingService": service,
         }  # fmt: skip
+        self.config = folder / "experiment.yml"
+        self.config.write_text(yaml.safe_dump(config))
         self.id = daemon.create(config, folder)
 
     def until_running(self) -> None:
@@ -100,6 +106,45 @@ def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluste
     _check(entries, "ann", {stays.id, goes.id})
     _check(entries, "bob", {other.id})
     assert _nni(cluster) == left_by_nni
+
+
+def test_what_a_lost_manager_left_is_removed_by_another_after_a_yes(cluster: FakeCluster, tmp_path: Path) -> None:
+    shared = cluster.share(tmp_path / "shared")
+    with ExitStack() as stack:
+        daemons = {}
+        for name in ("lost", "new"):
+            (tmp_path / name).mkdir()
+            daemons[name] = stack.enter_context(running_daemon(tmp_path / name, *LISTENING))
+
+        def neighbour(name: str, first: int) -> Neighbour:
+            folder, go = tmp_path / f"code-{first}", shared / f"go-{first}"
+            return Neighbour(daemons[name], cluster.kubeconfig, folder, go, channel="exec", first=first)
+
+        left, stays = neighbour("lost", 100), neighbour("new", 200)
+        for one in (left, stays):
+            one.until_running()
+        daemons["lost"].kill()
+        shutil.rmtree(daemons["lost"].data)
+
+        asked = _clean(daemons["new"], stays.config)
+        assert asked.returncode == 1 and f"what {left.id} left was kept; --yes" in asked.stderr, asked
+        assert f"experiment {left.id}, of another manager" in asked.stdout and stays.id not in asked.stdout
+        assert len(cluster.objects(TFJOBS, of(left.id))) == TRIALS
+
+        done = _clean(daemons["new"], stays.config, "--yes")
+        assert done.returncode == 0 and f"experiment {left.id}: {TRIALS} TFJob, " in done.stdout, done
+        assert cluster.left(left.id) == []
+        assert "There is nothing to clean" in _clean(daemons["new"], stays.config, "--yes").stdout
+        stays.finish()
+        stays.remove()
+
+
+def _clean(daemon: Daemon, config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nni_manager", "platform", "clean", "--data-dir", str(daemon.data)]
+    return subprocess.run(
+        [*command, "--config", str(config), *words], env=daemon.environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True,
+    )  # fmt: skip
 
 
 def _owner(entry: dict[str, Any]) -> str | None:

@@ -120,6 +120,30 @@ async def test_a_stream_that_does_not_end_is_ended() -> None:
         assert stream.was_cancelled
 
 
+async def test_a_request_under_way_is_undone_and_answered_before_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    begun, undone = asyncio.Event(), asyncio.Event()
+
+    async def works(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # what is undone takes turns of the loop
+            undone.set()
+
+    reserved = reserve("127.0.0.1", 0)
+    listeners = Listeners(works)
+    await listeners.open_service(reserved)
+    async with httpx.AsyncClient(trust_env=False) as client:
+        asking = asyncio.create_task(client.get(reserved.address))
+        await begun.wait()
+        await listeners.close()
+        assert undone.is_set(), "the stores are closed next"
+        answer = await asking
+    assert (answer.status_code, "told to end" in answer.json()["error"]) == (503, True)
+    assert caplog.text == ""
+
+
 async def test_idle_connections_do_not_hold_the_end_up(listeners: Listeners) -> None:
     reserved = reserve("127.0.0.1", 0)
     await listeners.open_service(reserved)

@@ -61,6 +61,8 @@ class FakeManager:
         self.stream: list[Json] = []
         self.calls: list[tuple[Any, ...]] = []
         self.refusal: Exception | None = None
+        self.left_objects: list[Json] = []
+        self.left_trouble = ""
         self.cleaned: list[Json] = []
         self.plans: list[Json] = []
         #: What a new experiment is given.
@@ -90,6 +92,11 @@ class FakeManager:
     def clean(self, platforms: Sequence[str]) -> list[Json]:
         self._note("clean", list(platforms))
         return self.cleaned
+
+    def left(self, config: str, *, remove: Sequence[str] | None = None, **caller: Any) -> list[Json]:
+        self._note("left", remove)
+        objects = [one for one in self.left_objects if remove is None or one["experiment"] in remove]
+        return [{"service": "kubeflow", "platform": "kubeflow", "objects": objects, "trouble": self.left_trouble}]
 
     def plan(self, config: str, **caller: Any) -> list[Json]:
         self._note("plan", config, caller)

@@ -185,6 +185,47 @@ def test_platform_clean(nnictl: Run, manager: FakeManager, tmp_path: Path) -> No
     assert nnictl("platform", "clean", "-c", str(tmp_path / "nowhere")).exit_code == 2
 
 
+LEFT = {"experiment": "abc", "manager": "another", "what": "TFJob nni-exp-abc-trial-x", "createdMs": 0, "stays": ""}
+CLUSTER = {
+    "searchSpace": {}, "trialConcurrency": 1, "tuner": {"name": "Random"}, "trialCommand": "true",
+    "trainingService": {"platform": "kubeflow"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def cluster_config(tmp_path: Path) -> str:
+    file = tmp_path / "experiment.yml"
+    file.write_text(json.dumps(CLUSTER))
+    return str(file)
+
+
+@pytest.mark.parametrize(("words", "answers", "is_removed"), [
+    (["--yes"], "", True), ([], "y\n", True), ([], "n\n", False), ([], "", False),
+])  # fmt: skip
+def test_what_is_found_in_a_cluster_is_removed_after_a_yes(
+    nnictl: Run, manager: FakeManager, cluster_config: str, words: list[str], answers: str, is_removed: bool
+) -> None:
+    manager.left_objects = [LEFT, {**LEFT, "what": "Secret s"}]
+    result = nnictl("platform", "clean", "--config", cluster_config, *words, input=answers)
+    head = "experiment abc, of another manager, which may be at work with it: 1 TFJob, 1 Secret, "
+    assert result.stdout.startswith(head) and "  TFJob nni-exp-abc-trial-x\n  Secret s\n" in result.stdout
+    assert (("left", ["abc"]) in manager.calls) is is_removed
+    assert result.exit_code == (0 if is_removed else 1)
+    kept = "what abc left was kept; --yes removes it without a question"
+    assert (kept in result.stderr) is not is_removed
+    assert ("experiment abc: 1 TFJob, 1 Secret removed." in result.stdout) is is_removed
+
+
+def test_what_must_stay_in_a_cluster_is_not_asked_about(nnictl: Run, manager: FakeManager, cluster_config: str) -> None:
+    manager.left_objects = [{**LEFT, "stays": "it has pods of another kind of job"}]
+    result = nnictl("platform", "clean", "--config", cluster_config, "--yes")
+    assert (result.exit_code, manager.calls) == (0, [("clean", ["kubeflow"]), ("left", None)])
+    assert "  stays: it has pods of another kind of job\n" in result.stdout
+    manager.left_objects, manager.left_trouble = [], "no route to host"
+    result = nnictl("platform", "clean", "--config", cluster_config)
+    assert result.exit_code == 1 and "kubeflow: no route to host" in result.stderr
+
+
 # what is not here
 
 

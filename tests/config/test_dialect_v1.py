@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from nni_manager.config import for_nni
+from nni_manager.config.dialect_v2 import FIELDS
 from nni_manager.config.experiment_file import convert_file, load, load_file
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.config.test_nni_examples import EXAMPLES
@@ -21,6 +23,13 @@ SECTIONS: dict[str, Any] = yaml.safe_load(
 )
 #: Algorithms that this version does not have.
 NOT_YET = {"v1-advisor.yml", "v1-local.yml"}
+#: The fields of NNI 3.0's `ExperimentConfig`; `tests/upstream` compares them.
+NNI_FIELDS = {
+    "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
+    "trialConcurrency", "trialGpuNumber", "maxExperimentDuration", "maxTrialNumber", "maxTrialDuration",
+    "nniManagerIp", "useAnnotation", "debug", "logLevel", "experimentWorkingDirectory", "tunerGpuIndices", "tuner",
+    "assessor", "advisor", "trainingService", "sharedStorage",
+}  # fmt: skip
 MINIMAL: dict[str, Any] = {
     "authorName": "a", "experimentName": "e", "trialConcurrency": 1, "trainingServicePlatform": "local",
     "searchSpacePath": "space.json", "tuner": {"builtinTunerName": "TPE"},
@@ -150,6 +159,20 @@ def test_what_nothing_comes_of_is_named(tmp_path: Path, folder: Path) -> None:
     assert losses.keys() == {"authorName", "description", "versionCheck", "trial.nasMode"}
     with pytest.raises(ConfigInvalid, match="is in NNI's second format already"):
         convert_file(EXAMPLES / "v2-aml.yml")
+
+
+def test_only_what_nni_knows_is_printed_for_it() -> None:
+    """Each field of ours, also one that is new: NNI's loader refuses a file that has it."""
+    assert set(for_nni.for_nni(dict.fromkeys(FIELDS), [])) == NNI_FIELDS
+
+
+def test_each_field_of_ours_alone_is_named_as_such(folder: Path) -> None:
+    ours = {"maxSameFailures": 3, "maxFailedTrials": "20%", "maxLogSize": "10MB", "callerEnvironment": ["HOME"]}
+    file = folder / "bee.yml"
+    file.write_text(text(**ours))
+    converted, losses = convert_file(file)
+    assert converted.keys().isdisjoint(ours)
+    assert {loss.field for loss in losses} == {"authorName", *ours}
 
 
 def test_several_platforms_where_one_was_taken_off_the_list(folder: Path) -> None:

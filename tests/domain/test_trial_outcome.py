@@ -9,7 +9,16 @@ import pytest
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.trial import OPEN_STATUSES, Outcome, StopRequest, TrialStatus, explain, failure_reason, outcome
+from nni_manager.domain.trial import (
+    OPEN_STATUSES,
+    Outcome,
+    StopRequest,
+    TrialStatus,
+    explain,
+    failure_reason,
+    outcome,
+    reason_in_words,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -104,7 +113,7 @@ def test_a_final_result_is_not_paid_for_twice(evidence: str, left: int) -> None:
     found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left, has_final=True)
     if evidence in ("preempted", "lost"):
         assert (found.status, found.reason) == (TrialStatus.SUCCEEDED, Reason.NONE)
-        assert f"its end was not seen ({EVIDENCE[evidence].state})" in found.message
+        assert f"its end was not seen ({explain(EVIDENCE[evidence])})" in found.message
     else:
         status, reason = UNASKED[evidence, left]
         assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
@@ -141,12 +150,20 @@ def test_failures_are_sorted(report: JobReport, reason: str) -> None:
      "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"),
     (JobReport(state=JobState.FAILED, signal=250), "killed by signal 250 (unknown)"),
     (JobReport(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),
-    (JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "SUBMIT_REJECTED"),
-    (JobReport(state=JobState.LOST), "LOST"),
+    (JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "the training service refused its job"),
+    (JobReport(state=JobState.LOST), "its job was lost"),
+    (JobReport(state=JobState.PREEMPTED), "the training service took its place away"),
+    (JobReport(state=JobState.FAILED), "its command failed"),
     (JobReport(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),
 ])  # fmt: skip
 def test_endings_are_explained(report: JobReport, sentence: str) -> None:
     assert explain(report) == sentence
+
+
+def test_an_end_of_which_nothing_but_its_kind_is_known_is_said_once() -> None:
+    for reason, state in ((Reason.LOST, JobState.LOST), (Reason.PREEMPTED, JobState.PREEMPTED)):
+        sentence = explain(JobReport(state=state))
+        assert reason_in_words(reason, sentence) == f"{sentence} ({reason})"
 
 
 def test_who_asked_for_the_end_need_not_suspect_anybody() -> None:

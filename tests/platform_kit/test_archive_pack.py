@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from code_directories import Tree, content, grow, members, packed_files, packed_folders
 
-from nni_manager.platform_kit.archive import Archive, pack
+from nni_manager.platform_kit.archive import Archive, NotWanted, pack
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
@@ -191,3 +191,10 @@ def test_memory_does_not_grow_with_files(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * 1024**2
+
+
+def test_packing_that_is_not_wanted_any_more_leaves_nothing(tmp_path: Path) -> None:
+    code, answers = grow(tmp_path / "code", {"large": "x" * 2**20}), iter([True, True, False])
+    with pytest.raises(NotWanted):
+        pack(code, tmp_path / "out", lambda: next(answers))
+    assert list((tmp_path / "out").iterdir()) == []

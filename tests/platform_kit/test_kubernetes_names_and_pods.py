@@ -51,7 +51,7 @@ def test_names_are_legal_and_differ() -> None:
 
 def test_an_object_is_ours_by_labels_name_and_nonce() -> None:
     spec = job(nonce="n1")
-    labels = names.job_labels(spec, "kubeflow", "name")
+    labels = names.job_labels(spec, "kubeflow", "name", "0a1b2c3d")
     meta: dict[str, Any] = {"labels": labels, "annotations": {names.DOCUMENTED_NAME: spec.name}}
     assert names.is_ours({"metadata": meta}, labels, spec.name)
     assert names.is_ours({"metadata": meta}, {**labels, names.NONCE: ""}, spec.name), "of an earlier version"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from nni_manager.domain.errors import BadCredentials
+from nni_manager.platform_kit.kubernetes.access import Access, load
 from nni_manager.platform_kit.kubernetes.client import Client, Refusal
 
 pytestmark = pytest.mark.unit
@@ -48,4 +53,32 @@ async def test_a_refusal_shows_no_secret(path: str, values: dict[str, object]) -
     shown = f"{refused.value} {refused.value.details} {refused.value!r}"
     assert "***" in shown
     for part in (TOKEN, TOKEN[:6], VALUE, ENCODED, ENCODED.rstrip("=")):
+        assert part not in shown
+
+
+WORDS = "no login for {word} Bearer {bearer} eyJhbGciOi.eyJzdWIi.c2lnbmF0dXJl https://bee:{word}@login.example"
+
+
+@pytest.mark.parametrize("way", ["env", "args", "one argument", "another user"])
+async def test_words_of_a_plug_in_show_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, way: str) -> None:
+    said = WORDS.format(word=VALUE, bearer=TOKEN) + " " + "z" * 2000
+    plug_in = tmp_path / "plug_in.py"
+    plug_in.write_text(f"import sys; sys.exit({said!r})")
+    arguments = {"args": ["--client-secret", VALUE], "one argument": [f"--password={VALUE}"]}.get(way, [])
+    called: dict[str, Any] = {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(plug_in), *arguments],
+        "env": [{"name": "LOGIN", "value": VALUE}] if way == "env" else None,
+    }  # fmt: skip
+    users = [{"name": "bee", "user": {"exec": called}}, {"name": "wasp", "user": {"username": "w", "password": VALUE}}]
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump({
+        "current-context": "here", "users": users, "clusters": [{"name": "c", "cluster": {"server": "https://k:6443"}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "bee"}}],
+    }))  # fmt: skip
+    with pytest.raises(BadCredentials, match=r"exec: process returned 1\. no login for") as refused:
+        await load(Access(kubeconfig=str(path)), tmp_path)
+    shown = str(refused.value)
+    assert len(shown) < 1000 and shown.endswith("try `kubectl get pods` with it")
+    assert caplog.text == "", "the library tells nobody"
+    for part in (VALUE, TOKEN, "eyJzdWIi", "c2lnbmF0dXJl"):
         assert part not in shown

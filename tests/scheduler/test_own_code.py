@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nni_manager.config import experiment_file
 from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.archive import pack, unpack
+from nni_manager.platform_kit.archive import NotWanted, always, pack, packing, unpack
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.experiments import experiment_folder
+from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.store.folder import Folder
 
@@ -47,9 +50,9 @@ def submission(sent: Path, tmp_path: Path) -> Submission:
     return Submission(spec=spec, sent_code=sent)
 
 
-def make(submission: Submission) -> Folder:
+def make(submission: Submission, is_wanted: Callable[[], bool] = always) -> Folder:
     folder = Folder(Path(submission.spec.working_directory) / submission.id)
-    experiment_folder.make(folder, submission, None, data_dir=folder.path.parent, now_ms=1)
+    experiment_folder.make(folder, submission, None, is_wanted, data_dir=folder.path.parent, now_ms=1)
     return folder
 
 
@@ -91,3 +94,31 @@ def test_what_jobs_elsewhere_get_is_what_was_sent(
 def test_code_that_was_not_sent_stays_where_it_is(submission: Submission, sent: Path) -> None:
     folder = make(replace(submission, sent_code=None))
     assert not folder.code.exists()
+
+
+def test_a_copy_that_is_not_wanted_any_more_ends(submission: Submission) -> None:
+    answers = iter([True, True, False])
+    with pytest.raises(NotWanted):
+        make(submission, lambda: next(answers))
+    copied = Folder(Path(submission.spec.working_directory) / submission.id).own_code
+    assert 0 < len(list(copied.iterdir())) < 5
+
+
+async def test_packing_ends_with_the_task_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code := tmp_path / "code").mkdir()
+    (code / "large").touch()
+    os.truncate(code / "large", 280 * 2**20)
+    begun, loop, write_tar = asyncio.Event(), asyncio.get_running_loop(), packing.write_tar
+
+    def observed(*arguments: Any) -> str:
+        loop.call_soon_threadsafe(begun.set)
+        return write_tar(*arguments)
+
+    monkeypatch.setattr(packing, "write_tar", observed)
+    archive = CodeArchive(code, tmp_path / "packed")
+    waiting = asyncio.create_task(archive.path())
+    await begun.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert list((tmp_path / "packed").iterdir()) == [], "no thread writes there any more"

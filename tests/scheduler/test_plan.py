@@ -392,7 +392,10 @@ def test_retries_are_paid_from_two_accounts(state: str, spent: tuple[int, int], 
 def test_a_given_up_attempt_says_why_and_is_followed_at_once() -> None:
     found = Plan(ended("aaaaa", "LOST", attempt=2))
     (record,) = found.records(GiveUpAttempt)
-    assert (record.attempt, record.sentence) == (2, "attempt 2 ended (LOST: LOST); the next one waits for a slot")
+    assert (record.attempt, record.sentence) == (
+        2,
+        "attempt 2 ended (LOST: its job was lost); the next one waits for a slot",
+    )
     assert found.wake_at == NOW
     assert found.records(SetStatus) == []
 

@@ -32,9 +32,23 @@ def convert(config):
     return to_v2(config)
 
 
+def fields(of):
+    """The fields of a class of NNI's configs, in camelCase."""
+    import dataclasses
+
+    from nni.experiment import config
+
+    return [_camel(one.name) for one in dataclasses.fields(getattr(config, of)) if not one.name.startswith("_")]
+
+
+def _camel(name):
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
 def answer(question, config):
     try:
-        return {"value": {"load": load, "schema": schema, "convert": convert}[question](config)}
+        return {"value": {"load": load, "schema": schema, "convert": convert, "fields": fields}[question](config)}
     except BaseException as error:
         return {"error": f"{type(error).__name__}: {error}"}
 

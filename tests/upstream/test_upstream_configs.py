@@ -13,6 +13,7 @@ import yaml
 
 from nni_manager.config.experiment_file import convert_file, load
 from nni_manager.domain.errors import ConfigInvalid
+from tests.config.test_dialect_v1 import NNI_FIELDS
 from tests.upstream.made_configs import EXAMPLES, Made, made
 
 pytestmark = pytest.mark.upstream
@@ -114,6 +115,11 @@ def test_made_configs_get_the_same_verdict_but_for_a_list_of_differences(
     assert "\n".join(filter(None, strange)) == ""
     agreed = [(not ours, not their) for ours, their in zip(refusals, theirs, strict=True)]
     assert agreed.count((True, True)) > 100 and agreed.count((False, False)) > 150, "both verdicts are put to the test"
+
+
+def test_the_fields_that_are_printed_for_nni_are_those_that_it_has(nni3: Path) -> None:
+    (found,) = judged(nni3, "fields", ["ExperimentConfig"])
+    assert set(found["value"]) == NNI_FIELDS
 
 
 #: Field of NNI's converted config → why ours has another value there, or none.

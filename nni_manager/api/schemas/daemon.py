@@ -123,6 +123,31 @@ class CleanedList(Wire):
     cleaned: list[Cleaned] = Field(description="Everything that was left, oldest first.")
 
 
+class LeftObject(Wire):
+    """An object at a training service that an experiment made, which is not at work here."""
+
+    experiment: str = Field(description="Id of the experiment, as the object says.")
+    manager: Literal["this", "another", "unknown"] = Field(
+        description="Whose it is: this daemon's data directory's, another one's; unknown: an earlier version made it."
+    )
+    what: str = Field(description="Its kind and name.")
+    created_ms: int | None = Field(description="When it was made, milliseconds since the epoch; null: not known.")
+    stays: str = Field(description="Why it cannot be removed, one sentence; empty: it can.")
+
+
+class LeftOnService(Wire):
+    """Objects at one training service."""
+
+    service: str = Field(description="The training service, as the config calls it.")
+    platform: str = Field(description="What it is.")
+    objects: list[LeftObject] = Field(description="What was found, or was removed.")
+    trouble: str = Field(description="Why it could not be asked, or not all be removed, one sentence; empty: it was.")
+
+
+class LeftOnServices(Wire):
+    services: list[LeftOnService] = Field(description="The services that can say, in the order of the config.")
+
+
 class ServicePlan(Wire):
     """The plan of one training service: where an experiment's first trials would go if it had that service alone."""
 

@@ -6,7 +6,7 @@ what travels into a `listing`, which judges links, `limits` counts it, `packing`
 """
 
 from nni_manager.platform_kit.archive.limits import MOST_BYTES, MOST_FILES
-from nni_manager.platform_kit.archive.packing import Archive, pack, require_small
+from nni_manager.platform_kit.archive.packing import Archive, NotWanted, always, pack, require_small
 from nni_manager.platform_kit.archive.unpack import unpack
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "pack", "require_small", "unpack"]
+__all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "NotWanted", "always", "pack", "require_small", "unpack"]

@@ -10,7 +10,7 @@ import hashlib
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,15 @@ from nni_manager.platform_kit.archive.walk import stamp, walk
 
 #: A file may be written while it is packed; this often we try before we say so.
 ATTEMPTS = 2
+
+
+class NotWanted(Exception):
+    """The packing ended before its time, as it was told to."""
+
+
+def always() -> bool:
+    """Packing is wanted until it is done."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +47,13 @@ class Archive:
     bytes: int
 
 
-def pack(code_directory: Path, target_folder: Path) -> Archive:
+def pack(code_directory: Path, target_folder: Path, is_wanted: Callable[[], bool] = always) -> Archive:
     """Packs what `.nniignore` does not leave out into `target_folder`/<hash>.tar.gz; reuses one that is there.
 
     The same content gives the same bytes, whoever owns the files and whenever they were written. Folders are kept even
     when empty, and `.nniignore` files travel. `target_folder` is made when it is missing, and is never packed itself.
-    Blocks, ten seconds and more for 300 MB; coroutines call it with `asyncio.to_thread`.
+    Blocks, ten seconds and more for 300 MB; coroutines call it in a thread. `is_wanted` is asked every 256 KB; a no
+    ends it with NotWanted, and nothing is left in `target_folder`.
 
     Raises InvalidInput when the directory cannot travel (missing, too large, unreadable, a link that leads out, a
     socket or device, or it keeps changing), OSError when `target_folder` cannot be written.
@@ -52,7 +62,7 @@ def pack(code_directory: Path, target_folder: Path) -> Archive:
     with Tree(code_directory) as tree:
         for _ in range(ATTEMPTS):
             try:
-                return _attempt(tree, target_folder)
+                return _attempt(tree, target_folder, is_wanted)
             except Changed as change:
                 path = change.path
         raise tree.refusal(path, "keeps changing while it is packed; try again when nothing writes to it")
@@ -68,12 +78,12 @@ def require_small(code_directory: Path) -> None:
                 return
 
 
-def _attempt(tree: Tree, target_folder: Path) -> Archive:
+def _attempt(tree: Tree, target_folder: Path, is_wanted: Callable[[], bool]) -> Archive:
     own = os.stat(target_folder)
     listing = walk(tree, leave_out=own)
     limits.check(listing, tree.directory)
     with _temporary(target_folder) as file:
-        content_hash = write_tar(tree, listing, file)
+        content_hash = write_tar(tree, listing, file, is_wanted)
         _check_unchanged(listing, walk(tree, leave_out=own))
         path = _settle(file, target_folder / f"{content_hash}.tar.gz")
     return Archive(path=path, hash=content_hash, files=listing.files, bytes=listing.bytes)
@@ -110,9 +120,9 @@ _CHUNK_BYTES = 256 * 1024
 _FORMAT = b"code archive 1"
 
 
-def write_tar(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
+def write_tar(tree: Tree, listing: Listing, target: IO[bytes], is_wanted: Callable[[], bool] = always) -> str:
     """Writes what is listed as a compressed tar file; answers the hash of the content, 64 hexadecimal digits. Raises
-    Changed, InvalidInput, and OSError for `target`."""
+    Changed, InvalidInput, NotWanted, and OSError for `target`."""
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=target, mtime=0) as zipped,
         tarfile.TarFile(
@@ -120,16 +130,17 @@ def write_tar(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
             copybufsize=_CHUNK_BYTES,
         ) as tar,
     ):  # fmt: skip
-        writer = _Writer(tree, tar)
+        writer = _Writer(tree, tar, is_wanted)
         for folder in listing.folders:
             writer.add(folder)
     return writer.content.hexdigest()
 
 
 class _Writer:
-    def __init__(self, tree: Tree, tar: tarfile.TarFile) -> None:
+    def __init__(self, tree: Tree, tar: tarfile.TarFile, is_wanted: Callable[[], bool]) -> None:
         self._tree = tree
         self._tar = tar
+        self._is_wanted = is_wanted
         #: Records of kind, path, and target of a link or digest of a file; each part ends with a NUL.
         self.content = hashlib.sha256(_FORMAT + b"\0")
 
@@ -161,7 +172,7 @@ class _Writer:
         with open(descriptor, "rb") as file:
             if stamp(os.fstat(descriptor)) != entry.stamp:
                 raise Changed(path)
-            source = _Source(self._tree, path, file)
+            source = _Source(self._tree, path, file, self._is_wanted)
             # of a file object it needs no more than `read`
             self._tar.addfile(member, cast(IO[bytes], source))
         self._note("executable" if entry.is_executable else "file", path, source.digest.hexdigest())
@@ -174,13 +185,16 @@ class _Writer:
 class _Source:
     """A file as tarfile reads it: hashes what passes through, and tells a file that became shorter."""
 
-    def __init__(self, tree: Tree, path: str, file: IO[bytes]) -> None:
+    def __init__(self, tree: Tree, path: str, file: IO[bytes], is_wanted: Callable[[], bool]) -> None:
         self._tree = tree
         self._path = path
         self._file = file
+        self._is_wanted = is_wanted
         self.digest = hashlib.sha256()
 
     def read(self, size: int) -> bytes:
+        if not self._is_wanted():
+            raise NotWanted(self._path)
         with self._tree.reading(self._path):
             data = self._file.read(size)
         if len(data) < size:

@@ -10,7 +10,9 @@ import asyncio
 import base64
 import importlib
 import json
+import logging
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ import yaml
 
 from nni_manager.domain.errors import BadCredentials
 from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.kubernetes import kubeconfig_secrets
+from nni_manager.platform_kit.secret_texts import SecretTexts
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
@@ -107,7 +111,7 @@ async def load(access: Access, folder: Path) -> Configuration:
     from kubernetes_asyncio.config import load_incluster_config
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-    found = Configuration()
+    found, secrets = Configuration(), SecretTexts()
     try:
         if not access.kubeconfig:
             load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
@@ -117,6 +121,7 @@ async def load(access: Access, folder: Path) -> Configuration:
             raise BadCredentials(
                 f"kubeconfig: {access.kubeconfig} is not there; give the path of one, or set KUBECONFIG for the daemon"
             )
+        secrets.keep(*kubeconfig_secrets.of(merged.value["users"]))
         for kind, part in (("users", "user"), ("clusters", "cluster")):
             for number, node in enumerate(merged.value[kind]):
                 _write_out(node.value[part], folder / f"{part}-{number}")
@@ -125,21 +130,26 @@ async def load(access: Access, folder: Path) -> Configuration:
     except BadCredentials:
         raise
     except Exception as error:  # a broken file and an exec plug-in fail in ways of their own
-        raise BadCredentials(_sentence(access, error)) from None
+        words = secrets.shown(kubeconfig_secrets.without_tokens(str(error)))
+        raise BadCredentials(_sentence(access, type(error).__name__, words)) from None
     return found
 
 
 def _import() -> None:
     for module in ("client", "config"):
         importlib.import_module(f"kubernetes_asyncio.{module}")
+    logging.getLogger("kubernetes_asyncio.config.kube_config").addFilter(_is_not_raised)
 
 
-def _sentence(access: Access, error: Exception) -> str:
+def _is_not_raised(_: logging.LogRecord) -> bool:
+    """The library logs the words of an exec plug-in as they are, and raises them, too."""
+    return sys.exc_info()[0] is None
+
+
+def _sentence(access: Access, kind: str, words: str) -> str:
     where = access.kubeconfig or "the account of this pod"
     context = f", context {access.context}" if access.context else ""
-    return (
-        f"kubeconfig: {where}{context} cannot be used ({type(error).__name__}: {error}); try `kubectl get pods` with it"
-    )
+    return f"kubeconfig: {where}{context} cannot be used ({kind}: {words}); try `kubectl get pods` with it"
 
 
 def _write_out(entry: dict[str, Any] | None, folder: Path) -> None:

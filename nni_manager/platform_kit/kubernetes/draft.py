@@ -47,7 +47,7 @@ async def findings(
 ) -> AsyncIterator[PreflightFinding]:
     """Findings about what the cluster objects to in the job, or in its pods."""
     drafted = spec()
-    labels = names.job_labels(drafted, service, name)
+    labels = names.job_labels(drafted, service, name, "nobody")
     whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)
     async for finding in _shown(cluster, resource, whole):
         yield finding

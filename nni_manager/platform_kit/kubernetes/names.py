@@ -15,6 +15,8 @@ SERVICE = "nni-manager/service"
 JOB = "nni-manager/job"
 TRIAL = "nni-manager/trial"
 NONCE = "nni-manager/nonce"
+#: The identity of the manager that made it. Objects of earlier versions do not have it, and nothing is selected by it.
+MANAGER = "nni-manager/manager"
 #: The label of pods of the role whose first one reports.
 REPORTS = "nni-manager/reports"
 #: Annotation: the documented name ``nni_exp_…_trial_…``, which no object may have.
@@ -63,10 +65,16 @@ def service_labels(experiment_id: str, service: str) -> dict[str, str]:
     return {EXPERIMENT: label(experiment_id), SERVICE: label(service)}
 
 
-def job_labels(spec: JobSpec, service: str, name: str) -> dict[str, str]:
-    """The labels of a job and of its pods."""
+def job_labels(spec: JobSpec, service: str, name: str, manager: str) -> dict[str, str]:
+    """The labels of a job and of its pods. `manager`: its identity."""
     nonce = {NONCE: label(spec.nonce)} if spec.nonce else {}
-    return {**service_labels(spec.experiment_id, service), JOB: name, TRIAL: label(spec.trial_id), **nonce}
+    return {
+        **service_labels(spec.experiment_id, service),
+        JOB: name,
+        TRIAL: label(spec.trial_id),
+        **nonce,
+        MANAGER: label(manager),
+    }
 
 
 def selector(labels: Mapping[str, str]) -> str:

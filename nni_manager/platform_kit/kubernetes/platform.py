@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self
@@ -18,11 +18,20 @@ from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit import job_folders
 from nni_manager.platform_kit.connections import Lease
-from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Severity
+from nni_manager.platform_kit.contract import (
+    Capabilities,
+    Host,
+    LeftObject,
+    NoRoom,
+    Platform,
+    PreflightFinding,
+    Severity,
+)
 from nni_manager.platform_kit.kubernetes import (
     draft,
     followed_jobs,
     handle_data,
+    left_objects,
     logs,
     names,
     refusals,
@@ -215,7 +224,7 @@ class KubernetesPlatform(Platform):
         """The job's object, created, or found where an earlier call has done it. Raises Refusal, too."""
         _, service, resource = self._entered
         name = self.object_name(spec)
-        labels = names.job_labels(spec, self.host.service, name)
+        labels = names.job_labels(spec, self.host.service, name, self.host.connections.identity)
         if spec.is_repeat and (
             found := await submission.find_own(cluster, resource, name, labels, spec)
         ):  # fmt: skip
@@ -298,3 +307,16 @@ class KubernetesPlatform(Platform):
             raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
         finally:
             await self.__aexit__(None, None, None)
+
+    async def find_left(self, at_work: Collection[str], remove: Collection[str] | None) -> Sequence[LeftObject]:
+        try:
+            cluster = await self._connect()
+            found = await left_objects.find(cluster, await self.job_kind().find(cluster), at_work)
+            if remove is not None:
+                found = [one for one in found if one.told().experiment_id in remove and not one.stays]
+                await left_objects.remove(cluster, found)
+        except Refusal as refusal:
+            raise PlatformUnavailable(f"what is left in the namespace: {refusal}") from None
+        finally:
+            await self.__aexit__(None, None, None)
+        return [one.told() for one in found]

@@ -128,6 +128,7 @@ class Service:
 
     async def put(self, resource: Resource, body: Object) -> str:
         """Creates an object, and answers its name, which says what is in it: one that is there is the right one."""
+        body["metadata"]["labels"][names.MANAGER] = names.label(self._host.connections.identity)
         try:
             await self._cluster.create(resource, body)
         except Refusal as refusal:
@@ -180,7 +181,7 @@ class Service:
         if data:
             secret = {
                 "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-                "metadata": {"name": self.secret_name(name), "labels": labels},
+                "metadata": {"name": self.secret_name(name), "labels": dict(labels)},
                 "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
             }  # fmt: skip
             await self.put(SECRETS, secret)

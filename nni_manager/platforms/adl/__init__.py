@@ -11,5 +11,6 @@ PLATFORM = PlatformDescription(
     adapter="nni_manager.platforms.adl.platform:AdlPlatform",
     summary="jobs of AdaptDL, on Kubernetes",
     extra="kubernetes",
+    finds_left=True,
     first_format=FIRST_FORMAT,
 )

@@ -11,5 +11,6 @@ PLATFORM = PlatformDescription(
     adapter="nni_manager.platforms.frameworkcontroller.platform:FrameworkcontrollerPlatform",
     summary="frameworks of FrameworkController, on Kubernetes",
     extra="kubernetes",
+    finds_left=True,
     first_format=FIRST_FORMAT,
 )

@@ -14,5 +14,6 @@ PLATFORM = PlatformDescription(
     adapter="nni_manager.platforms.kubeflow.platform:KubeflowPlatform",
     summary="jobs of Kubeflow's operators for TensorFlow and PyTorch",
     extra="kubernetes",
+    finds_left=True,
     first_format=FIRST_FORMAT,
 )

@@ -9,11 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from nni_manager.config import admission, code_paths, experiment_file
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.store.folder import Folder
+
+T = TypeVar("T")
+#: Asked again and again while code is copied or packed; no ends that.
+IsWanted = Callable[[], bool]
 
 
 class CodeArchive:
@@ -25,15 +33,15 @@ class CodeArchive:
         self._packing = asyncio.Lock()
         self._path: Path | None = None
 
-    def pack(self) -> None:
-        """Packs the code. Blocks. Raises InvalidInput or OSError."""
-        self._path = find_or_pack(self._code_directory, self._folder)
+    def pack(self, is_wanted: IsWanted) -> None:
+        """Packs the code. Blocks. Raises InvalidInput, OSError, or NotWanted when `is_wanted` says no."""
+        self._path = find_or_pack(self._code_directory, self._folder, is_wanted)
 
     async def path(self) -> Path:
         """Packs on first use; an archive an earlier daemon made is used as it is. Raises InvalidInput or OSError."""
         async with self._packing:
             if self._path is None or not self._path.exists():
-                await asyncio.to_thread(self.pack)
+                await in_thread(self.pack)
             assert self._path is not None, "set by `pack`"
             return self._path
 
@@ -44,7 +52,22 @@ def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> Cod
     return CodeArchive(own, folder if own == Path(spec.trial_code_directory) else folder / service.service)
 
 
-def find_or_pack(code_directory: Path, folder: Path) -> Path:
+async def in_thread(work: Callable[[IsWanted], T]) -> T:
+    """Does what blocks. Where that is cancelled, it is not wanted any more, and is waited for: nothing interrupts a
+    thread, and what one still writes to cannot be removed."""
+    is_over = threading.Event()
+    working = asyncio.ensure_future(asyncio.to_thread(work, lambda: not is_over.is_set()))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        is_over.set()
+        await asyncio.wait({working})
+        with suppress(asyncio.CancelledError):
+            working.exception()  # its own end is nobody's any more
+        raise
+
+
+def find_or_pack(code_directory: Path, folder: Path, is_wanted: IsWanted) -> Path:
     """The archive of the code, packed once, as all trials of an experiment run the same. Blocks."""
     from nni_manager.platform_kit.archive import pack  # 40 ms to import, and local trials need none
 
@@ -52,25 +75,30 @@ def find_or_pack(code_directory: Path, folder: Path) -> Path:
     if packed:
         return packed[0]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return pack(code_directory, folder).path
+    return pack(code_directory, folder, is_wanted).path
 
 
-def with_own_code(spec: ExperimentSpec, sent: Path | None, folder: Folder) -> ExperimentSpec:
-    """Copies what was sent; answers the experiment that runs the copy. Quiet without. Blocks. Raises OSError."""
+def with_own_code(spec: ExperimentSpec, sent: Path | None, folder: Folder, is_wanted: IsWanted) -> ExperimentSpec:
+    """Copies what was sent; answers the experiment that runs the copy. Quiet without. Blocks. Raises OSError, or
+    NotWanted when `is_wanted` says no."""
     if sent is None:
         return spec
     folder.code.mkdir(mode=0o700)
-    _copy(sent, folder.own_code)
+    _copy(sent, folder.own_code, is_wanted)
     return experiment_file.from_canonical(code_paths.move(spec.canonical, str(sent), str(folder.own_code)))
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, is_wanted: IsWanted) -> None:
     """Links stay links, and what may be executed may be. The first that cannot be copied ends it."""
+    from nni_manager.platform_kit.archive import NotWanted
+
     folders = [(os.fspath(source), os.fspath(target))]
     for here, there in folders:
         os.mkdir(there, 0o700)
         with os.scandir(here) as entries:
             for entry in entries:
+                if not is_wanted():
+                    raise NotWanted(entry.path)
                 place = os.path.join(there, entry.name)
                 if entry.is_dir(follow_symlinks=False):
                     folders.append((entry.path, place))

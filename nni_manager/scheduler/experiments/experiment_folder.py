@@ -16,7 +16,7 @@ from nni_manager.config.settings import own_environment
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.scheduler.experiments.code import archive_of, with_own_code
+from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.store import experiments, jobs, nni_folder, private, services, trials
@@ -29,14 +29,18 @@ from nni_manager.store.upgrade import upgrade as upgrade_database
 log = logging.getLogger(__name__)
 
 
-def make(folder: Folder, submission: Submission, endpoint: Endpoint | None, *, data_dir: Path, now_ms: int) -> None:
-    """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made."""
+def make(
+    folder: Folder, submission: Submission, endpoint: Endpoint | None, is_wanted: IsWanted, *, data_dir: Path,
+    now_ms: int,
+) -> None:  # fmt: skip
+    """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made, and NotWanted
+    when `is_wanted` says no while code is copied or packed; what was made until then stays."""
     try:
         folder.create(data_dir)
-        spec = with_own_code(submission.spec, submission.sent_code, folder)
+        spec = with_own_code(submission.spec, submission.sent_code, folder, is_wanted)
         for platform in spec.platforms:
             if admission.sends_code(spec, platform):
-                archive_of(spec, platform, folder.code).pack()
+                archive_of(spec, platform, folder.code).pack(is_wanted)
         private.replace(folder.private, Kept(environment=submission.environment, secrets=submission.secrets))
         upgrade_database(folder)
         with closing(sqlite3.connect(folder.database)) as connection, connection:

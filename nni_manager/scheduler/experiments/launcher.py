@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nni_manager.config import admission
@@ -18,6 +19,7 @@ from nni_manager.domain.endpoint import Endpoint, EndpointWish
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments import experiment_folder, preflight
+from nni_manager.scheduler.experiments.code import in_thread
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
@@ -119,13 +121,8 @@ class Launcher:
 
     async def _make(self, folder: Folder, submission: Submission, endpoint: Endpoint | None) -> None:
         data_dir, now_ms = self._shared.settings.data_dir, self._shared.clock()
-        making = asyncio.ensure_future(
-            asyncio.to_thread(experiment_folder.make, folder, submission, endpoint, data_dir=data_dir, now_ms=now_ms)
-        )
-        try:
-            await asyncio.shield(making)
-        finally:  # nothing interrupts a thread, and what it still writes to cannot be removed
-            await asyncio.wait({making})
+        make = partial(experiment_folder.make, folder, submission, endpoint, data_dir=data_dir, now_ms=now_ms)
+        await in_thread(make)
 
     # Opening again
 

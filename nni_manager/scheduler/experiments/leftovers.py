@@ -110,6 +110,18 @@ class Leftovers:
         troubles = await asyncio.gather(*map(self._end_now, chosen))
         return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
 
+    async def end_deleted(self, entry: Entry, now_ms: int, *, may_have_jobs: bool) -> None:
+        """Notes what a deleted experiment may have left, and ends what it can. Raises StoreUnavailable."""
+        sentence = "the experiment was deleted"
+        found = await asyncio.to_thread(jobs_of_closed, entry, now_ms, sentence) if may_have_jobs else []
+        for left in (*found, *await asyncio.to_thread(files_of, entry, now_ms, sentence)):
+            await self.note(left)
+        for ended in await self.end(experiment_id=entry.id):
+            if ended.trouble:
+                log.warning(
+                    "of experiment %s jobs may still run on %s: %s", entry.id, ended.left.service, ended.trouble
+                )
+
     async def _end_now(self, left: LeftoverJobs) -> str:
         """Ends some; a try under way that fails had perhaps begun before that was possible."""
         under_way = self._ending.get(_key(left))

@@ -21,9 +21,10 @@ from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler import service_changes
-from nni_manager.scheduler.experiments import experiment_folder, leftovers, preflight
+from nni_manager.scheduler.experiments import experiment_folder, left_objects, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
+from nni_manager.scheduler.experiments.left_objects import Found
 from nni_manager.scheduler.experiments.leftovers import Ended
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import ServicePlan
@@ -202,6 +203,13 @@ class Service:
         """Ends what closed experiments left on these platforms, or on all."""
         return await self._shared.leftovers.end(platforms)
 
+    async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[Found]:
+        """What experiments that are not at work here left on a config's services; removes that of those in `remove`."""
+        with self._supervisor.opening():
+            found = await left_objects.find(submission, self._supervisor, remove)
+        self._supervisor.look_whether_empty()
+        return found
+
     # Trials
 
     async def add_trial(self, id: str, values: object) -> dict[str, Any]:
@@ -325,17 +333,8 @@ class Service:
 
     async def _end_left_jobs(self, entry: Entry) -> None:
         """Ends the jobs of a deleted experiment; what cannot be ended now stays noted when its folder is gone."""
-        sentence, now_ms = "the experiment was deleted", self._shared.clock()
-        if await self._may_have_jobs(entry):
-            for left in await asyncio.to_thread(leftovers.jobs_of_closed, entry, now_ms, sentence):
-                await self._shared.leftovers.note(left)
-        for left in await asyncio.to_thread(leftovers.files_of, entry, now_ms, sentence):
-            await self._shared.leftovers.note(left)
-        for ended in await self._shared.leftovers.end(experiment_id=entry.id):
-            if ended.trouble:
-                log.warning(
-                    "of experiment %s jobs may still run on %s: %s", entry.id, ended.left.service, ended.trouble
-                )
+        may_have_jobs, now_ms = await self._may_have_jobs(entry), self._shared.clock()
+        await self._shared.leftovers.end_deleted(entry, now_ms, may_have_jobs=may_have_jobs)
 
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)

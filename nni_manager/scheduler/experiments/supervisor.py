@@ -110,6 +110,11 @@ class Supervisor:
         """Somebody works on it, should, or views it: it can be stopped."""
         return id in self._open or id in self.viewed or id in self.not_opened
 
+    async def ids_at_work(self) -> frozenset[str]:
+        """The ids of all experiments whose jobs may be needed: open ones, and those that are being opened or closed."""
+        listed = [entry.id for entry in await self.index.read(index.all_entries) if entry.is_open]
+        return frozenset((*listed, *self._open, *self._closing, *self._tasks, *self.not_opened, *self.unsettled))
+
     @property
     def open_ids(self) -> tuple[str, ...]:
         return tuple(self._open)

@@ -1,0 +1,87 @@
+"""What experiments left on the services of a config, found there although no data directory knows them: listed, and
+removed after a yes, as another manager may be at work with it."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import click
+
+from nni_manager.cli.create import sent
+from nni_manager.cli.output import duration
+from nni_manager.cli.session import Connect
+from nni_manager.cli.terminal import confirmed
+
+_WHOSE = {
+    "this": "of this manager", "another": "of another manager, which may be at work with it",
+    "unknown": "of an unknown manager, which may be at work with it",
+}  # fmt: skip
+
+
+def clean(connect: Connect, config: str, *, yes: bool) -> bool:
+    """Lists what was found on the services of an experiment file, asks about each experiment unless `yes`, removes what
+    may be removed. Answers whether there was anything. Raises ClickException when something was kept or in the way."""
+    client, experiment = sent(connect, config, "")
+
+    def ask(remove: list[str] | None = None) -> list[dict[str, Any]]:
+        return client.left(file=config, remove=remove, **experiment)
+
+    services = ask()
+    agreed, kept = _chosen(services, yes=yes)
+    troubles = [*_troubles(services)]
+    if agreed:
+        removed = ask(sorted(agreed))
+        for name, objects in _by_experiment(removed).items():
+            click.echo(f"experiment {name}: {_counted(objects)} removed.")
+        troubles += _troubles(removed)
+    if kept:
+        troubles.append(f"what {', '.join(sorted(kept))} left was kept; --yes removes it without a question")
+    if troubles:
+        raise click.ClickException("; ".join(troubles))
+    return any(service["objects"] for service in services)
+
+
+def _chosen(services: list[dict[str, Any]], *, yes: bool) -> tuple[set[str], set[str]]:
+    """The experiments whose objects are to be removed, and those that might be, and are not."""
+    agreed: set[str] = set()
+    kept: set[str] = set()
+    for name, objects in _by_experiment(services).items():
+        click.echo(f"experiment {name}, {_WHOSE[objects[0]['manager']]}: {_counted(objects)}, {_age(objects)}")
+        for one in objects:
+            click.echo(f"  {one['what']}")
+        if stays := {one["stays"] for one in objects} - {""}:
+            click.echo(f"  stays: {'; '.join(sorted(stays))}")
+        else:
+            (agreed if yes or confirmed("Remove this?") else kept).add(name)
+    return agreed, kept
+
+
+def _by_experiment(services: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for service in services:
+        for one in service["objects"]:
+            if one not in found[one["experiment"]]:  # two services may share a namespace
+                found[one["experiment"]].append(one)
+    return found
+
+
+def _counted(objects: list[dict[str, Any]]) -> str:
+    """The number of each kind, ``2 TFJob, 1 Secret``."""
+    kinds = [one["what"].partition(" ")[0] for one in objects]
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+
+
+def _age(objects: list[dict[str, Any]], now_s: Callable[[], float] = time.time) -> str:
+    """The age of the youngest and of the oldest, ``0:10:00 to 3 d 04:10:00 old``."""
+    ages = sorted(now_s() - one["createdMs"] / 1000 for one in objects if one["createdMs"] is not None)
+    if not ages:
+        return "of unknown age"
+    youngest, oldest = duration(ages[0]), duration(ages[-1])
+    return f"{youngest} old" if youngest == oldest else f"{youngest} to {oldest} old"
+
+
+def _troubles(services: list[dict[str, Any]]) -> Iterator[str]:
+    return (f"{one['service']}: {one['trouble']}" for one in services if one["trouble"])
