@@ -62,8 +62,9 @@ class Numbered:
 
     def ends(self) -> dict[str, tuple[str, str | None, int | None, str | None]]:
         """By job: status and reason of its trial, the command's exit code as its runner said, the channel."""
+        attempts = self.attempts()  # first: one that begins meanwhile may be of a trial that is new, too
         trials = {trial["id"]: trial for trial in self.shown()}
-        return {one["jobName"]: (*_end(trials[one["trialId"]]), *_exit(one)) for one in self.attempts()}
+        return {one["jobName"]: (*_end(trials[one["trialId"]]), *_exit(one)) for one in attempts}
 
     def shown(self) -> list[Json]:
         """Trials as the API shows them."""

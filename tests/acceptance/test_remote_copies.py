@@ -16,7 +16,10 @@ import pytest
 from tests.live_daemon import Daemon, processes_of, running_daemon
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.xdist_group("remote_copies")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
+#: A refusal of a minute, with nothing else between, is a hold.
+_HELD_S = 110
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 
@@ -72,13 +75,14 @@ def test_one_that_was_moved_goes_on_once_that_is_said(
     daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
     daemon.terminate()
     id_ = copy.create(_config(machine, _REPORT), code)
-    copy.wait_for(id_, lambda state: state["hold"])
+    copy.wait_for(id_, lambda state: state["hold"], timeout_s=_HELD_S)
     assert "from now on" in _identity(copy, "--moved")
     copy.call("POST", f"/experiments/{id_}/resume", json={})
     copy.wait(id_, "DONE")
     daemon.start()
     late = daemon.create(_config(machine, _REPORT), code)
-    assert str(copy.data) in daemon.wait_for(late, lambda state: state["hold"])["hold"]["sentence"]
+    held = daemon.wait_for(late, lambda state: state["hold"], timeout_s=_HELD_S)
+    assert str(copy.data) in held["hold"]["sentence"]
 
 
 def _config(machine: RealMachine, command: str) -> dict[str, Any]:

@@ -192,10 +192,10 @@ def disturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Dist
     def disturb(action: Disturb, times: int, before: bool) -> Path:
         left = [action] * times
 
-        def write(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
+        def write(tree: Tree, listing: Listing, target: IO[bytes], is_wanted: Callable[[], bool]) -> str:
             if before and left:
                 left.pop()(code)
-            content_hash = plain(tree, listing, target)
+            content_hash = plain(tree, listing, target, is_wanted)
             if not before and left:
                 left.pop()(code)
             return content_hash
@@ -293,13 +293,13 @@ def test_a_folder_exchanged_while_packing_and_put_back_is_noticed(
     plain = packing.write_tar
     exchanges = [(code / "lib", tmp_path / "aside"), (other / "lib", code / "lib")]
 
-    def write(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
+    def write(tree: Tree, listing: Listing, target: IO[bytes], is_wanted: Callable[[], bool]) -> str:
         done = list(exchanges)
         exchanges.clear()
         for before, after in done:
             os.rename(before, after)
         try:
-            return plain(tree, listing, target)
+            return plain(tree, listing, target, is_wanted)
         finally:
             for before, after in reversed(done):
                 os.rename(after, before)
