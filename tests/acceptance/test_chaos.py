@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from tests.chaos.run import prepared
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.alone, pytest.mark.timeout(600)]
 
-#: NNI_CHAOS_SEED=7 for the faults of an earlier run.
-SEED = int(os.environ.get("NNI_CHAOS_SEED") or random.SystemRandom().randrange(10**6))
+#: The faults are the same in every run of the gate; NNI_CHAOS_SEED=7 for others, as `python -m tests.chaos` has them.
+SEED = int(os.environ.get("NNI_CHAOS_SEED") or 551965)
 TRIALS = 100
 #: Seconds after which nothing breaks any more.
 LIMIT_S = 60.0
