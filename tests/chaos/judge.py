@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from nni_manager.domain.trial import PLATFORM_RETRIES
 from tests.live_daemon import Daemon
 from tests.namespaced_machines import NamespacedMachine
 
@@ -60,8 +61,8 @@ def size(daemon: Daemon, machines: list[NamespacedMachine]) -> Size:
 
 
 def trials(daemon: Daemon, id_: str, notes: Path, count: int) -> Findings:
-    """Each trial succeeded with its own result, no attempt that ended well was followed by another one, and all that
-    the attempt that counts wrote is stored once, in order."""
+    """Each trial succeeded with its own result, unless machines cut off every attempt that it has; no attempt that
+    ended well was followed by another one, and all that the attempt that counts wrote is stored once, in order."""
     found = Findings()
     listed, attempts = daemon.trials(id_), _by_trial(daemon.attempts(id_))
     stored = _stored(daemon, id_)
@@ -69,11 +70,18 @@ def trials(daemon: Daemon, id_: str, notes: Path, count: int) -> Findings:
     if len(listed) != count:
         found.add(f"{len(listed)} trials are listed, not {count}")
     for trial in listed:
-        _judge_end(found, trial, attempts[trial["id"]])
+        if not _was_cut_off_too_often(trial, attempts[trial["id"]], written):
+            _judge_end(found, trial, attempts[trial["id"]])
         _judge_attempts(found, trial, attempts[trial["id"]], written, stored)
     _judge_starts(found, written, {one["jobName"] for group in attempts.values() for one in group})
     found.figures |= _figures(listed, attempts, written)
     return found
+
+
+def _was_cut_off_too_often(trial: Json, attempts: list[Json], written: dict[str, list[str]]) -> bool:
+    """What its machines did to a trial is tried again so often, and no more."""
+    cut_off = [one for one in attempts if one["state"] == "LOST" and not _has_ended(written.get(one["jobName"], []))]
+    return trial["status"] == "SYS_CANCELED" and len(cut_off) == len(attempts) == PLATFORM_RETRIES + 1
 
 
 def _judge_end(found: Findings, trial: Json, attempts: list[Json]) -> None:
