@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -51,6 +52,17 @@ class JobHandle:
     data: str = ""
     #: As `JobReport.link`, where it is known at once: a short job may be over before anybody looks.
     link: str = field(default="", compare=False)
+
+    @staticmethod
+    def parse(job_name: str, text: str) -> JobHandle:
+        """A handle from its `text`."""
+        entry = json.loads(text)
+        return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
+
+    @property
+    def text(self) -> str:
+        """The handle as it is stored beside its job's name."""
+        return json.dumps({"platform": self.platform, "version": self.version, "data": self.data})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,9 @@ import re
 import signal as signals
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.reason import Reason
 
@@ -46,6 +48,30 @@ class StopRequest(StrEnum):
     ASSESSOR = "ASSESSOR"
     TIMEOUT = "TIMEOUT"
     EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
+
+
+class OpenTrial(NamedTuple):
+    """A trial that has not ended, and its current attempt, if one was started."""
+
+    id: str
+    sequence_id: int
+    status: TrialStatus
+    #: JSON, as the trial reads it.
+    record: str
+    created_ms: int
+    started_ms: int | None
+    attempt: int
+    asked: StopRequest | None
+    wait_code: str
+    wait_sentence: str
+    #: JSON.
+    wait_details: str
+    #: When the reason was written.
+    wait_ms: int
+    #: None: this attempt was not started yet.
+    job: Attempt | None
+    #: The current attempt has reported a final result.
+    has_final: bool = False
 
 
 #: Ends that the user's code has nothing to do with: another attempt is on the platform's account.

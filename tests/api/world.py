@@ -26,6 +26,7 @@ from nni_manager.api.local_users import PEER
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import Settings
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
@@ -317,7 +318,7 @@ def _add_trial(connection: sqlite3.Connection, id: str, trial_id: str, number: i
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values)
     add_with(connection, trial_id, parameters, CREATED_MS)
     name = _job(id, trial_id)
-    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, service="local", now_ms=CREATED_MS)
+    jobs.intend(connection, Attempt(trial_id, 1, name, service="local", intended_ms=CREATED_MS))
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name))
     trials.set_running(connection, trial_id, CREATED_MS + 1_000)
 

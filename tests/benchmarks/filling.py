@@ -9,6 +9,7 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.ids import attempt_directory, job_name, new_trial_ids
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType
@@ -39,7 +40,7 @@ def _add(connection: sqlite3.Connection, folder: Path, experiment_id: str, trial
     name = job_name(experiment_id, trial_id, 1)
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values={"x": _x(number)})
     add_with(connection, trial_id, parameters, ms)
-    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, service="local", now_ms=ms)
+    jobs.intend(connection, Attempt(trial_id, 1, name, service="local", intended_ms=ms))
     place = str(folder / "trials" / attempt_directory(trial_id, 1))
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name, data=place))
     trials.set_running(connection, trial_id, ms)

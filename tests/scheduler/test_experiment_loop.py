@@ -192,7 +192,7 @@ async def at_work(
         await work.database.close()
 
 
-def _load(path: Path) -> experiments.ExperimentRow:
+def _load(path: Path) -> experiments.StoredExperiment:
     connection = connect(path)
     try:
         return experiments.load(connection)

@@ -39,7 +39,7 @@ def lose(turns: Turns) -> str:
 
 
 def start_again(turns: Turns, *, accepted: bool = True) -> str:
-    (name,) = [call.job_name for call in turns.submitted(now_ms=LATER, **GRACE)]
+    (name,) = [call.attempt.job_name for call in turns.submitted(now_ms=LATER, **GRACE)]
     if accepted:
         handle = JobHandle(platform="fake", version=1, job_name=name)
         turns.take(Seen(handles=(handle,), reports={name: RUNNING}), now_ms=LATER, **GRACE)
@@ -103,7 +103,7 @@ def test_one_that_still_runs_goes_on_where_no_other_was_started(turns: Turns) ->
     failed = JobReport(state=JobState.LOST, ended_ms=LATER)
     turns.take(Seen(reports={name: failed}), now_ms=LATER, **GRACE)
     again = turns.submitted(now_ms=LATER, **GRACE)
-    assert [call.job_name for call in again] == [f"{name}-2"]
+    assert [call.attempt.job_name for call in again] == [f"{name}-2"]
 
 
 def test_one_that_still_runs_is_ended_where_another_one_was_started(turns: Turns) -> None:
@@ -150,7 +150,7 @@ def test_the_next_attempt_has_a_new_number(turns: Turns) -> None:
     turns.take(Seen(reports={name: RUNNING}), now_ms=LATER + 700_000, free=0, **GRACE)
     turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}), now_ms=LATER + 700_000, free=0, **GRACE)
     again = turns.submitted(now_ms=LATER + 700_000, **GRACE)
-    assert [call.job_name for call in again] == [f"{name}-3"]
+    assert [call.attempt.job_name for call in again] == [f"{name}-3"]
 
 
 def state_of(turns: Turns, job_name: str) -> str:

@@ -92,8 +92,8 @@ class World:
 
     def carry_out(self, call: d.Call) -> None:
         if isinstance(call, d.Submit):
-            assert call.job_name not in self.submitting
-            self.submitting.append(call.job_name)
+            assert call.attempt.job_name not in self.submitting
+            self.submitting.append(call.attempt.job_name)
         elif isinstance(call, d.Cancel):
             self.cancelled.add(call.handle.job_name)
         elif isinstance(call, d.Forget):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
@@ -158,7 +159,7 @@ def test_why_the_platform_does_not_start_a_job_and_since_when_it_is_out_of_reach
     connection: sqlite3.Connection,
 ) -> None:
     add(connection, "aaaaa")
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="openpai-2", now_ms=1)
+    jobs.intend(connection, Attempt("aaaaa", 1, "j", service="openpai-2", intended_ms=1))
     wait = Wait(code=WaitCode.GPU, sentence="gpu 0 is busy", details={"gpu": 0})
     assert not jobs.set_report(connection, "j", JobReport(state=JobState.PENDING, wait=wait), 2)
     gone = JobReport(state=JobState.UNKNOWN, unreachable="hostA does not answer")
@@ -173,7 +174,7 @@ def test_why_the_platform_does_not_start_a_job_and_since_when_it_is_out_of_reach
 
 def test_when_a_job_was_out_of_reach_stays_in_its_record(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="remote", now_ms=1)
+    jobs.intend(connection, Attempt("aaaaa", 1, "j", service="remote", intended_ms=1))
     back = JobReport(state=JobState.RUNNING, started_ms=2)
     for at_ms in range(10, 1010, 10):
         jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, unreachable=f"away {at_ms}"), at_ms)
@@ -190,7 +191,7 @@ def test_when_a_job_was_out_of_reach_stays_in_its_record(connection: sqlite3.Con
 def test_a_job_that_is_known_to_be_kept_is_out_of_reach_no_more(connection: sqlite3.Connection) -> None:
     """Nothing else is said of it."""
     add(connection, "aaaaa")
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="remote", now_ms=1)
+    jobs.intend(connection, Attempt("aaaaa", 1, "j", service="remote", intended_ms=1))
     jobs.set_report(connection, "j", JobReport(state=JobState.RUNNING, started_ms=2), 3)
     jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, unreachable="hostA does not answer"), 4)
     assert jobs.why_unreachable(connection) == {"remote": ("hostA does not answer",)}

@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobReport, JobState
@@ -14,7 +15,6 @@ from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.store import answers, experiments, jobs, metrics, runners, trials
-from nni_manager.store.jobs import AttemptRow
 from tests.store.life import add, end, final, intermediate, one, report, start
 
 pytestmark = pytest.mark.unit
@@ -28,7 +28,7 @@ def job(connection: sqlite3.Connection) -> str:
     return start(connection, "aaaaa", at=2)
 
 
-def attempt(connection: sqlite3.Connection) -> AttemptRow:
+def attempt(connection: sqlite3.Connection) -> Attempt:
     (trial,) = trials.load_open(connection)
     assert trial.job is not None
     return trial.job

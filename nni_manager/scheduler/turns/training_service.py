@@ -109,12 +109,7 @@ class TrainingService:
             free=0 if self._full is not None else room.free if room is not None else None,
             is_tried=self._refusals.may_try,
             full=self._full or (room.why if room is not None else None),
-            platform_decides=self.platform.capabilities.platform_decides,
-            has_portal=self.platform.capabilities.has_portal,
-            unreachable_grace_s=self.platform.capabilities.unreachable_grace_s,
-            expects_runner=self.platform.capabilities.expects_runner,
-            is_read=self.platform.capabilities.is_read,
-            lives_by_runner=self.platform.capabilities.lives_by_runner,
+            capabilities=self.platform.capabilities,
         )
 
     @property
