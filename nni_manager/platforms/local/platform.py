@@ -94,10 +94,10 @@ class LocalPlatform(Platform):
     # Verbs
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
-        if self._park is None:
+        if self._park is None or not spec.gpu_number:
             await self._start(spec, None)
             return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
-        found = await self._park.reserve(spec.name, is_repeat=spec.is_repeat)
+        found = await self._park.reserve(spec)
         if isinstance(found, NoRoom):
             return found
         with self._park.held(found, spec.name):
@@ -185,5 +185,5 @@ def _environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, st
         **directory_environment(spec.attempt_directory, spec.code_directory),
         protocol.ENV_PLATFORM: "local",
         protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
-        **gpu_environment(spec.gpu_number, reservation),
+        **gpu_environment(spec, reservation),
     }

@@ -56,8 +56,7 @@ def _request(
     attempt = attempt_folder(folder, spec.name)
     return {
         "command": _command(spec.command, entry.pre_command),
-        "environment": _environment(spec, entry, greeting, attempt, code)
-        | gpu_environment(spec.gpu_number, reservation),
+        "environment": _environment(spec, entry, greeting, attempt, code) | gpu_environment(spec, reservation),
         "directory": code,
         "attempt_directory": attempt,
         "files": {protocol.PARAMETER_FILE: spec.parameter_record},
