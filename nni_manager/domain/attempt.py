@@ -66,7 +66,7 @@ class Attempt(NamedTuple):
     doubt: str = ""
 
     @property
-    def job(self) -> JobHandle:
+    def job_handle(self) -> JobHandle:
         """The handle of its job, which the platform has accepted."""
         assert self.handle is not None, "its platform had taken it"
         return JobHandle.parse(self.job_name, self.handle)

@@ -43,7 +43,7 @@ def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
     assert attempt(connection).state == "PENDING"
     assert jobs.undecided(connection, "local") == [HANDLE]
-    assert attempt(connection).job == HANDLE
+    assert attempt(connection).job_handle == HANDLE
     assert jobs.followed(connection, "local") == {NAME: {}}
 
 

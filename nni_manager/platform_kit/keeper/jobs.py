@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any
 
 from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUnavailable
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobReport, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
@@ -273,6 +273,17 @@ class KeeperJobs:
         self._reports.clear()
         if self._deliveries is not None:
             self._deliveries.drop_ends()
+
+
+def spawn_request(
+    spec: JobSpec, *, command: str, environment: Mapping[str, str], directory: str, attempt_directory: str
+) -> dict[str, Any]:
+    """The job as `KeeperJobs.submit` takes it: its command, and its folders as the keeper's machine knows them."""
+    return {
+        "command": command, "environment": dict(environment), "directory": directory,
+        "attempt_directory": attempt_directory, "files": {protocol.PARAMETER_FILE: spec.parameter_record},
+        "grace_s": spec.grace_period_s, "from": dict(spec.stored),
+    }  # fmt: skip
 
 
 def owner_of(host: Host) -> str:

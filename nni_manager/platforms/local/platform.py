@@ -19,7 +19,7 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of, gpu_environment
 from nni_manager.platform_kit.job_folders import read_stretch
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs, spawn_request
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
@@ -106,15 +106,10 @@ class LocalPlatform(Platform):
 
     async def _start(self, spec: JobSpec, reservation: Reservation | None) -> None:
         place = await self._place(spec)
-        job = {
-            "command": place.command,
-            "environment": {**_environment(spec, reservation), **place.environment},
-            "directory": place.directory,
-            "attempt_directory": spec.attempt_directory,
-            "files": {protocol.PARAMETER_FILE: spec.parameter_record},
-            "grace_s": spec.grace_period_s,
-            "from": dict(spec.stored),
-        }
+        job = spawn_request(
+            spec, command=place.command, directory=place.directory, attempt_directory=spec.attempt_directory,
+            environment={**_environment(spec, reservation), **place.environment},
+        )  # fmt: skip
         await self.jobs.submit(spec.name, job, reservation)
 
     async def _place(self, spec: JobSpec) -> _Place:

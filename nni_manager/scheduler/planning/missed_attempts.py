@@ -55,4 +55,4 @@ def _revive(snapshot: Snapshot, trial: OpenTrial, one: Attempt, decisions: Decis
 
 
 def _forget(job: Attempt) -> Forget:
-    return Forget(handle=job.job, service=job.service)
+    return Forget(handle=job.job_handle, service=job.service)

@@ -75,7 +75,7 @@ def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> 
         verdict = _STOPPED_AWAY if snapshot.is_stopping else _ended_away(trial)
         _finish(snapshot, trial, verdict, AttemptEnd(report=may_run), decisions, may_run=True)
         if job.handle is not None:
-            decisions.calls.append(Forget(handle=job.job, service=job.service))
+            decisions.calls.append(Forget(handle=job.job_handle, service=job.service))
     else:
         _follow_state(snapshot, trial, job, decisions)
         if trial.asked is not None or snapshot.is_stopping or _ran_too_long(snapshot, trial, job, decisions):
@@ -221,7 +221,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
         _finish(snapshot, trial, verdict, finding, decisions)
     if job.handle is not None and not _is_missed(job, verdict, finding):
         word = job.runner_exit if not job.has_ended_there else None
-        decisions.calls.append(Forget(handle=job.job, service=job.service, runner_word=word or ""))
+        decisions.calls.append(Forget(handle=job.job_handle, service=job.service, runner_word=word or ""))
 
 
 def _is_missed(job: Attempt, verdict: Outcome, finding: AttemptEnd) -> bool:
@@ -349,4 +349,4 @@ def _stop(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisio
     if trial.asked is None and snapshot.is_stopping:
         decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
     if job.handle is not None and job.job_name not in snapshot.here.cancelled:
-        decisions.calls.append(Cancel(handle=job.job, service=job.service))
+        decisions.calls.append(Cancel(handle=job.job_handle, service=job.service))
