@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Attempt, Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 
 
@@ -91,7 +91,7 @@ class Outcome:
 
 
 def outcome(
-    report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int, has_final: bool = False
+    report: Observation, asked: StopRequest | None, *, platform_retries: int, user_retries: int, has_final: bool = False
 ) -> Outcome:
     """The table of trial outcomes: evidence about an attempt × who asked it to stop.
 
@@ -131,7 +131,7 @@ _UNSEEN = "its end was not seen ({}); it counts as ended well, as its final resu
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
 
 
-def failure_reason(report: JobReport) -> Reason:
+def failure_reason(report: Observation) -> Reason:
     """Sorts a failed attempt by its cause, then by what the trial's last words show."""
     if report.cause in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH):
         return report.cause
@@ -143,7 +143,7 @@ def failure_reason(report: JobReport) -> Reason:
     return Reason.USER_CODE
 
 
-def explain(report: JobReport, asked: StopRequest | None = None) -> str:
+def explain(report: Observation, asked: StopRequest | None = None) -> str:
     """One sentence on how an attempt ended, for status, page and log. `asked`: who wanted it to."""
     if report.message:
         return report.message
@@ -156,7 +156,7 @@ def explain(report: JobReport, asked: StopRequest | None = None) -> str:
     return report.native_reason or _kind_in_words(report)
 
 
-def _kind_in_words(report: JobReport) -> str:
+def _kind_in_words(report: Observation) -> str:
     """The kind of an end about which nothing else is known."""
     reason = report.cause or _REASONS.get(report.state)
     return _WORDS[reason] if reason else report.state.value

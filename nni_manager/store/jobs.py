@@ -6,8 +6,8 @@ import json
 import sqlite3
 from collections.abc import Iterable
 
-from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt, Observation
+from nni_manager.domain.job import JobHandle, JobState
 
 #: What a trial says of its job in the end when that could not be asked to end before.
 _ENDED_LATER = "its job was ended later, when the service could be reached again"
@@ -46,7 +46,7 @@ BACK_AGAIN = """
 """
 
 
-def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
+def set_report(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> bool:
     """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but whether the
     job is unreachable.
 
@@ -62,7 +62,7 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport,
     return bool(before != connection.execute(query, (job_name,)).fetchone())
 
 
-def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
+def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> bool:
     """Answers whether the report was taken."""
     wait = report.wait
     cursor = connection.execute(
@@ -85,7 +85,7 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
     return cursor.rowcount > 0
 
 
-def _hear_again(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
     """Stores the first report on a job that had been missed; `late` shows it."""
     connection.execute(
         "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, native_reason = ?, cause = ?, message = ?,"
@@ -98,7 +98,7 @@ def _hear_again(connection: sqlite3.Connection, job_name: str, report: JobReport
     )  # fmt: skip
 
 
-def _set_reach(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
     """Stores since when a job is unreachable: from the first report of it to the last; a daemon that starts anew goes
     on counting."""
     gone = "unreachable_ms = coalesce(unreachable_ms, ?10), unreachable = ?1"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.domain.attempt import INTENT, Attempt
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.attempt import INTENT, Attempt, Observation
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 
@@ -32,7 +32,7 @@ def test_its_handle_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize("state", JobState)
 def test_only_a_final_state_of_the_platform_is_an_end(state: JobState) -> None:
     found = attempt(state, exit_code=1, native_reason="OOMKilled", cause="OUT_OF_MEMORY", message="m", ended_ms=5)
-    told = JobReport(
+    told = Observation(
         state=state, exit_code=1, native_reason="OOMKilled", cause=Reason.OUT_OF_MEMORY, message="m", ended_ms=5
     )
     assert found.end == (told if state.is_final else None)

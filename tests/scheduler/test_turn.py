@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.scheduler.planning import decisions as d
@@ -23,8 +24,8 @@ from tests.scheduler.pictures import NOW, OF_A_SERVICE, hold, proposals, service
 
 pytestmark = pytest.mark.unit
 
-RUNNING = JobReport(state=JobState.RUNNING, started_ms=NOW)
-SUCCEEDED = JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=NOW + 5)
+RUNNING = Observation(state=JobState.RUNNING, started_ms=NOW)
+SUCCEEDED = Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=NOW + 5)
 
 
 class Turns:
@@ -101,7 +102,7 @@ def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> 
 def test_what_is_told_by_the_steady_clock_is_dated_by_what_was_seen(turns: Turns) -> None:
     """A turn may wait long for the database: a job is no older for that."""
     (name,) = turns.start(1)
-    steady = JobReport(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
+    steady = Observation(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
     turns.take(Seen(reports={name: steady}, apart_ms=NOW - 5_000), now_ms=NOW + 60_000)
     assert turns.open_trials()[name].job.started_ms == NOW + 2_000
 
@@ -138,7 +139,7 @@ def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) 
 def test_a_job_that_was_accepted_and_never_ran_costs_nothing(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
     handle = JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name)
-    pending, never = JobReport(state=JobState.PENDING), JobReport(state=JobState.LOST, is_untaken=True)
+    pending, never = Observation(state=JobState.PENDING), Observation(state=JobState.LOST, is_untaken=True)
     for _ in range(5):
         turns.take(Seen(handles=(handle,), reports={submit.attempt.job_name: pending}))
         again = turns.take(Seen(reports={submit.attempt.job_name: never}))
@@ -149,7 +150,7 @@ def test_a_job_that_was_accepted_and_never_ran_costs_nothing(turns: Turns) -> No
 
 def test_what_ran_is_not_taken_back(turns: Turns) -> None:
     (name,) = turns.start(0)
-    turns.take(Seen(reports={name: JobReport(state=JobState.LOST, is_untaken=True)}))
+    turns.take(Seen(reports={name: Observation(state=JobState.LOST, is_untaken=True)}))
     assert turns.open_trials()[name].status == "RUNNING"
 
 
@@ -167,7 +168,7 @@ def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> Non
 
 def test_a_lost_job_is_followed_by_the_next_attempt(turns: Turns) -> None:
     (name,) = turns.start(0)
-    found = turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}))
+    found = turns.take(Seen(reports={name: Observation(state=JobState.LOST)}))
     assert (found.to_tell, found.wake_at_ms, found.status) == ((), NOW, "RUNNING")
     following = turns.take()
     assert [c.attempt.job_name for c in following.calls if isinstance(c, d.Submit)] == [f"{name}-2"]
@@ -178,7 +179,7 @@ def test_a_lost_job_is_followed_by_the_next_attempt(turns: Turns) -> None:
 def test_two_lost_jobs_cost_two_retries_and_the_third_the_trial(turns: Turns) -> None:
     (name,) = turns.start(0)
     for job in (name, f"{name}-2", f"{name}-3"):
-        found = turns.take(Seen(reports={job: JobReport(state=JobState.LOST)}), asked=9)
+        found = turns.take(Seen(reports={job: Observation(state=JobState.LOST)}), asked=9)
         found = turns.take(asked=9) if not found.to_tell else found
     assert [(item["status"], item["end_order"]) for item in found.to_tell] == [("SYS_CANCELED", 1)]
 
@@ -186,7 +187,7 @@ def test_two_lost_jobs_cost_two_retries_and_the_third_the_trial(turns: Turns) ->
 def test_a_retry_never_shows_the_experiment_as_done(connection: sqlite3.Connection) -> None:
     turns = Turns(connection, spec(max_trial_number=1))
     (name,) = turns.start(0)
-    turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}))
+    turns.take(Seen(reports={name: Observation(state=JobState.LOST)}))
     statuses = [turns.take().status for _ in range(3)]
     assert statuses == ["NO_MORE_TRIAL"] * 3
     assert experiments.load(connection).ended_ms is None
@@ -303,7 +304,7 @@ def test_what_its_platform_never_had_is_submitted_again_without_charge(turns: Tu
     name = submit.attempt.job_name
     unsure = JobHandle(platform="fake", version=1, job_name=name)
     turns.take(Seen(handles=(unsure,)))
-    never = JobReport(state=JobState.LOST, message="the keeper knows nothing of it", was_never_taken=True)
+    never = Observation(state=JobState.LOST, message="the keeper knows nothing of it", was_never_taken=True)
     result = turns.take(Seen(reports={name: never}))
     (again,) = [call for call in result.calls if isinstance(call, d.Submit)]
     assert (again.attempt.job_name, again.is_repeat) == (name, True) and result.records == ()
@@ -317,7 +318,7 @@ def test_what_is_told_of_an_earlier_submission_says_nothing_of_the_next(turns: T
     name = submit.attempt.job_name
     before, now = (JobHandle(platform="fake", version=1, job_name=name, data=at) for at in ("one", "two"))
     turns.take(Seen(handles=(before,)))
-    told = dataclasses.replace(JobReport(state=JobState.LOST, about=before), **{kind: True})
+    told = dataclasses.replace(Observation(state=JobState.LOST, about=before), **{kind: True})
     assert turns.take(Seen(reports={name: told})).calls, "it is submitted again"
     for seen in (Seen(reports={name: told}), Seen(handles=(now,), reports={name: told})):
         assert not [call for call in turns.take(seen).calls if isinstance(call, d.Submit) and not call.is_repeat]
@@ -326,7 +327,7 @@ def test_what_is_told_of_an_earlier_submission_says_nothing_of_the_next(turns: T
 
 def test_what_was_seen_to_run_is_lost_whatever_its_platform_says_later(turns: Turns) -> None:
     (name,) = turns.start(0)
-    never = JobReport(state=JobState.LOST, was_never_taken=True)
+    never = Observation(state=JobState.LOST, was_never_taken=True)
     records = turns.take(Seen(reports={name: never})).records
     assert [record for record in records if isinstance(record, d.GiveUpAttempt)]
 
@@ -335,6 +336,6 @@ def test_what_was_never_had_and_is_to_end_ends(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
     turns.take(Seen(handles=(JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name),)))
     trials.ask_stop(turns.connection, submit.attempt.trial_id, StopRequest.USER)
-    never = JobReport(state=JobState.LOST, was_never_taken=True)
+    never = Observation(state=JobState.LOST, was_never_taken=True)
     result = turns.take(Seen(reports={submit.attempt.job_name: never}))
     assert [record.status for record in result.records if isinstance(record, d.Finish)] == ["USER_CANCELED"]

@@ -7,8 +7,8 @@ import sqlite3
 
 import pytest
 
-from nni_manager.domain.attempt import INTENT, PLATFORM, USER_CODE, Attempt
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.attempt import INTENT, PLATFORM, USER_CODE, Attempt, Observation
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.store import jobs, runners, trials
@@ -18,7 +18,9 @@ pytestmark = pytest.mark.unit
 
 NAME = "nni_exp_exp1_trial_aaaaa"
 HANDLE = JobHandle(platform="local", version=3, job_name=NAME, data='{"deep": "ä"}')
-DONE = JobReport(state=JobState.FAILED, exit_code=2, message="exit code 2", stderr_tail="no", started_ms=5, ended_ms=6)
+DONE = Observation(
+    state=JobState.FAILED, exit_code=2, message="exit code 2", stderr_tail="no", started_ms=5, ended_ms=6
+)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +61,7 @@ def test_a_job_without_a_handle_is_followed_where_it_is_named(connection: sqlite
 
 
 def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
     jobs.set_handle(connection, HANDLE)
     assert (attempt(connection).state, attempt(connection).handle is not None) == ("RUNNING", True)
 
@@ -67,7 +69,7 @@ def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connecti
 def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, DONE, 50)
     for state in JobState:
-        jobs.set_report(connection, NAME, JobReport(state=state, exit_code=99, message="later"), 50)
+        jobs.set_report(connection, NAME, Observation(state=state, exit_code=99, message="later"), 50)
     job = attempt(connection)
     assert (job.state, job.exit_code, job.message, job.stderr_tail) == ("FAILED", 2, "exit code 2", "no")
 
@@ -81,18 +83,18 @@ def test_the_platform_s_word_and_the_cause_are_kept_apart(connection: sqlite3.Co
 
 
 def test_unknown_says_nothing(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.UNKNOWN, message="?"), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.UNKNOWN, message="?"), 50)
     assert attempt(connection).state == INTENT
 
 
 def test_the_start_is_remembered(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5), 50)
-    jobs.set_report(connection, NAME, JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (5, 9)
 
 
 def test_no_clock_of_a_node_starts_a_job_before_its_intent(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (4, 4)
 
 

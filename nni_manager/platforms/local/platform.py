@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of, gpu_environment
 from nni_manager.platform_kit.job_folders import read_stretch
@@ -123,7 +124,7 @@ class LocalPlatform(Platform):
             environment=self._shared.environment(spec.name, there),
         )  # fmt: skip
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         reports = await self.jobs.reports([handle.job_name for handle in handles])
         return {handle: reports[handle.job_name] for handle in handles}
 
@@ -168,7 +169,7 @@ class _Jobs(KeeperJobs):
         super().__init__(host)
         self._shared = shared
 
-    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+    def report_of(self, job: Mapping[str, Any]) -> Observation:
         return self._shared.explained(super().report_of(job))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt
+from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt, Observation
 from nni_manager.domain.evidence import (
     NEVER_HEARD,
     PLATFORM_CAUSED,
@@ -16,7 +16,7 @@ from nni_manager.domain.evidence import (
     weigh,
 )
 from nni_manager.domain.failure import failure_key
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import (
@@ -86,7 +86,7 @@ def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) 
     asked = trial.asked or (StopRequest.EXPERIMENT_STOPPED if snapshot.is_stopping else None)
     if asked is None:
         return
-    never_ran = JobReport(state=JobState.CANCELLED, message="it had not been submitted")
+    never_ran = Observation(state=JobState.CANCELLED, message="it had not been submitted")
     verdict = outcome(never_ran, asked, platform_retries=0, user_retries=0)
     _finish(snapshot, trial, verdict, AttemptEnd(report=never_ran), decisions)
 
@@ -117,7 +117,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
     return finding and replace(finding, doubt=_doubt(snapshot, job, finding.report, runner))
 
 
-def _patience_s(snapshot: Snapshot, job: Attempt, platform: JobReport | None, runner: RunnerWord | None) -> float:
+def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerWord | None) -> float:
     """The seconds to wait for what is missing. Storage may show a success late, and nothing else is as dear."""
     word = runner.report() if runner is not None else platform
     is_read = snapshot.service(job.service).state.capabilities.is_read
@@ -126,7 +126,7 @@ def _patience_s(snapshot: Snapshot, job: Attempt, platform: JobReport | None, ru
     return snapshot.spec.metric_grace_s * (STORAGE_PATIENCE if may_lag and is_success else 1)
 
 
-def _doubt(snapshot: Snapshot, job: Attempt, report: JobReport, runner: RunnerWord | None) -> str:
+def _doubt(snapshot: Snapshot, job: Attempt, report: Observation, runner: RunnerWord | None) -> str:
     """Why results of an attempt that ended well may be missing; empty when nothing says so."""
     found = [job.doubt]
     if runner is not None:
@@ -149,14 +149,14 @@ def _silent(snapshot: Snapshot, job: Attempt) -> AttemptEnd | None:
     message = (
         f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and nobody else can tell whether it runs"
     )
-    return AttemptEnd(report=JobReport(state=JobState.LOST, message=message))
+    return AttemptEnd(report=Observation(state=JobState.LOST, message=message))
 
 
 def _had_a_runner(job: Attempt) -> bool:
     return job.channel in (protocol.PUSH, protocol.PULL, protocol.EXEC)
 
 
-def _lost_sight_of(snapshot: Snapshot, service: Service, job: Attempt, decisions: Decisions) -> JobReport | None:
+def _lost_sight_of(snapshot: Snapshot, service: Service, job: Attempt, decisions: Decisions) -> Observation | None:
     """The report that a job is LOST, when nobody could ask about it for longer than its service allows; else None."""
     grace_s = service.state.capabilities.unreachable_grace_s
     if job.unreachable_ms is None or grace_s is None:
@@ -166,11 +166,11 @@ def _lost_sight_of(snapshot: Snapshot, service: Service, job: Attempt, decisions
         decisions.wake_at(until_ms)
         return None
     message = f"not reachable for {grace_s:.0f} s: {job.unreachable}"
-    return JobReport(state=JobState.LOST, message=message, started_ms=job.started_ms)
+    return Observation(state=JobState.LOST, message=message, started_ms=job.started_ms)
 
 
 def _waits_since(
-    snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: JobReport | None, runner: RunnerWord | None,
+    snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation | None, runner: RunnerWord | None,
     *, has_portal: bool,
 ) -> int | None:  # fmt: skip
     """The moment since which something is expected that completes what is known of the end; None: nothing is.
@@ -189,7 +189,7 @@ def _waits_since(
     return job.final_seen_ms
 
 
-def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: JobReport) -> bool:
+def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation) -> bool:
     """After the platform's word something may still come from the runner."""
     if platform.state is JobState.SUCCEEDED:
         return _had_a_runner(job) or snapshot.service(job.service).state.capabilities.expects_runner
@@ -265,7 +265,7 @@ def _finish(
     forget_missed(snapshot, trial, decisions)
 
 
-def _last_words(verdict: Outcome, report: JobReport) -> str:
+def _last_words(verdict: Outcome, report: Observation) -> str:
     """The last line of stderr of a trial that failed by itself; empty where the message tells it, too."""
     line = last_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
     return "" if line in report.message else line
@@ -273,7 +273,7 @@ def _last_words(verdict: Outcome, report: JobReport) -> str:
 
 def _out_of_reach(
     snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions
-) -> JobReport | None:  # fmt: skip
+) -> Observation | None:  # fmt: skip
     """The report on a job whose end cannot be waited for, as nobody can be asked: of a stopping experiment, or of
     one that is to end on a service which was removed."""
     service = snapshot.service(job.service)
@@ -293,12 +293,12 @@ def _out_of_reach(
         decisions.wake_at(until_ms)
         return None
     why = job.unreachable or service.state.trouble or "it cannot be asked"
-    return JobReport(state=JobState.UNKNOWN, message=f"{MAY_STILL_RUN}{job.service}: {why}")
+    return Observation(state=JobState.UNKNOWN, message=f"{MAY_STILL_RUN}{job.service}: {why}")
 
 
 def _ended_away(trial: OpenTrial) -> Outcome:
     """The outcome of a trial as if its service had ended it when it was asked to."""
-    return outcome(JobReport(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
+    return outcome(Observation(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
 
 
 _STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED)

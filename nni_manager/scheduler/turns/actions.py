@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.attempt import Attempt
+from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.domain.ids import attempt_directory
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.scheduler.planning import decisions as d
@@ -170,7 +170,7 @@ class Actions:
             self._inbox.wake_soon()
 
     def _fail(self, job_name: str, state: JobState, message: str, cause: Reason | None = None) -> None:
-        report = JobReport(state=state, cause=cause, message=message, ended_ms=self._clock())
+        report = Observation(state=state, cause=cause, message=message, ended_ms=self._clock())
         self._inbox.report({job_name: report})
 
     # Cancel

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain.attempt import PLATFORM
+from nni_manager.domain.attempt import PLATFORM, Observation
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.domain.job import JobHandle
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.planning import decisions as d
@@ -33,7 +33,7 @@ class Seen:
 
     handles: tuple[JobHandle, ...] = ()
     #: Job name → evidence.
-    reports: Mapping[str, JobReport] = field(default_factory=dict)
+    reports: Mapping[str, Observation] = field(default_factory=dict)
     #: Last lines of jobs whose end is among the reports, where it counts only when they are stored.
     last_lines: tuple[OutboxPart, ...] = ()
     #: (job name, its runner's word about the end, JSON), of those that came without last lines.
