@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
-from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.domain.experiment import PlatformSpec, StoredExperiment
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler.experiments.leftovers import Leftovers
@@ -24,7 +24,6 @@ from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store.database import Database
-from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
 
 
@@ -59,7 +58,7 @@ class Build:
     """The building of one experiment at work from its open folder."""
 
     folder: Folder
-    row: ExperimentRow
+    row: StoredExperiment
     spec: LiveSpec
     database: Database
     shared: SharedParts

@@ -12,8 +12,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.store import nni_format
 from trial_runner.wire import foreign_files
@@ -112,7 +113,7 @@ log = logging.getLogger("nni_manager.experiment")
 
 
 def log_changes(
-    handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, JobReport]]
+    handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, Observation]]
 ) -> None:
     """One line for each job that its platform took and for each record that a person would want to find later, and
     what jobs that failed wrote at last, line by line."""
