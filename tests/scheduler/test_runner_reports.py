@@ -160,6 +160,16 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
     assert not (world.folder() / "stdout").exists()
 
 
+async def test_logs_after_the_end_are_no_sign_of_life(world: RunnerWorld) -> None:
+    """Each job would be remembered for good, and be looked at in every turn."""
+    await world.greet()
+    assert set(world.experiment.loop.heartbeats.silence_ms()[1]) == {world.who.job_name}
+    await world.reports.exited(world.who, EXIT_0)
+    await world.ended()
+    assert await world.reports.write_log(world.who, "stdout", 0, b"late") == 4
+    assert world.experiment.loop.heartbeats.silence_ms()[1] == {}
+
+
 async def test_what_there_is_not(world: RunnerWorld) -> None:
     with pytest.raises(NotFound):
         await world.reports.record(RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1))
