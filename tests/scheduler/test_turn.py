@@ -143,9 +143,10 @@ def test_a_job_that_was_accepted_and_never_ran_costs_nothing(turns: Turns) -> No
 
 
 def test_what_ran_is_not_taken_back(turns: Turns) -> None:
+    """It is lost: left as it was, it would run for ever."""
     (name,) = turns.start(0)
-    turns.take(Seen(reports={name: JobReport(state=JobState.LOST, is_untaken=True)}))
-    assert turns.open_trials()[name].status == "RUNNING"
+    records = turns.take(Seen(reports={name: JobReport(state=JobState.LOST, is_untaken=True)})).records
+    assert [record.account for record in records if isinstance(record, d.GiveUpAttempt)] == [jobs.PLATFORM]
 
 
 def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:
