@@ -132,11 +132,11 @@ class Actions:
             self._fail(call.job_name, JobState.FAILED, str(error), Reason.SUBMIT_REJECTED)
         except PlatformUnavailable as error:
             service.note_refusal(error)
-            if error.refused:
+            if error.refused and not call.is_repeat:  # what an earlier call has done is not known
                 self._inbox.refused(call.job_name)
         except BadCredentials as error:
             service.note_refusal(error)
-            if not call.is_repeat:  # what an earlier call has done is not known
+            if not call.is_repeat:
                 self._inbox.refused(call.job_name)
         except Exception as error:
             service.note_bug(error)
