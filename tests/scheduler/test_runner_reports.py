@@ -314,6 +314,18 @@ async def test_a_log_is_written_as_it_comes(world: RunnerWorld) -> None:
     assert (world.folder() / "stdout").stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_log_is_taken_although_its_service_is_in_the_config_no_more(world: RunnerWorld) -> None:
+    await world.greet()
+    await world.reports.exited(world.who, EXIT_0)
+    await world.ended()
+    services = world.experiment._services.all
+    name, service = services.popitem()
+    try:
+        assert await world.reports.write_log(world.who, "stdout", 0, b"late") == 4
+    finally:
+        services[name] = service
+
+
 async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorld) -> None:
     await world.greet()
     await world.reports.write_log(world.who, "stderr", 0, b"of a worker", "../../worker 1\n")
