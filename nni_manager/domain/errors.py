@@ -148,7 +148,7 @@ class SubmitRejected(PlatformError):
 class PlatformUnavailable(PlatformError):
     """The platform cannot be asked at the moment; nothing is known and nothing changes.
 
-    `refused`: of a submission, that the job was certainly not taken.
+    `refused`: of a submission, that the job was certainly not taken by this call; an earlier one may have had it taken.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:

@@ -56,6 +56,10 @@ class Services:
         known = self.all.get(service)
         return self._code[service] if known is not None and known.platform.capabilities.ships_code else None
 
+    async def close_code(self) -> None:
+        """Gives up what is packed for jobs."""
+        await asyncio.gather(*(archive.close() for archive in self._code.values()))
+
     def add(self, platform: PlatformSpec, secrets: Mapping[str, str], *, is_removed: bool = False) -> TrainingService:
         """Adds a service. `secrets`: reference → value. Raises InvalidInput for a platform that cannot be imported."""
         name = platform.service

@@ -109,17 +109,25 @@ def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observatio
     )
 
 
-def take_back(connection: sqlite3.Connection, job_name: str, *, was_accepted: bool = False) -> None:
+#: Of an attempt: it has reported something, so that its job has run, whatever its platform knows.
+_HAS_REPORTED = (
+    "(runner_exit IS NOT NULL OR EXISTS (SELECT 1 FROM outboxes o WHERE o.trial_id = attempts.trial_id"
+    " AND o.attempt = attempts.number AND o.offset > 0))"
+)
+
+
+def take_back(connection: sqlite3.Connection, job_name: str, *, was_accepted: bool = False) -> bool:
     """The platform certainly did not take the job, or (`was_accepted`) did and certainly never ran it: the trial waits
     as if it had not been tried.
 
-    Unless its runner says otherwise.
+    Answers whether that is so; not of a job that has reported something.
     """
-    connection.execute(
-        "DELETE FROM attempts WHERE job_name = ?1 AND closed = 0 AND runner_exit IS NULL"
+    cursor = connection.execute(
+        f"DELETE FROM attempts WHERE job_name = ?1 AND closed = 0 AND NOT {_HAS_REPORTED}"
         " AND (state = 'INTENT' AND handle IS NULL OR ?2 AND state IN ('INTENT', 'PENDING'))",
         (job_name, was_accepted),
     )
+    return cursor.rowcount > 0
 
 
 def is_submitted_anew(connection: sqlite3.Connection, job_name: str, about: JobHandle | None) -> bool:
@@ -131,11 +139,12 @@ def is_submitted_anew(connection: sqlite3.Connection, job_name: str, about: JobH
 def submit_again(connection: sqlite3.Connection, job_name: str) -> bool:
     """The platform certainly never had the job, whose submission broke off: it is an intent again, on nobody's account.
 
-    Answers whether that is so; not of a job that was seen to run, nor of a trial that is asked to end.
+    Answers whether that is so; not of a job that was seen to run or has reported something, whose results would be
+    taken for those that are stored, nor of a trial that is asked to end.
     """
     cursor = connection.execute(
         "UPDATE attempts SET state = 'INTENT', handle = NULL, unreachable_ms = NULL, unreachable = ''"
-        " WHERE job_name = ? AND state IN ('INTENT', 'PENDING') AND closed = 0 AND runner_exit IS NULL"
+        f" WHERE job_name = ? AND state IN ('INTENT', 'PENDING') AND closed = 0 AND NOT {_HAS_REPORTED}"
         " AND trial_id IN (SELECT id FROM trials WHERE asked = '')",
         (job_name,),
     )

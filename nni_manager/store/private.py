@@ -11,7 +11,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -154,8 +154,9 @@ def _is_there(path: Path) -> bool:
 
 
 def _make(path: Path) -> None:
-    """An empty file with its mode from the beginning; SQLite gives its journal the same."""
-    with _said(path):
+    """An empty file with its mode from the beginning; SQLite gives its journal the same. Quiet where another thread
+    made it just now."""
+    with _said(path), suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
 
 

@@ -164,12 +164,40 @@ async def test_they_are_looked_after_until_they_are_ended(
     assert found["message"] == "its job was ended later, when the service could be reached again"
 
 
-async def test_those_of_an_earlier_daemon_are_looked_after(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_LOOK_WAITS_S", (0.05,))
-    left = leftover_jobs.LeftoverJobs(
-        experiment_id="gone", service="local", platform="local", connection="http://there",
+def _left(experiment_id: str) -> leftover_jobs.LeftoverJobs:
+    return leftover_jobs.LeftoverJobs(
+        experiment_id=experiment_id, service="local", platform="local", connection="http://there",
         section={"platform": "local"}, secrets={}, job_names=("job",), sentence="away", noted_ms=1,
     )  # fmt: skip
+
+
+async def test_what_is_ended_in_the_moment_of_a_look_does_not_end_the_looks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_LOOK_WAITS_S", (0.05,))
+    later = leftovers.Leftovers(world.supervisor.index, Connections(), world.data)
+    for name in ("one", "two"):
+        await later.note(_left(name))
+
+    def at_work() -> tuple[str, ...]:
+        later._known.pop(("two", "local"), None)  # as when a person had it ended
+        return ("one",) if Cleaned.trouble.pop("once", None) else ()
+
+    later.at_work = at_work
+    Cleaned.trouble["once"] = PlatformUnavailable("one is at work at the first look")
+    await later.load()
+    try:
+        async with asyncio.timeout(20):
+            while later.services_of("one"):  # noqa: ASYNC110 (any condition)
+                await asyncio.sleep(0.01)
+    finally:
+        await later.close()
+    assert ("one", "local", ("job",)) in Cleaned.cleaned
+
+
+async def test_those_of_an_earlier_daemon_are_looked_after(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "_LOOK_WAITS_S", (0.05,))
+    left = _left("gone")
     await world.supervisor.index.write(lambda c: leftover_jobs.put(c, left))
     later = leftovers.Leftovers(world.supervisor.index, Connections(), world.data)
     await later.load()

@@ -54,7 +54,7 @@ class Cluster:
 class Stage:
     """One followed job, whose pods' watch has not told that its pod has ended."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster | Strange) -> None:
         async def client() -> Any:
             return cluster
 
@@ -125,3 +125,32 @@ async def test_nothing_is_asked_any_more_after_leaving() -> None:
     stage.following.close()
     await asyncio.wait([asking])
     assert asking.cancelled()
+
+
+class Strange:
+    """Answers what is no object of its kind, so often as is said; then that there is none."""
+
+    def __init__(self, answers: int) -> None:
+        self._answers = answers
+
+    async def call(self, method: str, path: str, *, query: Any = ()) -> Object:
+        self._answers -= 1
+        if self._answers >= 0:
+            return {"items": [{"hello": "from a proxy"}]}
+        raise Refusal(status=404, reason="NotFound", message="")
+
+
+async def test_a_job_is_looked_for_until_the_server_says_that_it_is_gone() -> None:
+    stage = Stage(Strange(2))
+    stage.woken.clear()
+    stage.following.on_listed(JOBS, asyncio.get_running_loop().time() + 1, frozenset())
+    async with asyncio.timeout(100):
+        await stage.woken.wait()
+    assert stage.memory.removed_s is not None
+    stage.following.close()
+
+
+async def test_a_failed_job_of_whose_pods_nothing_is_understood_has_ended_all_the_same() -> None:
+    stage = Stage(Strange(1))
+    assert (await stage.end()).state is JobState.FAILED
+    stage.following.close()

@@ -36,6 +36,8 @@ class World:
         self.word: dict[str, Any] = {}
         self.greeted: list[str] = []
         self.has_ended = False
+        #: What the next commands that read print instead.
+        self.noise: list[bytes] = []
         #: Another pod of this uid takes its place, as where an operator starts it again.
         self.replace: Callable[[str], None] = lambda uid: None
 
@@ -68,6 +70,8 @@ class World:
             return protocol.encode({"channel": protocol.PUSH})
         if verb == "release":
             return protocol.encode({"released": True})
+        if self.noise:
+            return self.noise.pop()
         told = protocol.Decoder().feed(b"".join([data async for data in stdin]))
         start = told[0]["outboxes"][protocol.MAIN_OUTBOX]
         frames: list[dict[str, Any]] = [{"event": "greeting", "container": "c", "version": protocol.VERSION}]
@@ -139,6 +143,19 @@ async def test_another_pod_of_the_same_job_is_read_after_the_first_has_ended(tmp
         world.replace("v")
         await asyncio.sleep(60)
         assert world.word["exitCode"] == 0 and world.asked.count("release") == 2
+
+
+@pytest.mark.parametrize("noise", [
+    b"hello from the image, which prints this whatever is started in it\n",
+    protocol.encode({"event": "lines", "outbox": 1}),
+    protocol.encode({"event": "log", "file": "stdout", "offset": 0, "data": "n"}),
+], ids=["no frame", "no lines", "no base64"])  # fmt: skip
+async def test_an_answer_that_cannot_be_read_costs_one_look(tmp_path: Path, noise: bytes) -> None:
+    """The job would run for ever: nobody reads its end, and its pod waits until it is let go."""
+    async with followed(tmp_path) as world:
+        world.noise, world.has_ended = [noise], True
+        await asyncio.sleep(90)
+        assert world.noise == [] and world.word["exitCode"] == 0 and world.lines == [RESULT]
 
 
 async def test_one_that_is_heard_again_is_left_alone_again(tmp_path: Path) -> None:

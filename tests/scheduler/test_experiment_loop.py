@@ -333,6 +333,17 @@ async def test_a_job_that_is_refused_for_good_fails_its_trial(monkeypatch: Patch
         )  # fmt: skip
 
 
+async def test_what_an_earlier_call_may_have_started_is_not_taken_back(monkeypatch: Patch, path: Path) -> None:
+    """A repeat that was certainly not taken says nothing of the call before: its job may run, and be ended there."""
+
+    def refuse(platform: FakePlatform) -> None:
+        platform.raises["submit"] = [PlatformUnavailable("no answer"), PlatformUnavailable("no route", refused=True)]
+
+    async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuse) as work:
+        await work.runs(1)
+        assert work.platform.specs[0].is_repeat
+
+
 @pytest.mark.parametrize("refused", [True, False])
 async def test_a_platform_without_room_is_tried_again(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture, refused: bool

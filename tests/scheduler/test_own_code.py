@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_a_copy_that_is_not_wanted_any_more_ends(submission: Submission) -> None
     assert 0 < len(list(copied.iterdir())) < 5
 
 
-async def test_packing_ends_with_the_task_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_packing_ends_with_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code := tmp_path / "code").mkdir()
     (code / "large").touch()
     os.truncate(code / "large", 280 * 2**20)
@@ -118,7 +119,34 @@ async def test_packing_ends_with_the_task_that_waits_for_it(tmp_path: Path, monk
     archive = CodeArchive(code, tmp_path / "packed")
     waiting = asyncio.create_task(archive.path())
     await begun.wait()
-    waiting.cancel()
+    await archive.close()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert list((tmp_path / "packed").iterdir()) == [], "no thread writes there any more"
+
+
+async def test_packing_goes_on_though_a_submission_gives_up_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun anew with each try, what takes longer than a submission may would never be packed."""
+    (code := tmp_path / "code").mkdir()
+    (code / "trial.py").write_text("print(1)")
+    begun, go_on, loop, write_tar = asyncio.Event(), threading.Event(), asyncio.get_running_loop(), packing.write_tar
+    times: list[int] = []
+
+    def slow(*arguments: Any) -> str:
+        times.append(1)
+        loop.call_soon_threadsafe(begun.set)
+        go_on.wait(20)
+        return write_tar(*arguments)
+
+    monkeypatch.setattr(packing, "write_tar", slow)
+    archive = CodeArchive(code, tmp_path / "packed")
+    first = asyncio.create_task(archive.path())
+    await begun.wait()
+    first.cancel()
+    loop.call_later(0.2, go_on.set)
+    async with asyncio.timeout(20):
+        await asyncio.wait({first})
+        assert (await archive.path()).exists() and times == [1]
+    await archive.close()

@@ -161,6 +161,16 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
     assert not (world.folder() / "stdout").exists()
 
 
+async def test_logs_after_the_end_are_no_sign_of_life(world: RunnerWorld) -> None:
+    """Each job would be remembered for good, and be looked at in every turn."""
+    await world.greet()
+    assert set(world.experiment.loop.heartbeats.silence_ms()[1]) == {world.who.job_name}
+    await world.reports.exited(world.who, EXIT_0)
+    await world.ended()
+    assert await world.reports.write_log(world.who, "stdout", 0, b"late") == 4
+    assert world.experiment.loop.heartbeats.silence_ms()[1] == {}
+
+
 async def test_what_there_is_not(world: RunnerWorld) -> None:
     with pytest.raises(NotFound):
         await world.reports.record(RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1))
@@ -303,6 +313,18 @@ async def test_a_log_is_written_as_it_comes(world: RunnerWorld) -> None:
     assert await write(world.who, "stdout", 13, b"") == 13
     assert (world.folder() / "stdout").read_bytes() == b"0123456789abc"
     assert (world.folder() / "stdout").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_log_is_taken_although_its_service_is_in_the_config_no_more(world: RunnerWorld) -> None:
+    await world.greet()
+    await world.reports.exited(world.who, EXIT_0)
+    await world.ended()
+    services = world.experiment._services.all
+    name, service = services.popitem()
+    try:
+        assert await world.reports.write_log(world.who, "stdout", 0, b"late") == 4
+    finally:
+        services[name] = service
 
 
 async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorld) -> None:

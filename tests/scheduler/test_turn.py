@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.attempt import Observation
+from nni_manager.domain.attempt import PLATFORM, Observation
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
@@ -149,9 +149,10 @@ def test_a_job_that_was_accepted_and_never_ran_costs_nothing(turns: Turns) -> No
 
 
 def test_what_ran_is_not_taken_back(turns: Turns) -> None:
+    """It is lost: left as it was, it would run for ever."""
     (name,) = turns.start(0)
-    turns.take(Seen(reports={name: Observation(state=JobState.LOST, is_untaken=True)}))
-    assert turns.open_trials()[name].status == "RUNNING"
+    records = turns.take(Seen(reports={name: Observation(state=JobState.LOST, is_untaken=True)})).records
+    assert [record.account for record in records if isinstance(record, d.GiveUpAttempt)] == [PLATFORM]
 
 
 def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:

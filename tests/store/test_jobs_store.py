@@ -11,7 +11,8 @@ from nni_manager.domain.attempt import INTENT, PLATFORM, USER_CODE, Attempt, Obs
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.store import jobs, runners, trials
+from nni_manager.store import jobs, metrics, runners, trials
+from nni_manager.store.metrics import OutboxPart
 from tests.store.life import add, one
 
 pytestmark = pytest.mark.unit
@@ -133,6 +134,18 @@ def test_more_than_an_intent_cannot_be_taken_back(connection: sqlite3.Connection
         jobs.close(connection, "aaaaa", 1)
     jobs.take_back(connection, NAME)
     assert one(connection, "SELECT count(*) FROM attempts") == 1
+
+
+@pytest.mark.parametrize("lines", [0, 2])
+def test_a_job_that_has_reported_has_run(connection: sqlite3.Connection, lines: int) -> None:
+    """Begun anew under its name, its results would be taken for those that are stored, and left out."""
+    jobs.set_handle(connection, HANDLE)
+    if lines:
+        part = OutboxPart(job_name=NAME, outbox="outbox/main.jsonl", start=0, end=30, lines=lines, metrics=())
+        metrics.store(connection, part, 9)
+    assert jobs.submit_again(connection, NAME) is (lines == 0)
+    jobs.take_back(connection, NAME, was_accepted=True)
+    assert one(connection, "SELECT count(*) FROM attempts") == (1 if lines else 0)
 
 
 def test_retries_are_counted_on_two_accounts(connection: sqlite3.Connection) -> None:

@@ -86,6 +86,21 @@ def test_nobody_else_may_read_the_file_at_any_moment(path: Path) -> None:
     assert seen == {0o600}
 
 
+def test_two_who_write_the_first_thing_at_a_time_both_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training service that keeps its passwords, and a person who gives an environment anew."""
+    opened = os.open
+
+    def late(name: Any, flags: int, mode: int = 0o777) -> int:
+        monkeypatch.undo()
+        private.put(path, {"file:/x": "other"})
+        return opened(name, flags, mode)
+
+    monkeypatch.setattr(os, "open", late)
+    private.ServiceText(path, "remote").write("a text")
+    assert private.load(path).secrets == {"file:/x": "other"}
+    assert private.ServiceText(path, "remote").read() == "a text"
+
+
 def test_a_copy_that_others_could_read_is_ours_alone_once_it_is_read(path: Path) -> None:
     private.replace(path, Kept(environment={}))
     path.chmod(0o644)

@@ -138,8 +138,13 @@ class BackgroundWork:
         self._loop.unwatch(reader)
         os.close(reader)
         self._running.remove(item)  # it is reaped with orphans
-        item.then(_STOPPED if item.is_stopped else _outcome(bytes(item.words)))
-        for call in item.on_end:
+        try:
+            item.then(_STOPPED if item.is_stopped else _outcome(bytes(item.words)))
+        finally:  # what fails there is one job's; the others have their turn
+            self._go_on(item)
+
+    def _go_on(self, ended: _Item) -> None:
+        for call in ended.on_end:
             call()
         while self._waiting and len(self._running) < self._most:
             self._start_waiting(self._waiting.popleft())

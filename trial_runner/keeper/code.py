@@ -69,9 +69,11 @@ class Unpacking:
             self._unpack(wish)
 
     def drop(self, code: Message) -> None:
-        """Removes the copy of a job that is not to be started any more."""
+        """Removes the copy of a job that is not to be started any more; where no process can do that, it stays until
+        its experiment is removed."""
         folder = requests.folder(code, "folder")
-        self._background.run(lambda _: _remove(folder), lambda _: None, writes=folder)
+        with suppress(OSError):
+            self._background.run(lambda _: _remove(folder), lambda _: None, writes=folder)
 
     def _unpack(self, wish: "_Wish") -> None:
         archive = wish.archive

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Optional
 
 from trial_runner import protocol
 from trial_runner.keeper.code import Unpacking
-from trial_runner.keeper.requests import Message, Refusal, SpawnRequest
+from trial_runner.keeper.requests import Message, Refusal, SpawnRequest, fault
 
 
 class _Entry:
@@ -112,6 +112,9 @@ class Preparing:
         except Refusal as refusal:
             self._refuse(entry, refusal)
             return
+        except Exception as error:
+            self._refuse(entry, fault(error))
+            raise
         del self._entries[entry.request.name]
         self._tell(entry, "changed", job=job)
 

@@ -43,6 +43,12 @@ def system_refusal(error: OSError, attempted: str) -> Refusal:
     return Refusal(protocol.UNAVAILABLE if is_passing else protocol.REJECTED, message)
 
 
+def fault(error: Exception) -> Refusal:
+    """What is said of a fault of the keeper's own."""
+    sentence = "The keeper failed at this request: see keeper.log ({}).".format(type(error).__name__)
+    return Refusal(protocol.INVALID, sentence)
+
+
 #: A job's name is also a file's name.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")
 #: Grace periods beyond a month are a mistake.

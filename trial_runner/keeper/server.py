@@ -5,7 +5,7 @@ import socket
 from collections import deque
 from typing import Callable, Deque, Optional
 
-from trial_runner import processes, protocol
+from trial_runner import processes
 from trial_runner.keeper import code
 from trial_runner.keeper.adoption import Adoption
 from trial_runner.keeper.background import BackgroundWork
@@ -17,7 +17,7 @@ from trial_runner.keeper.listener import Connection, Listener
 from trial_runner.keeper.log import Log
 from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.preparing import Preparing
-from trial_runner.keeper.requests import Message, Refusal
+from trial_runner.keeper.requests import Message, Refusal, fault
 from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
 from trial_runner.keeper.verbs import READING, Verbs
@@ -171,8 +171,7 @@ class Server:
             self._verbs.answer(message, connection.send)
         except Exception as error:
             self._log.error(error)
-            sentence = "The keeper failed at this request: see keeper.log ({}).".format(type(error).__name__)
-            connection.send({"id": message.get("id"), "error": {"kind": protocol.INVALID, "message": sentence}})
+            connection.send(_refused(message, fault(error)))
 
     def _on_end(self, job: Job) -> None:
         self._follow.end(job)

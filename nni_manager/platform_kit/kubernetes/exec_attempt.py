@@ -79,6 +79,9 @@ class Attempt:
             except (NniManagerError, Refusal, ExecFailed, OSError) as error:
                 has_news = False
                 self._complain(error)
+            except Exception as error:  # what a pod answers may be anything, and must not end the looks at it
+                has_news = False
+                self._complain(error, is_ours=True)
             self._wait_s = _SHORTEST_WAIT_S if has_news else min(_LONGEST_WAIT_S, _GROWTH * self._wait_s)
             if not self._is_over:
                 await self._pause()
@@ -132,10 +135,13 @@ class Attempt:
         data = await self._channel.execute(pod, "channel", _once(b""))
         return next((str(frame.get("channel") or "") for frame in protocol.Decoder().feed(data)), "")
 
-    def _complain(self, error: Exception) -> None:
-        if str(error) != self._trouble:
-            log.warning("job %s cannot be read through the cluster now: %s", self._memory.job_name, error)
-        self._trouble = str(error)
+    def _complain(self, error: Exception, *, is_ours: bool = False) -> None:
+        if repr(error) != self._trouble:
+            log.warning(
+                "job %s cannot be read through the cluster now: %s", self._memory.job_name, error,
+                exc_info=error if is_ours else None,
+            )  # fmt: skip
+        self._trouble = repr(error)
 
     def _running(self) -> list[Object]:
         running = [pod for pod in self._memory.pods.values() if _is_running(pod, self._memory.container)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from nni_manager.domain.attempt import Observation
@@ -12,6 +13,8 @@ from nni_manager.platform_kit.kubernetes.informer import Informer
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory, Read
 from nni_manager.platform_kit.kubernetes.names import JOB
 from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
+
+log = logging.getLogger(__name__)
 
 #: Events of one job that are kept.
 _MOST_EVENTS = 20
@@ -94,7 +97,11 @@ class Following:
         return found
 
     async def _ask_for_pods(self, memory: JobMemory) -> None:
-        await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
+        """What is told of them may not be understood: then the job's own word counts."""
+        try:
+            await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
+        except Exception:
+            log.exception("what the cluster tells of the pods of %s cannot be read", memory.name)
         memory.has_all_pods = True
         self._tell(memory)
 
@@ -151,6 +158,9 @@ class Following:
                     break
                 missed += 1
             except (PlatformError, Refusal):
+                missed = 0
+            except Exception:  # an answer that cannot be read is none
+                log.exception("what the cluster tells of %s cannot be read; it is asked again", memory.name)
                 missed = 0
             if missed < _MISSED_TWICE:
                 await asyncio.sleep(_MISSING_AGAIN_S)

@@ -87,7 +87,9 @@ class Mirror:
             self._news.clear()
 
     async def _look(self, job_name: str) -> None:
-        attempt = self._attempts[job_name]
+        attempt = self._attempts.get(job_name)
+        if attempt is None:
+            return  # it was forgotten in this moment
         try:
             has_news = await self.sync(job_name)
         except (PlatformError, OSError) as error:

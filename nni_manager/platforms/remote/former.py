@@ -30,15 +30,21 @@ Section = Mapping[str, Any]
 
 
 def load(folder: Path, private: PrivateText) -> dict[str, Section]:
-    """The machines by the keys of their connections; none when the file is not there, or nobody can read it."""
+    """The machines by the keys of their connections; none when the file is not there, or nothing can be made of it.
+
+    Raises OSError while it, or the secrets, cannot be read: what is not known now is not to be forgotten.
+    """
+    path = folder / _FILE
     try:
-        sections = by_key(json.loads((folder / _FILE).read_text(encoding="utf-8")))
+        sections = by_key(json.loads(path.read_text(encoding="utf-8")))
         secrets = json.loads(private.read() or "{}")
         return {key: {**section, **secrets.get(key, {})} for key, section in sections.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, StoreError) as error:
-        log.warning("which machines there were is not known any more: %s: %s", folder / _FILE, error)
+    except StoreError as error:
+        raise OSError(str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("which machines there were is not known any more: %s: %s", path, error)
         return {}
 
 

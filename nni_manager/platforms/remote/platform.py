@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -66,7 +67,8 @@ class RemotePlatform(Platform):
     # Its life
 
     async def __aenter__(self) -> Self:
-        await self._sites.load(self.settings)
+        with _written_down():
+            await self._sites.load(self.settings)
         self._park = MachinePark(self.host, self._parked(), lambda: self.host.wake("")) if self._gpu_number else None
         try:
             await self._sites.start()
@@ -212,7 +214,8 @@ class RemotePlatform(Platform):
 
     async def clean(self, job_names: Sequence[str]) -> None:
         if not self._sites:
-            known = await self._sites.look_up(self.settings)
+            with _written_down():
+                known = await self._sites.look_up(self.settings)
             await cleaning.clean(known, self.host, is_deleted=not job_names)
             if self.host.folder.is_dir():  # it may be deleted
                 await asyncio.to_thread(self._placed.note_gone, job_names)
@@ -230,6 +233,15 @@ class RemotePlatform(Platform):
             self._placed.know(handle.job_name, key)
             groups.setdefault(key, []).append(handle)
         return groups
+
+
+@contextmanager
+def _written_down() -> Iterator[None]:
+    """A context in which the machines that there were are read and written down: a disk's trouble is over some time."""
+    try:
+        yield
+    except OSError as error:
+        raise PlatformUnavailable(f"which machines there are and were is not known now: {error}") from error
 
 
 def _judged(handle: JobHandle, report: Observation, site: Site) -> Observation:

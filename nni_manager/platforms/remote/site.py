@@ -123,6 +123,11 @@ class Site:
                 self._be_troubled(str(error))
                 await self._pause(_RETRY_WAITS_S, failures)
                 failures += 1
+            except Exception as error:  # it would not be used again, and nobody would say so
+                log.exception("machine %s", self.entry.address.host, extra={"action": "barrier"})
+                self._be_troubled(f"a fault in the manager: {error!r}")
+                await self._pause(_RETRY_WAITS_S, failures)
+                failures += 1
 
     async def _pause(self, waits_s: Sequence[float], failures: int) -> None:
         """Waits before the next try, which a person or another experiment may call for at once."""

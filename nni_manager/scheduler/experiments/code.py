@@ -30,7 +30,7 @@ class CodeArchive:
     def __init__(self, code_directory: Path, folder: Path) -> None:
         self._code_directory = code_directory
         self._folder = folder
-        self._packing = asyncio.Lock()
+        self._packing: asyncio.Task[None] | None = None
         self._path: Path | None = None
 
     def pack(self, is_wanted: IsWanted) -> None:
@@ -38,12 +38,21 @@ class CodeArchive:
         self._path = find_or_pack(self._code_directory, self._folder, is_wanted)
 
     async def path(self) -> Path:
-        """Packs on first use; an archive an earlier daemon made is used as it is. Raises InvalidInput or OSError."""
-        async with self._packing:
-            if self._path is None or not self._path.exists():
-                await in_thread(self.pack)
-            assert self._path is not None, "set by `pack`"
-            return self._path
+        """Packs on first use; an archive an earlier daemon made is used as it is. Raises InvalidInput or OSError.
+
+        A submission has a time limit, packing has none: it goes on for the next one that asks.
+        """
+        while self._path is None or not self._path.exists():
+            if self._packing is None or self._packing.done():
+                self._packing = asyncio.create_task(in_thread(self.pack), name=f"pack {self._code_directory}")
+            await asyncio.shield(self._packing)
+        return self._path
+
+    async def close(self) -> None:
+        """Gives up packing that is under way: nothing is written to the folder any more."""
+        if self._packing is not None:
+            self._packing.cancel()
+            await asyncio.wait({self._packing})
 
 
 def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> CodeArchive:

@@ -161,8 +161,9 @@ class Leftovers:
         self._looks = {key: self._looks.get(key, (0, first_s)) for key in self._known}
 
     async def _look_after(self, key: tuple[str, str]) -> None:
-        if key[0] not in self.at_work():
-            await asyncio.shield(self._start(self._known[key]))
+        is_at_work = key[0] in self.at_work()
+        if (left := self._known.get(key)) is not None and not is_at_work:  # else it was ended in this moment
+            await asyncio.shield(self._start(left))
         looks = self._looks.get(key, (0, 0.0))[0] + 1
         wait_s = _LOOK_WAITS_S[min(looks, len(_LOOK_WAITS_S) - 1)]
         self._looks[key] = looks, asyncio.get_running_loop().time() + wait_s

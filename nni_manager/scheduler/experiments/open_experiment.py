@@ -138,6 +138,7 @@ class OpenExperiment:
                 attempt += 1
 
     async def close(self) -> None:
+        await self._services.close_code()
         await self._held.aclose()
 
 

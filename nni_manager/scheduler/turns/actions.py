@@ -150,11 +150,11 @@ class Actions:
             self._fail(name, JobState.FAILED, str(error), Reason.SUBMIT_REJECTED)
         except PlatformUnavailable as error:
             service.note_refusal(error)
-            if error.refused:
+            if error.refused and not call.is_repeat:  # what an earlier call has done is not known
                 self._inbox.refused(name)
         except BadCredentials as error:
             service.note_refusal(error)
-            if not call.is_repeat:  # what an earlier call has done is not known
+            if not call.is_repeat:
                 self._inbox.refused(name)
         except Exception as error:
             service.note_bug(error)

@@ -158,7 +158,8 @@ class AttemptReports:
         job is left in peace as long as it goes on.
         """
         experiment, side = self.experiment, self.side
-        experiment.loop.services[side.service].forgetting.wait_longer(side.job_name)
+        if (service := experiment.loop.services.get(side.service)) is not None:  # else it was removed meanwhile
+            service.forgetting.wait_longer(side.job_name)
         if file not in protocol.LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
         attempt, trials = attempt_directory(self._who.trial_id, self._who.attempt), experiment.folder.trials

@@ -106,7 +106,7 @@ class RunnerReports:
         side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
         if not is_greeting and who.container and side.container not in ("", who.container):
             raise AttemptDecided(runners.SUPERSEDED)
-        if not (is_greeting and side.is_decided):
+        if not side.is_decided:  # else it would be looked at in every turn from now on
             experiment.loop.heartbeats.hear(side.job_name)
         return AttemptReports(experiment, side, who, self._unstored)
 

@@ -128,9 +128,9 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
             continue
         if report.was_never_taken and jobs.submit_again(connection, name):
             continue
-        if report.is_untaken:
-            jobs.take_back(connection, name, was_accepted=True)
-        elif name not in incomplete:  # its end is told again with the lines that are missing
+        if report.is_untaken and jobs.take_back(connection, name, was_accepted=True):
+            continue
+        if name not in incomplete:  # its end is told again with the lines that are missing
             shows_more |= jobs.set_report(connection, name, report.dated(seen.apart_ms), now_ms)
     for name in seen.refused:
         jobs.take_back(connection, name)

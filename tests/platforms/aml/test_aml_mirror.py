@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import pytest_asyncio
@@ -104,3 +106,33 @@ def test_the_byte_behind_a_piece_is_in_the_next_one() -> None:
 def test_a_piece_that_the_list_does_not_show_yet_is_waited_for() -> None:
     file = HeldFile(name="stdout", whole=None, pieces={1: ("b", 5)})
     assert file.source(0) is None
+
+
+class _Empty:
+    """Storage with nothing on it. `mirror` forgets a job in the moment that another one is looked at."""
+
+    mirror: Mirror
+    looked: asyncio.Event
+
+    async def sizes(self, prefix: str) -> dict[str, int]:
+        self.mirror.forget("b")
+        self.looked.set()
+        return {}
+
+
+async def test_a_job_that_is_forgotten_in_the_moment_of_a_look_ends_none_of_the_looks(tmp_path: Path) -> None:
+    """That would be a fault of ours, which only a person's resume gets over."""
+    storage = _Empty()
+    mirror = storage.mirror = Mirror(cast(Blobs, storage), MOST)
+    storage.looked = asyncio.Event()
+    for name in ("a", "b"):
+        mirror.follow(name, name, tmp_path / name)
+    running = asyncio.create_task(mirror.run())
+    for _ in range(2):
+        await storage.looked.wait()
+        storage.looked.clear()
+        await asyncio.sleep(0)
+        mirror.hurry("a")
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from nni_manager.config.model_fields import fields_of, marks_of
+from nni_manager.domain.errors import PlatformUnavailable, StoreUnavailable
 from nni_manager.platform_kit.contract import PrivateText
+from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platforms.remote import former
-from nni_manager.platforms.remote.config import Machine
+from nni_manager.platforms.remote.config import Machine, RemoteConfig
+from nni_manager.platforms.remote.platform import RemotePlatform
 from nni_manager.store.private import FILE, ServiceText
 
 pytestmark = pytest.mark.unit
@@ -48,3 +52,30 @@ def test_those_of_an_earlier_version_are_moved_out_of_the_file(tmp_path: Path) -
 def test_every_secret_field_of_a_machine_is_kept_apart() -> None:
     marked = {name for name, field in fields_of(Machine).items() if marks_of(field).get("secret")}
     assert marked == set(former.SECRETS)
+
+
+class Locked(PrivateText):
+    """As a file is for a moment that another process writes to on a slow disk."""
+
+    def read(self) -> str:
+        raise StoreUnavailable("private.sqlite is locked")
+
+    def write(self, text: str) -> None:
+        """It is free again."""
+
+
+@pytest.mark.parametrize("job_names", [None, ()])
+async def test_no_machine_is_forgotten_while_secrets_cannot_be_read(
+    tmp_path: Path, job_names: tuple[str, ...] | None
+) -> None:
+    """Jobs on one that is in the list no more would be lost, and run on."""
+    recorder = Recorder()
+    recorder.folder = tmp_path
+    host = dataclasses.replace(recorder.host(unreachable_keeper()), private=Locked())
+    former.save(tmp_path / host.service, former.by_key([ONE, TWO]), PrivateText())
+    before = everything(tmp_path)
+    section = {"platform": "remote", "machineList": [THREE]}
+    platform = RemotePlatform(RemoteConfig.model_validate(section).model_dump(by_alias=True, exclude_none=True), host)
+    with pytest.raises(PlatformUnavailable, match="locked"):
+        await (platform.__aenter__() if job_names is None else platform.clean(job_names))
+    assert everything(tmp_path) == before

@@ -13,6 +13,7 @@ import pytest_asyncio
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.testing.observing import accepted, finish, run, running, seen
 from nni_manager.platforms.remote import site as site_module
+from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.platform import RemotePlatform
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
@@ -56,6 +57,21 @@ async def test_it_is_tried_again_slowly(world: RemoteWorld, monkeypatch: pytest.
         handle = await refused_after_an_outage(world, platform)
         unlock(world)
         await seen(world, platform, handle, JobState.SUCCEEDED)
+
+
+async def test_a_fault_of_ours_costs_a_machine_a_moment(world: RemoteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not used again until the daemon was started anew, and nobody said so."""
+    check, faults = Machine.check, [KeyError("a fault")]
+
+    async def faulty(machine: Machine, credential: str) -> None:
+        if faults:
+            raise faults.pop()
+        await check(machine, credential)
+
+    monkeypatch.setattr(Machine, "check", faulty)
+    async with world.make() as platform:
+        await until(lambda: all(site.is_up for site in platform._sites))
+        assert await accepted(world, platform, "a")
 
 
 async def test_it_is_tried_again_at_once_when_a_person_asks(world: RemoteWorld) -> None:
