@@ -15,7 +15,7 @@ def job_spec(
     spec: ExperimentSpec, *, service: PlatformSpec, experiment_id: str, folder_of_trials: Path,
     caller_environment: Mapping[str, str], job_name: str, trial_id: str, attempt: int, sequence_id: int, record: str,
     stored: Mapping[str, int] = {}, is_repeat: bool = False, intended_ms: int = 0, nonce: str = "",
-    runner_environment: Mapping[str, str] = {},
+    storage_key: str = "", runner_environment: Mapping[str, str] = {},
 ) -> JobSpec:  # fmt: skip
     """Everything a platform needs to start one attempt. `folder_of_trials`: the experiment's ``trials``.
 
@@ -45,6 +45,7 @@ def job_spec(
         is_repeat=is_repeat,
         intended_ms=intended_ms,
         nonce=nonce,
+        storage_key=storage_key,
         runner_environment=runner_environment,
     )
 

@@ -24,18 +24,18 @@ from nni_manager.scheduler.turns.trial_listener import TrialListener, runner_env
 
 
 class JobFactory:
-    """`nonce`: the experiment's own, see `JobSpec.nonce`."""
+    """`nonce`, `storage_key`: the experiment's own, see `JobSpec`."""
 
     def __init__(
         self, *, experiment_id: str, spec: LiveSpec, folder_of_trials: Path, caller_environment: Mapping[str, str],
-        trial_listener: TrialListener, nonce: str,
+        trial_listener: TrialListener, nonce: str, storage_key: str = "",
     ) -> None:  # fmt: skip
         self._experiment_id = experiment_id
         self._spec = spec
         self._folder_of_trials = folder_of_trials
         self._caller_environment = caller_environment
         self._runner_listener = trial_listener
-        self._nonce = nonce
+        self._nonce, self._storage_key = nonce, storage_key
 
     async def make(self, call: Submit, service: PlatformSpec, *, has_runner: bool) -> JobSpec:
         """`service`: where it is to run; `has_runner`: a trial runner reports for it, and must be told where.
@@ -49,7 +49,8 @@ class JobFactory:
             folder_of_trials=self._folder_of_trials, caller_environment=self._caller_environment,
             job_name=call.job_name, trial_id=call.trial_id, attempt=call.attempt, sequence_id=call.sequence_id,
             record=call.record, stored=call.stored, is_repeat=call.is_repeat, intended_ms=call.intended_ms,
-            nonce=self._nonce, runner_environment=self._runner_environment(call, service) if has_runner else {},
+            nonce=self._nonce, storage_key=self._storage_key,
+            runner_environment=self._runner_environment(call, service) if has_runner else {},
         )  # fmt: skip
 
     def _runner_environment(self, call: Submit, service: PlatformSpec) -> dict[str, str]:
