@@ -83,6 +83,35 @@ def test_a_hybrid_of_this_machine_and_another_one_has_one_storage(
     assert len(list((folder_of(storage / "nni", id_) / "trials").iterdir())) == 6
 
 
+def test_an_experiment_finds_its_folder_again(daemon: Daemon, code: Path, storage: Path, tmp_path: Path) -> None:
+    """Whose name cannot be guessed: after a daemon that was killed, when it is resumed, and where its data directory
+    has moved."""
+    (code / "note.txt").touch()
+    command = f"while [ ! -e {tmp_path}/go-$NNI_TRIAL_SEQ_ID ]; do sleep 0.05; done; {_COMMAND}"
+    (tmp_path / "go-0").touch()
+    id_ = daemon.create(_config(storage, {"platform": "local", "trialConcurrency": 1}, trials=3, command=command), code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == 1)
+    folder = folder_of(storage / "nni", id_)
+    daemon.kill()
+    (tmp_path / "go-1").touch()
+    daemon.start()
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == 2)
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    daemon.terminate()
+    daemon.data = daemon.data.rename(tmp_path / "moved")
+    for number in range(2, 5):
+        (tmp_path / f"go-{number}").touch()
+    daemon.start()
+    daemon.call("POST", f"/experiments/{id_}/resume")
+    daemon.wait(id_, "DONE", timeout_s=30)
+    assert folder_of(storage / "nni", id_) == folder
+    succeeded = [id for id, status in picked(daemon.trials(id_), "id", "status") if status == "SUCCEEDED"]
+    assert sorted(path.parts[-3].partition("-")[0] for path in folder.glob("trials/*/nnioutput/model.bin")) == sorted(
+        succeeded
+    )
+    daemon.call("POST", f"/experiments/{id_}/stop")
+
+
 def test_a_machine_where_something_else_is_mounted_refuses_the_experiment(
     shared: Daemon, code: Path, storage: Path, machine: RealMachine
 ) -> None:
