@@ -21,17 +21,19 @@ def _spelled(mode: object) -> object:
 
 
 Mode = Annotated[_Modes, BeforeValidator(_spelled)]
+#: None: the one that is usual there.
+OptionalMode = Annotated[_Modes | None, BeforeValidator(_spelled)]
 
 
 def of_containers() -> Any:
     """The field of a section whose jobs are containers."""
     return marked(
-        "Mode of the experiment's folder there. `0711`: containers have users of their own; `0700` where theirs is the "
-        "manager's, or root, and the server takes root for root.",
-        default="0711",
+        "Mode of the experiment's folder there. Default: `0711`, as containers have users of their own; `0700` where "
+        "theirs is the manager's, or root, and the server takes root for root.",
+        default=None,
     )  # fmt: skip
 
 
 def number(mode: object) -> int:
-    """The mode as the number that it is; a config of an earlier version has none, which is 0711."""
+    """The mode as the number that it is; none is 0711."""
     return int(str(mode or "0711"), 8)
