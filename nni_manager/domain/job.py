@@ -97,6 +97,8 @@ class JobSpec:
     #: The experiment's own, carried by the job as tag, label or variable: a job of this name with another nonce is
     #: somebody else's. Empty (attempts of earlier versions): not compared.
     nonce: str = ""
+    #: See `platform_kit.contract.Host.storage_key`.
+    storage_key: str = ""
     #: How the trial runner inside the job reaches us, its token included; empty where it does not. What else it is
     #: started with, its platform knows.
     runner_environment: Mapping[str, str] = field(default_factory=dict, repr=False)

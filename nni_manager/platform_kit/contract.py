@@ -221,6 +221,9 @@ class Host:
     private: PrivateText = field(default_factory=PrivateText)
     #: The section `sharedStorage` as it is now, secrets in place; None: the experiment has none.
     shared_storage: Callable[[], Json | None] = lambda: None
+    #: The part of the names of the experiment's folders on storage that nobody can guess, 24 hex digits; empty: an
+    #: earlier version made the experiment, and they lack it.
+    storage_key: str = ""
     #: Bytes of the logs that are kept of one attempt.
     max_log_bytes: int = 100 * 2**20
     #: For how many seconds the trial listener has heard nothing of the job's runner; None: it does not listen yet.

@@ -2,17 +2,20 @@
 
 Below both mount points lies, per experiment::
 
-    EXPERIMENT/.nni-storage          a mark of ours: who does not see it has mounted something else
-    EXPERIMENT/runner-HASH.pyz       the trial runner
-    EXPERIMENT/code-HASH.tar.gz      the packed code directory; each put there once
-    EXPERIMENT/ATTEMPT/              the runner's folder: `parameter.cfg`, `run.sh`, code, results, logs
+    FOLDER/.nni-storage          a mark of ours: who does not see it has mounted something else
+    FOLDER/runner-HASH.pyz       the trial runner
+    FOLDER/code-HASH.tar.gz      the packed code directory; each put there once
+    FOLDER/ATTEMPT/              the runner's folder: `parameter.cfg`, `run.sh`, code, results, logs
+
+FOLDER is ``EXPERIMENT-KEY/KEY``, see `storage_folders.experiment_folder`.
 
 `start_command` is what a platform has the container do: it looks for the mark, and runs `run.sh`. No part of it is the
 user's text, so it survives whatever a platform does to commands; that stands in `run.sh`. No secret is on the storage:
 what `start_command` is not preceded by in the environment (the runner's token) the adapter hands over in its own way.
 
-Other users may write to the storage: the experiment's folder is ours, and others pass through it without seeing names;
-an attempt's folder is open to the container, whose user nobody knows, with the sticky bit.
+Other users may write to the storage: the experiment's folder is ours, and others pass through it without seeing names,
+unless its mode is another one; an attempt's folder is open to the container, whose user nobody knows, with the sticky
+bit.
 
 What trials leave stays here for their user; `platform_kit.pull` reads it.
 """
@@ -25,6 +28,7 @@ import os
 import secrets
 import shlex
 import shutil
+import stat
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +40,7 @@ from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit import checked_code, storage_folders
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
+from trial_runner.wire import removal
 
 MARK_FILE = ".nni-storage"
 START_FILE = "run.sh"
@@ -67,15 +72,16 @@ class _Shared:
 
 class MountedStorage:
     """The mounted storage of one experiment and service. `here`: where it is mounted on this machine; `there`: in
-    containers, absolute.
+    containers, absolute; `folder`: the experiment's below both; `mode`: of that.
 
     Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then.
     """
 
-    def __init__(self, here: Path, there: str, experiment_id: str) -> None:
-        self.here = here / experiment_id
-        self.there = f"{there.rstrip('/')}/{experiment_id}"
-        self._mount_point = here
+    def __init__(self, here: Path, there: str, folder: str, mode: int) -> None:
+        self.here = here / folder
+        self.there = f"{there.rstrip('/')}/{folder}"
+        self._mount_point, self._there_point = here, there
+        self._folder, self._mode = folder, mode
         self._mark = ""
         self._runner = _Shared(name="", sha256="")
         self._code: dict[Path, _Shared] = {}
@@ -128,10 +134,17 @@ class MountedStorage:
         if report.state is not JobState.FAILED or report.exit_code != EXIT_OTHER_STORAGE:
             return report
         message = (
-            f"{fields[1]}: the container finds nothing of ours at {Path(self.there).parent}, so it is not the storage"
+            f"{fields[1]}: the container finds nothing of ours at {self._there_point}, so it is not the storage"
             f" that is mounted at {self._mount_point} here; correct it, or {fields[0]}"
         )
+        if not self._mode & stat.S_IXOTH:
+            message += f"; or its user may not enter the folder, whose mode is {self._mode:04o}: widen that to 0711"
         return replace(report, message=message)  # of a command that ended so, the runner's word is believed
+
+    async def remove(self) -> None:
+        """Removes the experiment's folder with all that is in it. Raises OSError."""
+        whole = self._mount_point / self._folder.partition("/")[0]
+        await asyncio.to_thread(removal.remove, str(whole))
 
     async def remove_shared(self) -> None:
         """Removes the files that all attempts use, until one needs them again. What trials left is their user's."""
@@ -152,7 +165,7 @@ class MountedStorage:
             raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
         if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():
             return
-        storage_folders.make_passage(self._mount_point, self.here.name)
+        storage_folders.make_passage(self._mount_point, "", self._folder, self._mode)
         archive = runner_archive()
         digest = hashlib.sha256(archive).hexdigest()
         self._runner = _Shared(name=f"runner-{digest[:16]}.pyz", sha256=digest)
@@ -165,7 +178,7 @@ class MountedStorage:
 
     def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: _Shared) -> AttemptFolder:
         folder = self.attempt(spec.attempt_directory)
-        storage_folders.make_open(self._mount_point, f"{self.here.name}/{folder.here.name}")
+        storage_folders.make_open(self._mount_point, f"{self._folder}/{folder.here.name}")
         _write(folder.here / protocol.PARAMETER_FILE, spec.parameter_record)
         script = self._script(folder, variables, code)
         _write(folder.here / START_FILE, script)

@@ -2,10 +2,12 @@
 
 Below the mount point lies, as in NNI::
 
-    nni/EXPERIMENT/.nni-storage.SERVICE   a mark: who does not see it has mounted something else
-    nni/EXPERIMENT/code-HASH.tar.gz       the packed code directory, put there once
-    nni/EXPERIMENT/trials/ATTEMPT/        `parameter.cfg`; `code`, where the trial works; `nnioutput`, its
-                                          NNI_OUTPUT_DIR; `stdout` and `stderr` once it has ended
+    FOLDER/.nni-storage.SERVICE   a mark: who does not see it has mounted something else
+    FOLDER/code-HASH.tar.gz       the packed code directory, put there once
+    FOLDER/trials/ATTEMPT/        `parameter.cfg`; `code`, where the trial works; `nnioutput`, its NNI_OUTPUT_DIR;
+                                  `stdout` and `stderr` once it has ended
+
+FOLDER is ``nni/EXPERIMENT-KEY/KEY``, see `storage_folders.experiment_folder`.
 
 What keepers need to follow a job (its outbox, its output while it runs) stays on the job's machine: storage that hangs
 holds up the trials on it and nothing else. What trials leave here is their user's: no part of it is ever removed.
@@ -46,6 +48,7 @@ log = logging.getLogger(__name__)
 
 KINDS = frozenset({"NFS", "AzureBlob"})
 OUTPUT_FOLDER = "nnioutput"
+_ROOT = "nni"
 _MARK = ".nni-storage."
 #: Seconds for which a mount that was just looked at is believed to be there.
 _BELIEVED_S = 10.0
@@ -234,9 +237,8 @@ class SharedFolder:
     # Blocks
 
     def _put_shared(self, archive: Path) -> None:
-        storage_folders.make_root(self._point, "nni")
-        for folder in (self._name, f"{self._name}/trials"):
-            storage_folders.make_passage(self._point, folder, self._mode)
+        storage_folders.make_root(self._point, _ROOT)
+        storage_folders.make_passage(self._point, _ROOT, f"{self._folder}/trials", self._mode)
         self.archive = f"code-{archive.name}"
         self._sha256 = sha256_of(archive)
         write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft), self._sha256)
@@ -275,7 +277,11 @@ class SharedFolder:
     @property
     def _name(self) -> str:
         """The experiment's folder, below the mount point."""
-        return f"nni/{self._host.experiment_id}"
+        return f"{_ROOT}/{self._folder}"
+
+    @property
+    def _folder(self) -> str:
+        return storage_folders.experiment_folder(self._host.experiment_id, self._host.storage_key)
 
     @property
     def _mode(self) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field, field_validator
 
+from nni_manager.platform_kit.folder_mode import Mode
 from nni_manager.platform_kit.section_model import Part, marked, secret
 
-#: Nobody else writes into the folder of an experiment: attempts have folders of their own.
-Mode = Literal["0700", "0710", "0711", "0750", "0755"]
 #: The one who mounts the storage on the manager's machine.
 Mounted = Literal["usermount", "nnimount", "nomount"]
 
@@ -35,15 +34,6 @@ class SharedStorage(Part):
         description="Mode of the experiment's folder there: `0711` lets trials in that run as another user than the "
         "manager, as in containers; `0710` those of your group. In jobs of `aml`: `0711` at least.",
     )
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _spelled(cls, mode: object) -> object:
-        """YAML takes 0711 for a number: as it stands there, or as the octal one that it is."""
-        if type(mode) is not int:
-            return mode
-        found = f"{mode:04d}"
-        return found if found in get_args(Mode) else f"{mode:04o}"
 
     @field_validator("local_mounted")
     @classmethod

@@ -24,6 +24,13 @@ _PASS = 0o011
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def experiment_folder(experiment_id: str, key: str) -> str:
+    """The name of an experiment's folder, two levels: ids are known to many, and may be chosen, so that another user
+    could be there first; and who may list the first folder's names may not list the second's. `key`:
+    `Host.storage_key`; empty, of an earlier version: the id alone."""
+    return f"{experiment_id}-{key[:8]}/{key[8:]}" if key else experiment_id
+
+
 def make_root(point: Path, name: str) -> None:
     """Makes the folder of all experiments, or accepts it: ours, or anybody's in which nobody can remove what is
     another's. Blocks, as all here. Raises OSError, whose text is for people."""
@@ -36,10 +43,13 @@ def make_root(point: Path, name: str) -> None:
             raise PermissionError(errno.EPERM, why, str(point / name))
 
 
-def make_passage(point: Path, name: str, mode: int = PASSAGE) -> None:
-    """Makes a folder of ours into which nobody else writes. Who may pass through it already, may go on: trials of an
-    earlier version, or of another service of the experiment, are at work there. Raises OSError."""
-    _make_own(point, name, mode, _PASS)
+def make_passage(point: Path, above: str, name: str, mode: int) -> None:
+    """Makes folders of ours into which nobody else writes: each one on the way from `above`, which is there, to `name`
+    below it. Who may pass through one already, may go on: trials of an earlier version, or of another service of the
+    experiment, are at work there. Raises OSError."""
+    for part in name.split("/"):
+        above = f"{above}/{part}" if above else part
+        _make_own(point, above, mode, _PASS)
 
 
 def make_open(point: Path, name: str) -> None:

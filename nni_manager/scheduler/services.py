@@ -34,7 +34,7 @@ class Services:
     def __init__(
         self, *, experiment_id: str, folder: Folder, database: Database, shared: SharedParts, inbox: Inbox,
         messages: JobMessages, changed: Callable[[], None], spec: LiveSpec,
-        silence_s: Callable[[str], float | None] = lambda job_name: None,
+        silence_s: Callable[[str], float | None] = lambda job_name: None, storage_key: str = "",
     ) -> None:  # fmt: skip
         self.all: dict[str, TrainingService] = {}
         #: What is sent to jobs.
@@ -50,6 +50,7 @@ class Services:
         self._changed = changed
         self._spec = spec
         self._silence_s = silence_s
+        self._storage_key = storage_key
 
     def code(self, service: str) -> CodeArchive | None:
         """The code that is sent to jobs of this service; None: none is."""
@@ -125,5 +126,5 @@ class Services:
             greet=messages.greet, exited=messages.exited, silence_s=self._silence_s,
             max_log_bytes=self._spec.now.max_log_bytes,
             shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
-            private=private.ServiceText(self._folder.private, name),
+            private=private.ServiceText(self._folder.private, name), storage_key=self._storage_key,
         )  # fmt: skip

@@ -21,8 +21,8 @@ _COLUMNS = ", ".join(
 )
 
 
-#: The schema that has the column.
-_WARNINGS_SINCE = 4
+#: The schemas that have the columns.
+_WARNINGS_SINCE, _STORAGE_KEY_SINCE = 4, 12
 _ACTIVE = ", ".join(f"'{status}'" for status in ExperimentStatus if status.is_active)
 #: Its time counts towards `maxExperimentDuration`.
 _COUNTS = f"status IN ({_ACTIVE}) AND hold_code = ''"
@@ -30,11 +30,11 @@ _COUNTS = f"status IN ({_ACTIVE}) AND hold_code = ''"
 
 def create(
     connection: sqlite3.Connection, *, id: str, config: str, interpreter: str, folder: str, now_ms: int,
-    nonce: str = "", warnings: Sequence[ExperimentWarning] = (),
+    nonce: str = "", storage_key: str = "", warnings: Sequence[ExperimentWarning] = (),
 ) -> None:  # fmt: skip
     connection.execute(
-        "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, nonce, warnings)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, nonce, storage_key,"
+        " warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
@@ -44,6 +44,7 @@ def create(
             now_ms,
             now_ms,
             nonce,
+            storage_key,
             spelled(json.dumps([asdict(warning) for warning in warnings])),
         ),
     )
@@ -79,6 +80,14 @@ def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
 def nonce(connection: sqlite3.Connection) -> str:
     """Carried by its jobs, see `domain.job.JobSpec`; empty: not compared."""
     return str(connection.execute("SELECT nonce FROM experiment").fetchone()[0])
+
+
+def storage_key(connection: sqlite3.Connection) -> str:
+    """See `platform_kit.contract.Host`. A database of an earlier version that nobody could write has none."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < _STORAGE_KEY_SINCE:
+        return ""
+    return str(connection.execute("SELECT storage_key FROM experiment").fetchone()[0])
 
 
 def folder(connection: sqlite3.Connection) -> str:

@@ -29,19 +29,23 @@ class LeftoverJobs:
     noted_ms: int
     #: How many jobs may run; of the others only something is kept there. None: not known.
     may_run: int | None = None
+    #: See `platform_kit.contract.Host`.
+    storage_key: str = ""
 
 
-_COLUMNS = "experiment, service, platform, connection, section, secrets, job_names, sentence, noted_ms, may_run"
+_COLUMNS = (
+    "experiment, service, platform, connection, section, secrets, job_names, sentence, noted_ms, may_run, storage_key"
+)
 
 
 def put(connection: sqlite3.Connection, left: LeftoverJobs) -> None:
     """Adds or replaces what is noted of the experiment on that service."""
     connection.execute(
-        f"INSERT OR REPLACE INTO leftover_jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO leftover_jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             left.experiment_id, left.service, left.platform, left.connection, json.dumps(left.section),
             json.dumps(left.secrets), json.dumps(left.job_names), left.sentence, left.noted_ms,
-            left.may_run,
+            left.may_run, left.storage_key,
         ),
     )  # fmt: skip
 
@@ -58,10 +62,10 @@ def load(connection: sqlite3.Connection) -> list[LeftoverJobs]:
 
 def _row(
     experiment: str, service: str, platform: str, key: str, section: str, secrets: str, names: str, sentence: str,
-    noted_ms: int, may_run: int | None,
+    noted_ms: int, may_run: int | None, storage_key: str,
 ) -> LeftoverJobs:  # fmt: skip
     return LeftoverJobs(
         experiment_id=experiment, service=service, platform=platform, connection=key, section=json.loads(section),
         secrets=json.loads(secrets), job_names=tuple(json.loads(names)), sentence=sentence, noted_ms=noted_ms,
-        may_run=may_run,
+        may_run=may_run, storage_key=storage_key,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from importlib import resources
@@ -86,6 +87,9 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _back_up(connection: sqlite3.Connection, target: Path) -> None:
+    """The copy is its owner's alone, whatever the umask: an index may hold secrets."""
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
     copy = sqlite3.connect(target)
     try:
         connection.backup(copy)

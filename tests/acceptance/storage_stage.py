@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.live_daemon import Daemon, picked, processes_of, running_daemon
 from tests.platforms.remote.ssh_machines import RealMachine
+from tests.storage_places import folder_of
 
 KEY = "c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudA=="
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"; echo out > "$NNI_OUTPUT_DIR/model" """
@@ -103,7 +104,7 @@ def mounted_for_its_trials(stage: Stage) -> None:
     stage.daemon.start()
     stage.daemon.wait(id, "DONE", timeout_s=60)
     assert set(picked(stage.daemon.attempts(id), "service")) == {("local",), ("remote",)}
-    assert len(list((stage.storage / "nni" / id).glob("trials/*/nnioutput/model"))) == 8
+    assert len(list(folder_of(stage.storage / "nni", id).glob("trials/*/nnioutput/model"))) == 8
     stage.stop(id)
     assert not stage.mounted and not stage.records()
 

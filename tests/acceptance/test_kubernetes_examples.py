@@ -13,6 +13,7 @@ import pytest
 from nni_manager.config.experiment_file import load_file
 from tests.acceptance.kubernetes_cluster import FakeCluster, fake_cluster
 from tests.live_daemon import LISTENING, Daemon, running_daemon
+from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -30,9 +31,9 @@ with open(os.path.join(os.environ["NNI_OUTPUT_DIR"], "model"), "w") as file:
 """
 #: Where its files lie afterwards, for people; of the exported folder, or of the share.
 PLACES = {
-    "seed-kubeflow-tf.yml": "nfs://10.10.10.10:/var/nfs/nni/nni/{id}/{trial}",
-    "seed-kubeflow-pytorch.yml": "nfs://10.10.10.10:/var/nfs/nni/nni/{id}/{trial}",
-    "seed-kubeflow-azure.yml": "https://examplestore.file.core.windows.net/example-share/nni/{id}/{trial}",
+    "seed-kubeflow-tf.yml": "nfs://10.10.10.10:/var/nfs/nni/nni/{place}",
+    "seed-kubeflow-pytorch.yml": "nfs://10.10.10.10:/var/nfs/nni/nni/{place}",
+    "seed-kubeflow-azure.yml": "https://examplestore.file.core.windows.net/example-share/nni/{place}",
 }
 
 
@@ -75,8 +76,9 @@ def test_an_example_of_the_document(at_home: Daemon, cluster: FakeCluster, code:
     if "azure" in name:
         (mounted,) = [path for path in cluster.kubeconfig.parent.rglob("example-share") if path.is_dir()]
     for trial in trials:
-        assert trial["link"] == PLACES[name].format(id=id_, trial=trial["id"])
-        assert (mounted / "nni" / id_ / trial["id"] / "model").read_text() == trial["id"]
+        place = folder_of(mounted / "nni", id_) / trial["id"]
+        assert trial["link"] == PLACES[name].format(place=place.relative_to(mounted / "nni"))
+        assert (place / "model").read_text() == trial["id"]
     daemon.call("POST", f"/experiments/{id_}/stop")
     daemon.wait(id_, "STOPPED")
     assert cluster.left(id_) == []

@@ -11,6 +11,7 @@ import pytest
 from nni_manager.platform_kit.kubernetes.resource import CLAIMS
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster, fake_cluster
 from tests.live_daemon import Daemon, picked
+from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -64,9 +65,11 @@ def test_what_a_trial_leaves_is_on_the_storage(
     folder = cluster.kubeconfig.parents[1]
     if kind == "pvc":
         folder = next(path for path in cluster.kubeconfig.parent.rglob(name) if path.parent.name == "default")
-    else:
-        assert trial["link"] == f"nfs://{SERVER}:{EXPORT}/nni/{id_}/{trial['id']}"
-    assert (folder / "nni" / id_ / trial["id"] / "model").read_text().strip() == trial["id"]
+    root = folder / "nni"
+    place = folder_of(root, id_) / trial["id"]
+    if kind != "pvc":
+        assert trial["link"] == f"nfs://{SERVER}:{EXPORT}/nni/{place.relative_to(root)}"
+    assert (place / "model").read_text().strip() == trial["id"]
 
 
 def test_storage_that_may_not_be_written_says_so(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:

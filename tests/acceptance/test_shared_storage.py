@@ -15,6 +15,7 @@ import pytest
 
 from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
+from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("shared_storage")]
 
@@ -55,12 +56,14 @@ def test_trials_on_this_machine_work_on_the_storage(shared: Daemon, code: Path, 
     shared.wait(id_, "DONE", timeout_s=30)
     assert _results(shared, id_) == [(number, "SUCCEEDED", str(number)) for number in range(3)]
     assert not (code / "where.txt").exists(), "each trial has a copy of the code"
-    assert len(list((storage / "nni" / id_).glob("code-*.tar.gz"))) == 1
+    assert len(list(folder_of(storage / "nni", id_).glob("code-*.tar.gz"))) == 1
     shared.call("POST", f"/experiments/{id_}/stop")
     _see_outputs(shared, id_, storage)
-    assert not list((storage / "nni" / id_).glob("code-*")) and not list((storage / "nni" / id_).glob(".nni*"))
+    assert not list(folder_of(storage / "nni", id_).glob("code-*")) and not list(
+        folder_of(storage / "nni", id_).glob(".nni*")
+    )
     shared.call("DELETE", f"/experiments/{id_}")
-    assert len(list((storage / "nni" / id_).glob("trials/*/nnioutput/model.bin"))) == 3, "they are their user's"
+    assert len(list(folder_of(storage / "nni", id_).glob("trials/*/nnioutput/model.bin"))) == 3, "they are their user's"
 
 
 def test_a_hybrid_of_this_machine_and_another_one_has_one_storage(
@@ -77,7 +80,36 @@ def test_a_hybrid_of_this_machine_and_another_one_has_one_storage(
     assert not list(machine.home.rglob("*.tar.gz")), "the code goes by the storage"
     shared.call("POST", f"/experiments/{id_}/stop")
     _see_outputs(shared, id_, storage)
-    assert len(list((storage / "nni" / id_ / "trials").iterdir())) == 6
+    assert len(list((folder_of(storage / "nni", id_) / "trials").iterdir())) == 6
+
+
+def test_an_experiment_finds_its_folder_again(daemon: Daemon, code: Path, storage: Path, tmp_path: Path) -> None:
+    """Whose name cannot be guessed: after a daemon that was killed, when it is resumed, and where its data directory
+    has moved."""
+    (code / "note.txt").touch()
+    command = f"while [ ! -e {tmp_path}/go-$NNI_TRIAL_SEQ_ID ]; do sleep 0.05; done; {_COMMAND}"
+    (tmp_path / "go-0").touch()
+    id_ = daemon.create(_config(storage, {"platform": "local", "trialConcurrency": 1}, trials=3, command=command), code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == 1)
+    folder = folder_of(storage / "nni", id_)
+    daemon.kill()
+    (tmp_path / "go-1").touch()
+    daemon.start()
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == 2)
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    daemon.terminate()
+    daemon.data = daemon.data.rename(tmp_path / "moved")
+    for number in range(2, 5):
+        (tmp_path / f"go-{number}").touch()
+    daemon.start()
+    daemon.call("POST", f"/experiments/{id_}/resume")
+    daemon.wait(id_, "DONE", timeout_s=30)
+    assert folder_of(storage / "nni", id_) == folder
+    succeeded = [id for id, status in picked(daemon.trials(id_), "id", "status") if status == "SUCCEEDED"]
+    assert sorted(path.parts[-3].partition("-")[0] for path in folder.glob("trials/*/nnioutput/model.bin")) == sorted(
+        succeeded
+    )
+    daemon.call("POST", f"/experiments/{id_}/stop")
 
 
 def test_a_machine_where_something_else_is_mounted_refuses_the_experiment(
@@ -148,10 +180,11 @@ def _wait(path: Path) -> str:
 
 def _see_outputs(daemon: Daemon, id_: str, storage: Path) -> None:
     for (trial,) in picked(daemon.trials(id_), "id"):
-        folder = storage / "nni" / id_ / "trials" / trial
+        folder = folder_of(storage / "nni", id_) / "trials" / trial
         assert (folder / "nnioutput" / "model.bin").read_text() == "model\n"
         assert (folder / "stdout").read_text() == "it's done\n" and (folder / "stderr").read_text() == "careful\n"
-        assert (folder / "code" / "where.txt").read_text().endswith(f"/nni/{id_}/trials/{trial}/code\n")
+        where = (folder / "code" / "where.txt").read_text()
+        assert where.endswith(f"/nni/{folder.relative_to(storage / 'nni')}/code\n")
         assert json.loads((folder / "parameter.cfg").read_text())["parameters"].keys() == {"x"}
 
 

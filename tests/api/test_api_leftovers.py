@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 class Cleaned(Acted):
     #: (experiment, service, job names) of each call.
     cleaned: ClassVar[list[tuple[str, str, tuple[str, ...]]]] = []
+    #: `Host.storage_key` of each call.
+    keys: ClassVar[list[str]] = []
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
@@ -36,6 +38,7 @@ class Cleaned(Acted):
     async def clean(self, job_names: Sequence[str]) -> None:
         self._may_raise()
         self.cleaned.append((self.host.experiment_id, self.host.service, tuple(job_names)))
+        self.keys.append(self.host.storage_key)
         for name in job_names:
             self.jobs.pop(name, None)
 
@@ -45,6 +48,7 @@ def cleaned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     act(monkeypatch)
     monkeypatch.setattr(registry, "adapter_of", lambda _platform: Cleaned)
     monkeypatch.setattr(Cleaned, "cleaned", [])
+    monkeypatch.setattr(Cleaned, "keys", [])
     monkeypatch.setattr(open_trial, "_STOP_AWAY_MS", 300)
 
 
@@ -121,11 +125,14 @@ async def test_a_resume_ends_them_before_anything_is_submitted(api: httpx.AsyncC
 
 async def test_what_a_deleted_experiment_left_is_ended_later(api: httpx.AsyncClient, world: World) -> None:
     id_, job = await stopped_while_away(api, world)
+    key = Acted.made["local"].host.storage_key
+    assert len(key) == 24
     assert (await api.delete(f"{EXPERIMENTS}/{id_}")).status_code == 204
     assert await noted(world) == [(id_, "local", (job,))]
     Acted.trouble.clear()
     (done,) = (await api.post("/api/v1/platforms/clean")).json()["cleaned"]
     assert (done["experiment"], done["trouble"]) == (id_, "")
+    assert Cleaned.keys == [key], "its folders on storage are found though nothing else of it is left"
 
 
 async def test_a_delete_ends_what_is_left_where_it_can(api: httpx.AsyncClient, world: World) -> None:

@@ -130,3 +130,30 @@ def test_files_and_folders_that_others_write(tmp_path: Path) -> None:
     code.chmod(0o1777)
     point.chmod(0o1777)
     assert of_file(path) == []
+
+
+@pytest.mark.parametrize("section", [
+    "{platform: dlts, dashboard: 'https://dlts.example.com/', team: t, email: e, password: '${P}',"
+    " localStorageMountPoint: HERE, containerStorageMountPoint: /mnt}",
+    "{platform: frameworkcontroller, storage: {storageType: nfs, server: s, path: /e, localMountPoint: HERE},"
+    " taskRoles: [{name: worker, taskNumber: 1, command: 'true', cpuNumber: 1, memorySize: 1GB,"
+    " frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceedTaskCount: 1}}]}",
+    "{platform: frameworkcontroller, storage: {storageType: pvc, path: HERE, claimName: c},"
+    " taskRoles: [{name: worker, taskNumber: 1, command: 'true', cpuNumber: 1, memorySize: 1GB,"
+    " frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceedTaskCount: 1}}]}",
+], ids=["dlts", "nfs", "pvc"])  # fmt: skip
+def test_storage_of_containers_that_others_write(tmp_path: Path, section: str) -> None:
+    point = tmp_path / "storage"
+    (point / "nni").mkdir(parents=True)
+    for folder in (point, point / "nni"):
+        folder.chmod(0o777)
+    path = tmp_path / "experiment.yml"
+    path.write_text(CONFIG + f"trainingService: {section}\n".replace("HERE", str(point)))
+    path.chmod(0o600)
+    reading = experiment_file.read_file(path, environment={"P": "s3cret"})
+    found = [one.sentence for one in shared_places.look_at_file(path, reading.spec, reading.secrets)]
+    for folder, sentence in zip((point, point / "nni"), found, strict=True):
+        assert f"anybody may replace what lies in {folder}:" in sentence
+    for folder in (point, point / "nni"):
+        folder.chmod(0o1777)
+    assert list(shared_places.look_at_file(path, reading.spec, reading.secrets)) == []

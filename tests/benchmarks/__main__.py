@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import kubernetes, metrics, reads, sdk, start_and_stop, thousand, throughput
+from tests.benchmarks import connections, kubernetes, metrics, reads, sdk, start_and_stop, thousand, throughput
 from tests.benchmarks.table import Table
 
 ROOT = Path(__file__).parents[2]
 FIGURES: dict[str, Callable[[Path, Table], None]] = {
     "serve": start_and_stop.first_answer,
     "start": start_and_stop.measure,
+    "connections": connections.measure,
     "throughput": throughput.measure,
     "optuna": throughput.against_optuna,
     "sdk": sdk.measure,

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,10 +18,14 @@ from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE, MountedStorage, variables_of
+from nni_manager.platform_kit.storage_folders import experiment_folder
+from tests.other_user import NOBODY
 from tests.platforms.keeper_world import job_spec
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
+
+FOLDER = experiment_folder("exp1", "0123456789abcdef01234567")
 
 ODD = "cat greeting.txt; echo \"it's $HOME\" `echo tick` '<% $parameters.x %>'\nprintf '%s\\n' \"$NNI_TRIAL_JOB_ID\""
 
@@ -38,7 +43,7 @@ class Mounted:
         (code / "greeting.txt").write_text("hello\n")
         (folder / "packed").mkdir()
         self.code = pack(code, folder / "packed").path
-        self.storage = MountedStorage(self.here, str(self.there), "exp1")
+        self.storage = MountedStorage(self.here, str(self.there), FOLDER, 0o711)
 
     async def put(self, spec: JobSpec) -> mounted_storage.AttemptFolder:
         variables = variables_of(spec, "test")
@@ -74,17 +79,17 @@ async def test_a_container_runs_the_command_with_code_and_parameters(mounted: Mo
     assert ended.stdout == "hello\nit's /nowhere tick <% $parameters.x %>\nabcde\n"
     assert json.loads((folder.here / protocol.RUNNER_FILE).read_text())["channel"] == protocol.PULL
     assert json.loads((folder.here / protocol.PARAMETER_FILE).read_text())["parameters"] == {"x": "ä"}
-    assert folder.here == mounted.here / "exp1" / "abcde"
+    assert folder.here == mounted.here / FOLDER / "abcde"
 
 
 async def test_what_all_attempts_share_is_put_there_once(mounted: Mounted) -> None:
     put = await mounted.put(spec("aaaaa"))
-    before = {path.name: path.stat().st_ino for path in (mounted.here / "exp1").iterdir() if path.is_file()}
-    again = MountedStorage(mounted.here, str(mounted.there), "exp1")
+    before = {path.name: path.stat().st_ino for path in (mounted.here / FOLDER).iterdir() if path.is_file()}
+    again = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o711)
     command = mounted.storage.start_command(put)
     mounted.storage = again
     assert again.start_command(await mounted.put(spec("aaaaa"))) == command
-    assert {path.name: path.stat().st_ino for path in (mounted.here / "exp1").iterdir() if path.is_file()} == before
+    assert {path.name: path.stat().st_ino for path in (mounted.here / FOLDER).iterdir() if path.is_file()} == before
     assert len(before) == 3
 
 
@@ -108,7 +113,7 @@ async def test_the_next_manager_puts_the_right_code_there_again(mounted: Mounted
     for pattern in ("code-*", "runner-*"):
         [place] = mounted.here.rglob(pattern)
         _plant(place, tmp_path)
-    mounted.storage = MountedStorage(mounted.here, str(mounted.there), "exp1")
+    mounted.storage = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o711)
     ended = mounted.run(mounted.storage.start_command(await mounted.put(spec())))
     assert ended.stdout == "hello\n", ended.stderr
 
@@ -136,13 +141,71 @@ async def test_any_user_of_a_container_may_write_into_its_folder_alone(mounted: 
     folder = await mounted.put(spec())
     assert folder.here.stat().st_mode & 0o7777 == 0o1777
     assert folder.here.parent.stat().st_mode & 0o7777 == 0o711
+    assert folder.here.parent.parent.stat().st_mode & 0o7777 == 0o711
 
 
-async def test_a_link_in_the_place_of_a_folder_is_refused(mounted: Mounted, tmp_path: Path) -> None:
+@pytest.mark.machines
+@pytest.mark.parametrize(("mode", "may"), [(0o700, False), (0o711, True)])
+async def test_another_user_reaches_it_only_where_the_mode_lets_it_and_under_its_whole_name(
+    tmp_path: Path, mode: int, *, may: bool
+) -> None:
+    """One who has read the names that there are, and the trial's on the service's page."""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        point = Path(place) / "nni"
+        point.mkdir()
+        point.chmod(0o1777)
+        mounted = Mounted(tmp_path)
+        mounted.storage = MountedStorage(point, str(point), FOLDER, mode)
+        folder = await mounted.put(spec())
+        (seen,) = _as_another_user(f"ls {point}").split()
+        assert seen == "exp1-01234567" and _as_another_user(f"ls {point}/{seen}") == ""
+        for guess in (f"{point}/{seen}/abcde", f"{point}/exp1/abcde", f"{point}/{seen}/*/abcde"):
+            _as_another_user(f"echo evil > {guess}/outbox")
+        assert not list(point.rglob("outbox"))
+        _as_another_user(f"echo evil > {folder.here}/told")
+        assert (folder.here / "told").exists() == may
+
+
+@pytest.mark.machines
+async def test_another_user_cannot_be_there_first(tmp_path: Path) -> None:
+    """Who has read the experiment's id, or guessed it, as people may choose one."""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o1777)
+        assert _as_another_user(f"umask 0; mkdir {place}/exp1 && echo made") == "made\n"
+        mounted = Mounted(tmp_path)
+        mounted.storage = MountedStorage(Path(place), place, FOLDER, 0o711)
+        ended = mounted.run(mounted.storage.start_command(await mounted.put(spec())))
+        assert ended.stdout == "hello\n", ended.stderr
+
+
+def _as_another_user(command: str) -> str:
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    return done.stdout
+
+
+async def test_all_of_it_is_removed_with_its_experiment_and_nothing_else(mounted: Mounted) -> None:
+    await mounted.put(spec())
+    (mounted.here / "exp1").mkdir()
+    (mounted.here / "exp2-01234567").mkdir()
+    await mounted.storage.remove()
+    assert sorted(one.name for one in mounted.here.iterdir()) == ["exp1", "exp2-01234567"]
+
+
+def test_folders_of_an_earlier_version_have_the_plain_name() -> None:
+    assert experiment_folder("exp1", "") == "exp1"
+
+
+@pytest.mark.parametrize("name", ["exp1-01234567", FOLDER, f"{FOLDER}/abcde"])
+async def test_a_link_in_the_place_of_a_folder_is_refused(mounted: Mounted, tmp_path: Path, name: str) -> None:
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
-    (mounted.here / "exp1").symlink_to(private)
-    with pytest.raises(PlatformUnavailable, match="exp1: a link or a file"):
+    (mounted.here / name).parent.mkdir(parents=True, exist_ok=True)
+    (mounted.here / name).symlink_to(private)
+    with pytest.raises(PlatformUnavailable, match="a link or a file"):
         await mounted.put(spec())
     assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
 
@@ -165,7 +228,15 @@ async def test_an_unrelated_folder_is_named(mounted: Mounted, monkeypatch: pytes
     assert ended.returncode == EXIT_OTHER_STORAGE
     report = Observation(state=JobState.FAILED, exit_code=ended.returncode)
     message = mounted.storage.explained(report, ("localField", "containerField")).message
+    assert "widen" not in message
     assert message.startswith("containerField: ") and str(mounted.here) in message and str(mounted.there) in message
+
+
+async def test_a_folder_that_containers_may_not_enter_is_named(mounted: Mounted) -> None:
+    storage = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o700)
+    report = JobReport(state=JobState.FAILED, exit_code=EXIT_OTHER_STORAGE)
+    message = storage.explained(report, ("localField", "containerField")).message
+    assert message.endswith("or its user may not enter the folder, whose mode is 0700: widen that to 0711")
 
 
 async def test_an_image_without_python_is_named(mounted: Mounted, tmp_path: Path) -> None:

@@ -33,8 +33,10 @@ class Shared:
     """An experiment on a storage that is a folder of this machine."""
 
     def __init__(
-        self, folder: Path, point: Path | None = None, *, mode: str | None = None, in_containers: bool = False
-    ) -> None:
+        self, folder: Path, point: Path | None = None, *, mode: str | None = None, in_containers: bool = False,
+        key: str = "",
+    ) -> None:  # fmt: skip
+        self.key = key
         self.mode = {} if mode is None else {"mode": mode}
         self.in_containers = in_containers
         self.point = point or folder / "share"
@@ -52,7 +54,7 @@ class Shared:
             **self.mode,
         }  # fmt: skip
         host = self.recorder.host(cast(Keeper, None))
-        host = replace(host, shared_storage=lambda: section)
+        host = replace(host, shared_storage=lambda: section, storage_key=self.key)
         return SharedFolder(host, in_containers=self.in_containers)
 
     async def run(self) -> subprocess.CompletedProcess[str]:
@@ -208,6 +210,28 @@ async def test_another_user_s_root_is_used_when_it_is_sticky(team: Shared, mode:
             await team.folder.place(spec())
     else:
         assert (await team.run()).stdout == "hello\n"
+
+
+@pytest.mark.machines
+@pytest.mark.parametrize(("mode", "may"), [("0700", False), ("0711", True)])
+async def test_another_user_neither_guesses_its_name_nor_is_there_first(
+    tmp_path: Path, mode: str, *, may: bool
+) -> None:
+    """Ids of experiments may be chosen, and those of trials are shown to many."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        team = Shared(tmp_path, Path(folder) / "share", mode=mode, key="0123456789abcdef01234567")
+        team.point.chmod(0o1777)
+        planted = f"umask 0; mkdir -p {team.point}/nni/exp1; chmod 1777 {team.point}/nni"
+        assert as_another_user(planted).returncode == 0
+        assert (await team.run()).stdout == "hello\n"
+        root = team.point / "nni"
+        assert as_another_user(f"ls {root}").stdout.split() == ["exp1", "exp1-01234567"]
+        assert as_another_user(f"ls {root}/exp1-01234567").returncode != 0
+        for guess in (f"{root}/exp1-01234567/trials/abcde", f"{root}/exp1-01234567/*/trials/abcde"):
+            assert as_another_user(f"echo evil > {guess}/evil").returncode != 0
+        trial = root / "exp1-01234567" / "89abcdef01234567" / "trials" / "abcde"
+        assert (as_another_user(f"echo evil > {trial}/evil").returncode == 0) == may
 
 
 @pytest.mark.machines

@@ -71,6 +71,7 @@ def test_an_upgrade_keeps_the_data_and_a_backup(tmp_path: Path, use: Use) -> Non
     backup = tmp_path / "things.sqlite.v1.bak"
     assert read(backup, "SELECT * FROM things") == [("old",)]
     assert read(backup, "PRAGMA user_version") == [(1,)]
+    assert backup.stat().st_mode & 0o777 == 0o600, "an index may hold secrets"
 
 
 def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path, use: Use) -> None:

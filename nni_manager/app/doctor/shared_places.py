@@ -15,6 +15,8 @@ from nni_manager.store import upgrade
 from nni_manager.store.folder import Folder
 
 _PRIVACY, _UMASK, _SOCKETS, _STORAGE = "privacy", "umask", "sockets", "shared storage"
+#: Folders of all experiments on storage.
+_ROOTS = ("nni", "nni-experiments")
 #: Names that one line has room for.
 _MOST_NAMES = 5
 _OTHERS_READ, _OTHERS_WRITE = 0o044, 0o022
@@ -102,8 +104,19 @@ def look_at_file(path: Path, spec: ExperimentSpec, secrets: Mapping[str, str]) -
     if _may_write(Path(spec.trial_code_directory)):
         sentence = f"others may write {spec.trial_code_directory}, whose code runs as you"
         yield warning(_PRIVACY, sentence, f"chmod go-w {spec.trial_code_directory}")
-    if spec.shared_storage is not None:
-        yield from _storage(Path(str(spec.shared_storage["localMountPoint"])))
+    for point in sorted(set(_mount_points(spec))):
+        yield from _storage(point)
+
+
+def _mount_points(spec: ExperimentSpec) -> Iterator[Path]:
+    """The places where storage is mounted here that trials and we share, whatever section names them."""
+    sections = [one.settings for one in spec.platforms]
+    storages = [spec.shared_storage, *sections, *(one.get("storage") for one in sections)]
+    for storage in storages:
+        if isinstance(storage, Mapping):
+            claim = storage.get("path") if storage.get("storageType") == "pvc" else None
+            found = storage.get("localStorageMountPoint") or storage.get("localMountPoint") or claim
+            yield from [Path(str(found))] if found else []
 
 
 def _may_write(folder: Path) -> bool:
@@ -116,7 +129,7 @@ def _may_write(folder: Path) -> bool:
 
 
 def _storage(point: Path) -> Iterator[CheckFinding]:
-    for folder in (point, point / "nni"):
+    for folder in (point, *(point / name for name in _ROOTS)):
         if _may_write(folder):
             sentence = f"anybody may replace what lies in {folder}: code and results of experiments lie below it"
             yield warning(_STORAGE, sentence, f"chmod +t {folder}, or let your group alone write there")

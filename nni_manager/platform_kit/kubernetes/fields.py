@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from nni_manager.platform_kit.first_format import Remark
+from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, marked, secret
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -64,6 +65,7 @@ class NfsStorage(Part):
         "Where it is mounted on the manager's machine, if it is: results are then read there.",
         default=None, format="mount-point",
     )  # fmt: skip
+    mode: OptionalMode = of_containers()
 
 
 class AzureStorage(Part):
@@ -79,6 +81,7 @@ class AzureStorage(Part):
         "Where it is mounted on the manager's machine, if it is: results are then read there.",
         default=None, format="mount-point",
     )  # fmt: skip
+    mode: OptionalMode = of_containers()
     upload_retry_count: int | None = Field(
         default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."
     )
@@ -93,6 +96,7 @@ class PvcStorage(Part):
         default=None,
         description="Name of the claim. Default: the template's volumes are used as they are.",
     )
+    mode: OptionalMode = of_containers()
 
 
 #: Kinds that Kubernetes platforms take.

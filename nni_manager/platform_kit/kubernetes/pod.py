@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.names import REPORTS
+from nni_manager.platform_kit.storage_folders import experiment_folder
 from trial_runner import protocol
 
 #: The places of the volume, as in NNI, and of the runner in the pod.
@@ -83,7 +84,7 @@ def system_directory(spec: JobSpec) -> str:
 def storage_folder(spec: JobSpec) -> str:
     """The attempt's folder, relative to the storage."""
     attempt = f"-{spec.attempt}" if spec.attempt > 1 else ""
-    return f"nni/{spec.experiment_id}/{spec.trial_id}{attempt}"
+    return f"nni/{experiment_folder(spec.experiment_id, spec.storage_key)}/{spec.trial_id}{attempt}"
 
 
 def pod_template(

@@ -22,7 +22,7 @@ from nni_manager.platform_kit.kubernetes.reach import Reach
 from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, SECRETS, Resource
 from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStorage
 from nni_manager.platform_kit.runner_archive import runner_archive
-from nni_manager.platform_kit.storage_folders import make_root
+from nni_manager.platform_kit.storage_folders import experiment_folder, make_root
 from trial_runner import protocol
 
 #: The key of a job's parameters in its Secret.
@@ -62,7 +62,9 @@ class Service:
         #: The storage on which this machine reads what trials leave; None on other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
-            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", host.experiment_id)
+            folder = experiment_folder(host.experiment_id, host.storage_key)
+            mode = storage.folder_mode(settings)
+            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", folder, mode)
         self._here = here
 
     # Shared by all jobs

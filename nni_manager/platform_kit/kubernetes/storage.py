@@ -7,6 +7,7 @@ from typing import Any
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.folder_mode import number
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.pod import storage_folder
 from trial_runner import protocol
@@ -25,6 +26,11 @@ def mount_point(settings: Json) -> Path | None:
     storage = storage_of(settings)
     told = storage.get("localMountPoint") or (storage.get("path") if storage.get("storageType") == CLAIM else None)
     return Path(str(told)) if told else None
+
+
+def folder_mode(settings: Json) -> int:
+    """The mode of the experiment's folder on storage that is mounted here, too."""
+    return number(storage_of(settings).get("mode"))
 
 
 def channel(settings: Json) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
 from nni_manager.platform_kit.section_model import Part, PlatformSection, Remark, marked, secret
 
 #: More at a time the platform does not run.
@@ -67,6 +68,7 @@ class DlcConfig(PlatformSection):
     container_storage_mount_point: str = marked(
         "Where the NAS is in the container.", default="/root/data/", format="absolute"
     )
+    storage_mode: OptionalMode = of_containers()
 
     @property
     def host(self) -> str:

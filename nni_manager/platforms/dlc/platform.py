@@ -25,10 +25,11 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.folder_mode import number
 from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
 from nni_manager.platform_kit.pull import Pull
-from nni_manager.platform_kit.storage_folders import make_root
+from nni_manager.platform_kit.storage_folders import experiment_folder, make_root
 from nni_manager.platform_kit.web_account import WebLease
 from nni_manager.platforms.dlc import job, preflight, states
 from nni_manager.platforms.dlc.account import DlcAccount, JobList
@@ -39,7 +40,6 @@ from nni_manager.platforms.dlc.missing import MissingJobs
 from nni_manager.platforms.dlc.restarts import RestartRecords
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
 from trial_runner import protocol
-from trial_runner.wire import removal
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,8 @@ class DlcPlatform(Platform):
         )  # fmt: skip
         self._mount_point = Path(config.local_storage_mount_point)
         there = f"{config.container_storage_mount_point.rstrip('/')}/{FOLDER}"
-        self._storage = MountedStorage(self._mount_point / FOLDER, there, host.experiment_id)
+        folder = experiment_folder(host.experiment_id, host.storage_key)
+        self._storage = MountedStorage(self._mount_point / FOLDER, there, folder, number(config.storage_mode))
         self._jobs = JobList(self._read, host.experiment_id, fresh_s)
         self._submissions = Submissions(host.folder / host.service)
         self._submitting = Submitting(self._lease, self._jobs, self._submissions, clock, list_lag_s)
@@ -279,7 +280,7 @@ class DlcPlatform(Platform):
             ids = {one.job_id for one in sent if one is not None and one.job_id} | listed.keys()
             await self._ending.stop(sorted(ids))
         await self._jobs.close()
-        await asyncio.to_thread(lambda: removal.remove(str(self._storage.here)))
+        await self._storage.remove()
 
     # The account
 

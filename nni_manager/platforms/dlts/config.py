@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from nni_manager.domain.text import refuse_login_in
 from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
+from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked, secret
 
 
@@ -36,6 +37,7 @@ class DltsConfig(PlatformSection):
         default=None, format="manager-directory",
     )  # fmt: skip
     container_storage_mount_point: str | None = marked("Where jobs have that folder.", default=None, format="absolute")
+    storage_mode: OptionalMode = of_containers()
 
     @field_validator("dashboard")
     @classmethod

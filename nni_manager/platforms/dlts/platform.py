@@ -17,7 +17,9 @@ from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnav
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.folder_mode import number
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
+from nni_manager.platform_kit.storage_folders import experiment_folder
 from nni_manager.platform_kit.web_account import Refused
 from nni_manager.platform_kit.web_jobs import WebJobs
 from nni_manager.platforms.dlts import states
@@ -91,7 +93,8 @@ class DltsPlatform(WebJobs[DltsAccount]):
         if here == own:
             own.mkdir(mode=0o755, parents=True, exist_ok=True)
         there = str(self.settings.get("containerStorageMountPoint") or here)
-        return MountedStorage(here, there, self.host.experiment_id)
+        folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
+        return MountedStorage(here, there, folder, number(self.settings.get("storageMode")))
 
     # Submitting
 

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
+from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, Remark, marked, secret
 
 _JOB = ("openpaiConfig", "openpaiConfigFile")
@@ -51,6 +52,7 @@ class OpenpaiConfig(PlatformSection):
         "Where the same storage is in the container; required without a job configuration.",
         default=None, format="absolute", old_names=("containerNFSMountPath",),
     )  # fmt: skip
+    storage_mode: OptionalMode = of_containers()
     reuse_mode: bool = Field(
         default=True, description="Accepted for NNI's sake: every trial has a job of its own. Changes nothing."
     )

@@ -21,7 +21,9 @@ from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host, NoRoom, PreflightFinding, Room
+from nni_manager.platform_kit.folder_mode import number
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
+from nni_manager.platform_kit.storage_folders import experiment_folder
 from nni_manager.platform_kit.web_account import Refused
 from nni_manager.platform_kit.web_jobs import WebJobs
 from nni_manager.platforms.openpai import job as jobs
@@ -195,7 +197,9 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
     def _made_storage(self) -> MountedStorage:
         """The storage on which jobs and we meet. The section, else the job as kept, says where containers have it."""
         there = jobs.mount_point(self.settings, self._user_job.kept or _read(self._user_job))
-        return MountedStorage(Path(str(self.settings["localStorageMountPoint"])), there, self.host.experiment_id)
+        folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
+        here, mode = Path(str(self.settings["localStorageMountPoint"])), number(self.settings.get("storageMode"))
+        return MountedStorage(here, there, folder, mode)
 
     async def _called(self, job_name: str) -> list[str]:
         """The names of the jobs submitted for this one. Where one has the other name, the first was somebody else's."""

@@ -68,6 +68,8 @@ class Build:
     changes: Changes
     #: See `store.experiments.nonce`.
     nonce: str
+    #: See `platform_kit.contract.Host`.
+    storage_key: str
     #: Reference → value.
     secrets: Mapping[str, str] = field(repr=False)
     #: Services that are in the config no more.
@@ -110,6 +112,7 @@ class Build:
         services = Services(
             experiment_id=self.row.id, folder=self.folder, database=self.database, shared=self.shared, inbox=inbox,
             messages=messages, changed=self.changes.note, spec=self.spec, silence_s=heartbeats.silence_s,
+            storage_key=self.storage_key,
         )  # fmt: skip
         for platform in self.spec.now.platforms:
             services.add(platform, self.secrets)
@@ -123,6 +126,7 @@ class Build:
         factory = JobFactory(
             experiment_id=self.row.id, spec=self.spec, folder_of_trials=self.folder.trials,
             caller_environment=self.environment, trial_listener=self.shared.trial_listener, nonce=self.nonce,
+            storage_key=self.storage_key,
         )  # fmt: skip
         return Actions(
             services=services,

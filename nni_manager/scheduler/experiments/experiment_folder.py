@@ -47,7 +47,7 @@ def make(
             experiments.create(
                 connection, id=submission.id, config=json.dumps(spec.canonical),
                 interpreter=submission.interpreter or sys.executable, folder=str(folder.path),
-                now_ms=now_ms, nonce=secrets.token_hex(8),
+                now_ms=now_ms, nonce=secrets.token_hex(8), storage_key=secrets.token_hex(12),
                 warnings=[warning.told for warning in submission.spec.warnings],
             )  # fmt: skip
             experiments.set_endpoint(connection, endpoint)

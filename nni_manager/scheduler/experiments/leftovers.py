@@ -208,7 +208,9 @@ class Leftovers:
     async def _clean(self, left: LeftoverJobs) -> None:
         service = PlatformSpec(name=left.platform, service=left.service, settings=left.section)
         folder = self._folder / left.experiment_id
-        host = standalone_host(left.experiment_id, left.service, folder, self._connections)
+        host = standalone_host(
+            left.experiment_id, left.service, folder, self._connections, storage_key=left.storage_key
+        )
         adapter = registry.adapter_of(service)
         try:
             platform = adapter(credentials.filled(service, left.secrets), host)
@@ -258,6 +260,7 @@ def read_left_behind(
         replace(
             _left(row.id, name, sections.get(name, {}), values, found, why.get(name, sentence), now_ms),
             may_run=len(may_run.get(name, ())),
+            storage_key=experiments.storage_key(connection),
         )
         for name, found in names.items()
     ]
@@ -288,6 +291,7 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
                 replace(
                     _left(row.id, name, sections[name], values, (), sentence, now_ms),
                     may_run=len(may_run.get(name, ())),
+                    storage_key=experiments.storage_key(connection),
                 )
                 for name in used
                 if name in sections and _leaves_files(name, sections[name], values)

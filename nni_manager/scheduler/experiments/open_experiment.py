@@ -160,7 +160,7 @@ async def open_experiment(
         build = Build(
             folder=folder, row=row, spec=LiveSpec(spec), database=database, shared=shared,
             environment=environment, interpreter=stored.interpreter or sys.executable, changes=changes,
-            nonce=stored.nonce, secrets=stored.kept.secrets, removed=stored.removed,
+            nonce=stored.nonce, storage_key=stored.storage_key, secrets=stored.kept.secrets, removed=stored.removed,
         )  # fmt: skip
         parts = build.parts(lambda result: on_status(row.id, result))
         return OpenExperiment(
@@ -178,6 +178,7 @@ class _Stored(NamedTuple):
     removed: tuple[PlatformSpec, ...]
     kept: Kept
     nonce: str
+    storage_key: str
 
 
 def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Stored:
@@ -188,7 +189,7 @@ def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Store
     return _Stored(
         row=experiments.load(connection), interpreter=experiments.interpreter(connection), kept=_kept(folder),
         removed=tuple(it for it in removed(services.load(connection)) if jobs.has_any(connection, it.service)),
-        nonce=experiments.nonce(connection),
+        nonce=experiments.nonce(connection), storage_key=experiments.storage_key(connection),
     )  # fmt: skip
 
 

@@ -26,18 +26,18 @@ from trial_runner import protocol
 
 
 class JobFactory:
-    """`nonce`: the experiment's own, see `JobSpec.nonce`."""
+    """`nonce`, `storage_key`: the experiment's own, see `JobSpec`."""
 
     def __init__(
         self, *, experiment_id: str, spec: LiveSpec, folder_of_trials: Path, caller_environment: Mapping[str, str],
-        trial_listener: TrialListener, nonce: str,
+        trial_listener: TrialListener, nonce: str, storage_key: str = "",
     ) -> None:  # fmt: skip
         self._experiment_id = experiment_id
         self._spec = spec
         self._folder_of_trials = folder_of_trials
         self._caller_environment = caller_environment
         self._runner_listener = trial_listener
-        self._nonce = nonce
+        self._nonce, self._storage_key = nonce, storage_key
 
     async def make(self, call: Submit, service: PlatformSpec, *, has_runner: bool) -> JobSpec:
         """`service`: where it is to run; `has_runner`: a trial runner reports for it, and must be told where.
@@ -56,7 +56,7 @@ class JobFactory:
             attempt_directory=str(self._folder_of_trials / attempt_directory(attempt.trial_id, attempt.number)),
             gpu_number=_gpu_number(own.get("trialGpuNumber", spec.trial_gpu_number)),
             grace_period_s=spec.grace_period_s, stored=call.stored, is_repeat=call.is_repeat,
-            intended_ms=attempt.intended_ms, nonce=self._nonce,
+            intended_ms=attempt.intended_ms, nonce=self._nonce, storage_key=self._storage_key,
             runner_environment=self._runner_environment(attempt, service) if has_runner else {},
         )  # fmt: skip
 

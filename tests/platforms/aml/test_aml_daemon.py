@@ -17,6 +17,7 @@ from tests.fakes.aml.workspace import Workspace
 from tests.fakes.sandbox import Mount
 from tests.live_daemon import Daemon, running_daemon
 from tests.platforms.aml.aml_world import RESOURCE
+from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
@@ -172,9 +173,10 @@ def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp
     trials = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
     assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * 2
     for trial in trials:
-        folder = tmp_path / "storage" / "nni" / id / "trials" / trial["id"]
+        root = tmp_path / "storage" / "nni"
+        folder = folder_of(root, id) / "trials" / trial["id"]
         assert (folder / "nnioutput" / "model").read_text() == "model\n"
-        assert (folder / "code" / "at").read_text() == f"/mnt/team/nni/{id}/trials/{trial['id']}/code\n"
+        assert (folder / "code" / "at").read_text() == f"/mnt/team/nni/{folder.relative_to(root)}/code\n"
     other = create(daemon, workspace, tmp_path / "code", 1, ODD, {**storage, "remoteMountPoint": "/mnt/elsewhere"})
     daemon.wait(other, "DONE", timeout_s=90)
     (trial,) = daemon.call("GET", f"/experiments/{other}/trials")["trials"]

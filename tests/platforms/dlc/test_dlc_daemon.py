@@ -16,6 +16,7 @@ from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
 from tests.live_daemon import Daemon, running_daemon
+from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
@@ -73,7 +74,9 @@ class Dsw:
         assert names == {f"nni_exp_{id}_trial_{trial['id']}": 1 for trial in found}
         assert [trial["status"] for trial in found] == ["SUCCEEDED"] * trials
         for trial in found:
-            record = json.loads((self.nas / "nni-experiments" / id / trial["id"] / "parameter.cfg").read_text())
+            record = json.loads(
+                (folder_of(self.nas / "nni-experiments", id) / trial["id"] / "parameter.cfg").read_text()
+            )
             assert trial["finalValue"] == record["parameters"]["x"]
         return found
 
@@ -122,7 +125,7 @@ def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(
     id = dsw.create(ODD + REPORT, trials=1, nniManagerIp="127.0.0.2")
     dsw.daemon.wait(id, "DONE", timeout_s=90)
     (trial,) = dsw.check(id, 1)
-    odd = (dsw.nas / "nni-experiments" / id / trial["id"] / "code" / "odd").read_text()
+    odd = (folder_of(dsw.nas / "nni-experiments", id) / trial["id"] / "code" / "odd").read_text()
     assert odd == f"it's|$HOME|`id`|<% $x %>|$(NNI_EXP_ID)|\"|{trial['id']}"
     assert dsw.daemon.rows(id, "SELECT channel FROM attempts") == [("pull",)]
     job = next(iter(dsw.service.jobs.by_id.values()))
@@ -139,7 +142,7 @@ def test_one_of_two_containers_reports(dsw: Dsw, job_type: str) -> None:
     dsw.daemon.wait(id, "DONE", timeout_s=90)
     (trial,) = dsw.check(id, 1)
     until(lambda: next(iter(dsw.service.jobs.by_id.values())).status == "Succeeded")
-    folder = dsw.nas / "nni-experiments" / id / trial["id"]
+    folder = folder_of(dsw.nas / "nni-experiments", id) / trial["id"]
     assert (folder / "code" / "who").read_text() != (folder / "replicas" / "replica-1" / "code" / "who").read_text()
     assert trial["intermediates"] == 0 and len(dsw.daemon.rows(id, "SELECT 1 FROM metrics")) == 1
 

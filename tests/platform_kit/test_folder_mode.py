@@ -1,0 +1,30 @@
+"""The mode of an experiment's folder on storage of containers, as it is written."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from nni_manager.platform_kit.folder_mode import number
+from nni_manager.platform_kit.kubernetes import storage
+from nni_manager.platform_kit.kubernetes.fields import NfsStorage, PvcStorage
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("written", "mode"), [
+    (None, 0o711), (711, 0o711), (0o700, 0o700), ("0750", 0o750), ("0711", 0o711),
+])  # fmt: skip
+def test_it_is_what_yaml_makes_of_it(written: object, mode: int) -> None:
+    section = PvcStorage.model_validate({"storageType": "pvc", "path": "/mnt", "mode": written})
+    assert number(section.mode) == mode
+    assert storage.folder_mode({"storage": section.model_dump(by_alias=True)}) == mode
+
+
+def test_nobody_else_may_write_there() -> None:
+    with pytest.raises(ValidationError, match="'0700', '0710', '0711', '0750' or '0755'"):
+        NfsStorage.model_validate({"storageType": "nfs", "server": "s", "path": "/e", "mode": "0777"})
+
+
+def test_storage_without_a_word_about_it() -> None:
+    assert storage.folder_mode({}) == 0o711

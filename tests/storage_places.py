@@ -1,0 +1,11 @@
+"""The folder of an experiment on storage, whose name nobody can guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def folder_of(root: Path, experiment_id: str) -> Path:
+    """`root`: the folder of all experiments, ``nni``."""
+    (folder,) = root.glob(f"{experiment_id}-*/*")
+    return folder
