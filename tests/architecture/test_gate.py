@@ -197,6 +197,8 @@ def test_the_worst_part_is_the_exit_status(
     kept = tmp_path / ".pytest_cache/v/cache/lastfailed"
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps({f"test_it.py::test_{number}": True for number in range(failures)}))
+    (tmp_path / "test_slow.py").write_text("@pytest.mark.alone\n")
+    (tmp_path / "test_quick.py").touch()
     asked: list[tuple[str, ...]] = []
 
     def pytest_ends(*arguments: str) -> int:
@@ -206,7 +208,7 @@ def test_the_worst_part_is_the_exit_status(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gate, "_pytest", pytest_ends)
     assert gate.main(["--beside", f"sh -c 'exit {beside}'"]) == status
-    assert len(asked) == runs and asked[-1] == ("-m", "alone")
+    assert len(asked) == runs and asked[-1] == ("-m", "alone", "test_slow.py")
 
 
 def _failures(said: str) -> set[str]:
