@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config.model_fields import fields_of, marks_of
-from nni_manager.platform_kit.contract import PrivateText
+from nni_manager.platform_kit.private_text import PrivateText
 from nni_manager.platforms.remote import former
 from nni_manager.platforms.remote.config import Machine
 from nni_manager.store.private import FILE, ServiceText
