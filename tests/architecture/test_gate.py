@@ -3,6 +3,7 @@ and what failed beside other tests is run again and named."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -71,6 +72,28 @@ def test_that_is_marked(number):
     time.sleep(0.1)
     with open("marked", "a") as file:
         file.write(f"{os.getpid()}\\n")
+"""
+#: Each notes the worker that ran it.
+LONG_AND_SHORT = """
+import os
+import pytest
+
+def note(name):
+    with open(os.environ["PYTEST_XDIST_WORKER"], "a") as file:
+        file.write(name)
+
+@pytest.mark.unit
+@pytest.mark.parametrize("number", range(20))
+def test_short(number):
+    note("s")
+
+@pytest.mark.timeout(100)
+def test_long():
+    note("l")
+
+@pytest.mark.parametrize("number", range(2))
+def test_between(number):
+    note("b")
 """
 #: The first two run beside each other; `broken` fails alone, too.
 UNSTEADY = """
@@ -150,6 +173,16 @@ def test_what_a_module_shares_is_started_once(tmp_path: Path) -> None:
     assert "12 passed" in run(tmp_path, GROUPED, "-n", "2")
     assert (tmp_path / "starts").read_text() == "shared\n"
     assert len(set((tmp_path / "marked").read_text().splitlines())) == 1
+
+
+def test_what_may_take_longest_is_begun_first_and_beside_it_what_is_short(tmp_path: Path) -> None:
+    assert "23 passed" in run(tmp_path, LONG_AND_SHORT, "-n", "2")
+    assert (tmp_path / "gw0").read_text().startswith("s")
+    assert (tmp_path / "gw1").read_text().startswith("l")
+
+
+def test_what_was_collected_is_not_looked_through_for_garbage() -> None:
+    assert gc.isenabled() and gc.get_freeze_count() > 10_000
 
 
 def test_machines_are_left_alone_and_named(tmp_path: Path) -> None:
