@@ -18,12 +18,12 @@ LOWEST_PYTHON ?= python3.11
 # What makes images, for `dist`, and what it is told besides.
 ENGINE ?= docker
 BUILD_FLAGS ?=
-# Two more than there are processors: most of the time a test waits for other processes.
-WORKERS ?= $(shell expr $$(nproc) + 2)
+# Three more than there are processors: most of the time a test waits for other processes.
+WORKERS ?= $(shell expr $$(nproc) + 3)
 # Tests are compiled once, not by each process that runs them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test machines live live-gpu check style types docs picture bench fuzz lock lowest latest dist clean
+.PHONY: demo test machines live live-gpu check style types debian nni3 docs picture bench fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -34,14 +34,12 @@ demo: $(VENV)/.demo
 # processes, and so do the types; those that measure time run by themselves afterwards. The closing lines say the random
 # order, how to run it again, and what failed beside others but not alone. What needs root is named as skipped: see
 # `machines`.
-test: style
-	sh .ci/debian-packages
-	$(BIN)/python -m tests.nni3
+test:
+	$(MAKE) --no-print-directory -j 3 style debian nni3
 	$(BIN)/python -m tests.gate -n $(WORKERS) --beside "make --no-print-directory types"
 
 # What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
-machines: $(VENV)/.dev
-	sh .ci/debian-packages
+machines: $(VENV)/.dev debian
 	$(PYTEST) --machines -m machines
 
 # The platform contract and the digits example on a real service; nothing of them stays there. A cluster:
@@ -66,6 +64,14 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vermin -q -t=3.7- --no-tips --violations trial_runner
+
+# Programs that the tests start.
+debian:
+	sh .ci/debian-packages
+
+# NNI itself, which some tests run, in an environment of its own.
+nni3: $(VENV)/bin/python
+	$(BIN)/python -m tests.nni3
 
 # The pages that are made from the code.
 docs: $(VENV)/.dev

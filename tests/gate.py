@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
         beside, rerun = _run_beside_each_other(asked.n)
-        alone = _pytest("-m", "alone")
+        alone = _pytest("-m", "alone", *_files_marked("alone"))
         command = _end_of(other, output)
     print("".join(f"{RERUN.format(test=test)}\n" for test in rerun), end="", flush=True)
     return max(beside, alone, command)
@@ -60,6 +60,12 @@ def _failed() -> list[str]:
         return sorted(json.loads(Path(".pytest_cache/v/cache/lastfailed").read_text()))
     except FileNotFoundError:
         return []
+
+
+def _files_marked(mark: str) -> list[str]:
+    """Those where a test has it: reading thousands of tests to run a dozen takes longer than most of them."""
+    files = [*Path().glob("test_*.py"), *Path("tests").rglob("test_*.py")]
+    return sorted(str(file) for file in files if f"pytest.mark.{mark}" in file.read_text())
 
 
 def _pytest(*arguments: str) -> int:

@@ -29,6 +29,7 @@ from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.private_text import PrivateText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,21 +180,6 @@ class Greet(Protocol):
         The newest container counts: where it found less than is stored, offsets begin at 0 again. Raises
         VersionRefused, and AttemptDecided for a container after which another one has greeted.
         """
-
-
-class PrivateText:
-    """A text of one training service that is kept where secrets are. This one forgets it at the process's end."""
-
-    def __init__(self) -> None:
-        self._text = ""
-
-    def read(self) -> str:
-        """Blocks. Raises StoreError."""
-        return self._text
-
-    def write(self, text: str) -> None:
-        """Blocks. Raises StoreError."""
-        self._text = text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

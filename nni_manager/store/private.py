@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
-from nni_manager.platform_kit.contract import PrivateText
+from nni_manager.platform_kit.private_text import PrivateText
 from nni_manager.store.connection import classified
 
 #: Its name, and that of the journal which a killed process leaves beside it.

@@ -3,6 +3,7 @@ and what failed beside other tests is run again and named."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -71,6 +72,28 @@ def test_that_is_marked(number):
     time.sleep(0.1)
     with open("marked", "a") as file:
         file.write(f"{os.getpid()}\\n")
+"""
+#: Each notes the worker that ran it.
+LONG_AND_SHORT = """
+import os
+import pytest
+
+def note(name):
+    with open(os.environ["PYTEST_XDIST_WORKER"], "a") as file:
+        file.write(name)
+
+@pytest.mark.unit
+@pytest.mark.parametrize("number", range(20))
+def test_short(number):
+    note("s")
+
+@pytest.mark.timeout(100)
+def test_long():
+    note("l")
+
+@pytest.mark.parametrize("number", range(2))
+def test_between(number):
+    note("b")
 """
 #: The first two run beside each other; `broken` fails alone, too.
 UNSTEADY = """
@@ -152,6 +175,16 @@ def test_what_a_module_shares_is_started_once(tmp_path: Path) -> None:
     assert len(set((tmp_path / "marked").read_text().splitlines())) == 1
 
 
+def test_what_may_take_longest_is_begun_first_and_beside_it_what_is_short(tmp_path: Path) -> None:
+    assert "23 passed" in run(tmp_path, LONG_AND_SHORT, "-n", "2")
+    assert (tmp_path / "gw0").read_text().startswith("s")
+    assert (tmp_path / "gw1").read_text().startswith("l")
+
+
+def test_what_was_collected_is_not_looked_through_for_garbage() -> None:
+    assert gc.isenabled() and gc.get_freeze_count() > 10_000
+
+
 def test_machines_are_left_alone_and_named(tmp_path: Path) -> None:
     assert "test_that_mounts: runs by `make machines`" in run(tmp_path, MACHINE)
     said = run(tmp_path, MACHINE, "--machines", "--randomly-seed=7")
@@ -197,6 +230,8 @@ def test_the_worst_part_is_the_exit_status(
     kept = tmp_path / ".pytest_cache/v/cache/lastfailed"
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps({f"test_it.py::test_{number}": True for number in range(failures)}))
+    (tmp_path / "test_slow.py").write_text("@pytest.mark.alone\n")
+    (tmp_path / "test_quick.py").touch()
     asked: list[tuple[str, ...]] = []
 
     def pytest_ends(*arguments: str) -> int:
@@ -206,7 +241,7 @@ def test_the_worst_part_is_the_exit_status(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gate, "_pytest", pytest_ends)
     assert gate.main(["--beside", f"sh -c 'exit {beside}'"]) == status
-    assert len(asked) == runs and asked[-1] == ("-m", "alone")
+    assert len(asked) == runs and asked[-1] == ("-m", "alone", "test_slow.py")
 
 
 def _failures(said: str) -> set[str]:

@@ -234,7 +234,7 @@ async def test_an_unrelated_folder_is_named(mounted: Mounted, monkeypatch: pytes
 
 async def test_a_folder_that_containers_may_not_enter_is_named(mounted: Mounted) -> None:
     storage = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o700)
-    report = JobReport(state=JobState.FAILED, exit_code=EXIT_OTHER_STORAGE)
+    report = Observation(state=JobState.FAILED, exit_code=EXIT_OTHER_STORAGE)
     message = storage.explained(report, ("localField", "containerField")).message
     assert message.endswith("or its user may not enter the folder, whose mode is 0700: widen that to 0711")
 

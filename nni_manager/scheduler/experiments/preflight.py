@@ -22,9 +22,9 @@ from nni_manager.platform_kit.contract import (
     Host,
     JobPlan,
     PreflightFinding,
-    PrivateText,
     Severity,
 )
+from nni_manager.platform_kit.private_text import PrivateText
 from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.store.folder import Folder
 from nni_manager.store.private import ServiceText
