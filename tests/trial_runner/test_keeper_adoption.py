@@ -268,8 +268,8 @@ def test_an_exit_file_of_an_earlier_job_is_not_believed(keeper: KeeperProcess, c
 def test_a_lost_job_says_what_became_of_it(
     keeper: KeeperProcess, client: Client, changed: dict[str, object] | None, sentence: str
 ) -> None:
-    """`changed`: in its state file; None: that has nothing of its main process. A container that is started anew has the
-    boot id that it had, and another first process."""
+    """`changed`: in its state file; None: that has nothing of its main process. A container that is started anew has
+    the boot id that it had, and another first process."""
     pid = keeper.spawn(client, "job", f"echo 1 > $NNI_OUTBOX; {_SLEEP}")["pid"]
     client.until_lines("job", 1)
     keeper.kill()
