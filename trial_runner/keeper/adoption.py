@@ -13,7 +13,6 @@ from trial_runner.keeper.log import Log
 from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.saving import Saving
 
-
 #: What became of jobs that cannot be vouched for any more.
 _RESTARTED = "its machine, or the container that it ran in, was restarted before it had ended"
 _UNSEEN = "it ended while no keeper ran on its machine, where the keeper had died, so nobody has its exit code"

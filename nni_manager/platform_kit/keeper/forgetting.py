@@ -27,7 +27,6 @@ from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host
 from trial_runner import protocol
 
-
 #: Of a LOST job at a keeper of an earlier version.
 _UNSAID = "its keeper lost it, and is of a version that does not say how"
 
