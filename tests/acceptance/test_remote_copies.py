@@ -120,6 +120,27 @@ def test_one_that_was_moved_goes_on_once_that_is_said(
     assert f"used by the manager of {copy.data} on " in _refusal(daemon, _config(machine, _REPORT), code)
 
 
+def test_what_is_deleted_in_a_copy_runs_on_in_the_original(
+    daemon: Daemon, machine: RealMachine, code: Path, tmp_path: Path
+) -> None:
+    enough = tmp_path / "enough"
+    id_ = daemon.create(_config(machine, f"while [ ! -e {enough} ]; do sleep 0.1; done; {_REPORT}"), code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    daemon.terminate()
+    shutil.copytree(daemon.data, tmp_path / "whole" / "data", ignore=shutil.ignore_patterns("*.sock"))
+    daemon.start()
+    copy = Daemon(tmp_path / "whole" / "data").start()
+    try:
+        assert copy.status(id_)["status"] == "STOPPED"
+        copy.call("DELETE", f"/experiments/{id_}")
+    finally:
+        copy.terminate()
+    assert "is a copy of" in copy.log()
+    enough.touch()
+    daemon.wait(id_, "DONE")
+    assert [(t["status"], t["attempt"]) for t in daemon.trials(id_)] == [("SUCCEEDED", 1)] * 2
+
+
 def _told(daemon: Daemon, id_: str, *words: str) -> None:
     """Returns once the daemon says that of its experiment's trials."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -275,6 +276,23 @@ async def test_gpus_are_looked_at_where_trials_need_them(
     _, absent = await look({entry: Demand(count=1)}, Connections("daemon"))
     assert absent.severity is Severity.WRONG and "install NVIDIA's driver" in absent.fix
     assert list(machine.home.iterdir()) == []
+
+
+async def test_the_folder_of_another_manager_is_wrong(machine: InProcessMachine) -> None:
+    """As a submission would be told, which has no other way to the machine."""
+    entry = Entry.of(machine.entry())
+    there = {"host": "there", "machine": "a1", "directory": "/data", "inode": 7, "claimed_ms": 0, "run": "x"}
+    folder = machine.home / ".nni-manager" / "daemon" / entry.address.folder
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "manager.json").write_text(json.dumps(there))
+    ours = Connections("daemon", lambda: {**there, "host": "here", "machine": "b2", "run": ""})
+    [finding] = await look({entry: Demand(count=0)}, ours)
+    assert (finding.severity, finding.subject) == (Severity.WRONG, "127.0.0.1: manager")
+    assert finding.sentence == "its folder daemon is used by the manager of /data on there, not of /data on here"
+    assert "`nni-manager identity --moved`" in finding.fix and "`nni-manager identity --own`" in finding.fix
+    [finding] = await look({entry: Demand(count=0)}, Connections("daemon", lambda: {**there, "run": ""}))
+    assert finding.severity is Severity.FINE
+    assert json.loads((folder / "manager.json").read_text()) == there, "nothing is changed by a look"
 
 
 async def test_one_of_several_is_a_warning(machine: InProcessMachine) -> None:
