@@ -142,10 +142,10 @@ def test_what_is_deleted_in_a_copy_runs_on_in_the_original(
 
 
 def _told(daemon: Daemon, id_: str, *words: str) -> None:
-    """Returns once the daemon says that of its experiment's trials."""
+    """Returns once the daemon says that: by a hold, or of trials that it had made before."""
 
-    def is_told(_: object) -> bool:
-        said = json.dumps(daemon.trials(id_))
+    def is_told(state: dict[str, Any]) -> bool:
+        said = json.dumps([state["hold"], daemon.trials(id_)])
         return all(one in said for one in words)
 
     daemon.wait_for(id_, is_told, timeout_s=_TOLD_S)
