@@ -264,12 +264,13 @@ def test_an_exit_file_of_an_earlier_job_is_not_believed(keeper: KeeperProcess, c
 @pytest.mark.parametrize(("changed", "sentence"), [
     ({}, "ended while no keeper ran on its machine"), ({"boot_id": "earlier"}, "was restarted before it had ended"),
     ({"start_ticks": -1}, "was restarted before it had ended"), (None, "the next one found no process of it"),
+    ({"keeper_start_ticks": -1, "pid": None}, "was restarted before it had ended"),
 ])  # fmt: skip
 def test_a_lost_job_says_what_became_of_it(
     keeper: KeeperProcess, client: Client, changed: dict[str, object] | None, sentence: str
 ) -> None:
-    """`changed`: in its state file; None: that has nothing of its main process. A container that is started anew has
-    the boot id that it had, and another first process."""
+    """`changed`: in its state file; None: that has nothing of its main process, as where its `pid` is None. A container
+    that is started anew has the boot id that it had, and another first process."""
     pid = keeper.spawn(client, "job", f"echo 1 > $NNI_OUTBOX; {_SLEEP}")["pid"]
     client.until_lines("job", 1)
     keeper.kill()
@@ -277,7 +278,8 @@ def test_a_lost_job_says_what_became_of_it(
     os.waitpid(pid, 0)
 
     def change(lines: list[str]) -> list[str]:
-        entries = [json.loads(line) for line in lines[: 1 if changed is None else 2]]
+        has_main = changed is not None and "pid" not in changed
+        entries = [json.loads(line) for line in lines[: 2 if has_main else 1]]
         return [json.dumps({name: (changed or {}).get(name, entry[name]) for name in entry}) for entry in entries]
 
     _rewrite(keeper, "job", change)

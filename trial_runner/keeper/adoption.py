@@ -97,7 +97,7 @@ class Adoption:
         self._saving.main_started(job)
         if job.pidfd < 0:
             self._log.write("{}: its main process is gone and left no exit code".format(job.name))
-            self._ending.lose(job, _what_became_of(job.main))
+            self._ending.lose(job, _what_became_of(job))
             return
         self._follow.add(job)
         self._ending.watch(job)
@@ -108,13 +108,14 @@ def _is_there(main: MainProcess) -> bool:
     return stat is not None and stat.start_ticks == main.start_ticks
 
 
-def _what_became_of(main: Optional[MainProcess]) -> str:
+def _what_became_of(job: Job) -> str:
     """One sentence about a job whose main process is gone. In a container, which has the boot id of its host, the first
-    process tells of a restart."""
-    if main is None:
-        return _NOT_FOUND
+    process tells of a restart: it is younger than the job, or than the keeper that was about to start it."""
     first = processes.read_stat(_FIRST_PID)
-    return _RESTARTED if first is not None and first.start_ticks > main.start_ticks else _UNSEEN
+    before = job.main.start_ticks if job.main is not None else job.claim.keeper_start_ticks
+    if first is not None and before and first.start_ticks > before:
+        return _RESTARTED
+    return _NOT_FOUND if job.main is None else _UNSEEN
 
 
 def _marked_main(job: Job) -> Optional[MainProcess]:
