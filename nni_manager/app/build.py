@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -62,7 +63,7 @@ async def experiments(
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
         name = await asyncio.to_thread(identity.of, settings.data_dir)
-        connections = Connections(name, partial(identity.place, settings.data_dir))
+        connections = Connections(name, partial(identity.place, settings.data_dir, secrets.token_hex(8)))
         connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
         left = Leftovers(index_database, connections, settings.data_dir)
         await left.load()

@@ -14,8 +14,9 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,20 @@ def known(data_directory: Path) -> str:
     return NOBODY
 
 
-def place(data_directory: Path) -> dict[str, Any]:
-    """Where the data directory is, for machines: see `trial_runner.keeper.arrival`. Raises OSError."""
-    return {"host": socket.gethostname(), "machine": _machine(), **_place_here(data_directory)}
+def place(data_directory: Path, run: str = "") -> dict[str, Any]:
+    """Where the data directory is, for machines: see `trial_runner.keeper.arrival`. `run`: of the daemon that works on
+    it; empty: none does. Raises OSError."""
+    return {"host": socket.gethostname(), "machine": _machine(), "run": run, **_place_here(data_directory)}
+
+
+def shown_to_machines(data_directory: Path) -> tuple[str, Callable[[], Mapping[str, object]] | None]:
+    """The id and the place with which the next daemon will come to machines, for a look at them; nothing is changed.
+
+    Where that will give the directory another id, as it has none or is a copy, no machine knows it yet.
+    """
+    if known(data_directory) == NOBODY or _original(data_directory) is not None:
+        return NOBODY, None
+    return known(data_directory), partial(place, data_directory)
 
 
 def claim(data_directory: Path) -> None:

@@ -24,8 +24,8 @@ from nni_manager.platform_kit.machines.line import Places
 log = logging.getLogger(__name__)
 
 
-#: Where a manager is: ``host``, ``machine``, ``directory``, ``inode`` and ``claimed_ms`` of its data directory, as
-#: `trial_runner.keeper.arrival` compares them.
+#: Where a manager is: ``host``, ``machine``, ``directory``, ``inode`` and ``claimed_ms`` of its data directory, and the
+#: ``run`` of its daemon, as `trial_runner.keeper.arrival` compares them.
 Place = Mapping[str, object]
 
 

@@ -18,8 +18,11 @@ from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
-#: A refusal of a minute, with nothing else between, is a hold.
-_HELD_S = 110
+#: A connection that breaks is tried again after a while.
+_TOLD_S = 110
+
+#: What a person is told to do.
+_WAYS_OUT = "nni-manager identity --moved", "nni-manager identity --own"
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 
@@ -53,14 +56,15 @@ def test_a_copy_is_told_so_and_displaces_nobody_until_it_has_a_name_of_its_own(
     config = _config(machine, f"while [ ! -e {enough} ]; do sleep 0.1; done; {_REPORT}")
     first = daemon.create(config, code)
     daemon.wait_for(first, lambda state: state["counts"].get("RUNNING") == 2)
-    second = copy.create(_config(machine, _REPORT), code)
-    hold = copy.wait_for(second, lambda state: state["hold"])["hold"]["sentence"]
-    assert f"used by the manager of {daemon.data} on " in hold and f"not of {copy.data} on " in hold
-    assert "nni-manager identity --moved" in hold and "nni-manager identity --own" in hold
-    assert "nni-manager stop" in _identity(copy, "--own", returns=1), "its daemon works by the name that it has"
+    said = f"used by the manager of {daemon.data} on ", f"not of {copy.data} on ", *_WAYS_OUT
+    refusal = _refusal(copy, _config(machine, _REPORT), code)
+    assert all(words in refusal for words in said)
     copy.terminate()
+    looked = _doctor(copy, {**_config(machine, _REPORT), "trialCodeDirectory": str(code)}, tmp_path)
+    assert all(words in looked for words in said)
     assert "is the name of" in _identity(copy, "--own")
     copy.start()
+    second = copy.create(_config(machine, _REPORT), code)
     copy.wait(second, "DONE")
     enough.touch()
     daemon.wait(first, "DONE")
@@ -69,20 +73,98 @@ def test_a_copy_is_told_so_and_displaces_nobody_until_it_has_a_name_of_its_own(
     assert all(attempt["interruptions"] == [] for attempt in daemon.attempts(first)), "its connection was left alone"
 
 
+def test_a_copy_whose_experiment_was_there_before_is_told_so_and_goes_on_once_it_was_moved(
+    daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path
+) -> None:
+    daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
+    daemon.terminate()
+    asyncio.run(machine.stop())
+    id_ = copy.create(_config(machine, _REPORT), code)  # nobody could look at the machine
+    asyncio.run(machine.start())
+    _told(copy, id_, f"used by the manager of {daemon.data} on ", *_WAYS_OUT)
+    assert "nni-manager stop" in _identity(copy, "--own", returns=1), "its daemon works by the name that it has"
+    assert "from now on" in _identity(copy, "--moved")
+    copy.call("POST", f"/experiments/{id_}/resume", json={})
+    copy.wait(id_, "DONE")
+
+
+def test_of_two_clones_of_a_machine_the_later_is_told(
+    daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path, tmp_path: Path
+) -> None:
+    """Machine, directory and inode are the same: of its place only the process is another one."""
+    copy.terminate()
+    (copy.data / "identity").unlink()
+    (copy.data / "identity").hardlink_to(daemon.data / "identity")
+    copy.start()
+    enough = tmp_path / "enough"
+    first = daemon.create(_config(machine, f"while [ ! -e {enough} ]; do sleep 0.1; done; {_REPORT}"), code)
+    daemon.wait_for(first, lambda state: state["counts"].get("RUNNING") == 2)
+    second = copy.create(_config(machine, f"sleep 1000; {_REPORT}"), code)
+    _told(copy, second, "which is at work at the same time", *_WAYS_OUT)
+    logins = machine.logins
+    enough.touch()
+    daemon.wait(first, "DONE")
+    assert [(t["status"], t["attempt"]) for t in daemon.trials(first)] == [("SUCCEEDED", 1)] * 2
+    assert machine.logins - logins <= 1, "they do not displace each other any more"
+
+
 def test_one_that_was_moved_goes_on_once_that_is_said(
     daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path
 ) -> None:
     daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
     daemon.terminate()
-    id_ = copy.create(_config(machine, _REPORT), code)
-    copy.wait_for(id_, lambda state: state["hold"], timeout_s=_HELD_S)
+    assert f"used by the manager of {daemon.data} on " in _refusal(copy, _config(machine, _REPORT), code)
     assert "from now on" in _identity(copy, "--moved")
-    copy.call("POST", f"/experiments/{id_}/resume", json={})
-    copy.wait(id_, "DONE")
+    copy.wait(copy.create(_config(machine, _REPORT), code), "DONE")
     daemon.start()
-    late = daemon.create(_config(machine, _REPORT), code)
-    held = daemon.wait_for(late, lambda state: state["hold"], timeout_s=_HELD_S)
-    assert str(copy.data) in held["hold"]["sentence"]
+    assert f"used by the manager of {copy.data} on " in _refusal(daemon, _config(machine, _REPORT), code)
+
+
+def test_what_is_deleted_in_a_copy_runs_on_in_the_original(
+    daemon: Daemon, machine: RealMachine, code: Path, tmp_path: Path
+) -> None:
+    enough = tmp_path / "enough"
+    id_ = daemon.create(_config(machine, f"while [ ! -e {enough} ]; do sleep 0.1; done; {_REPORT}"), code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    daemon.terminate()
+    shutil.copytree(daemon.data, tmp_path / "whole" / "data", ignore=shutil.ignore_patterns("*.sock"))
+    daemon.start()
+    copy = Daemon(tmp_path / "whole" / "data").start()
+    try:
+        assert copy.status(id_)["status"] == "STOPPED"
+        copy.call("DELETE", f"/experiments/{id_}")
+    finally:
+        copy.terminate()
+    assert "is a copy of" in copy.log()
+    enough.touch()
+    daemon.wait(id_, "DONE")
+    assert [(t["status"], t["attempt"]) for t in daemon.trials(id_)] == [("SUCCEEDED", 1)] * 2
+
+
+def _told(daemon: Daemon, id_: str, *words: str) -> None:
+    """Returns once the daemon says that: by a hold, or of trials that it had made before."""
+
+    def is_told(state: dict[str, Any]) -> bool:
+        said = json.dumps([state["hold"], daemon.trials(id_)])
+        return all(one in said for one in words)
+
+    daemon.wait_for(id_, is_told, timeout_s=_TOLD_S)
+
+
+def _refusal(daemon: Daemon, config: dict[str, Any], code: Path) -> str:
+    with pytest.raises(AssertionError, match="trainingService remote: ") as refused:
+        daemon.create(config, code)
+    return str(refused.value)
+
+
+def _doctor(daemon: Daemon, config: dict[str, Any], folder: Path) -> str:
+    """What it says of an experiment file."""
+    (folder / "experiment.yml").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "nni_manager", "doctor", "--data-dir", str(daemon.data)]
+    command += ["--config", str(folder / "experiment.yml")]
+    done = subprocess.run(command, capture_output=True, text=True, env=daemon.environment, check=False)
+    assert done.returncode == 1, done.stdout
+    return done.stdout
 
 
 def _config(machine: RealMachine, command: str) -> dict[str, Any]:

@@ -93,6 +93,17 @@ async def test_the_hold_of_one_that_cannot_be_opened_says_why(api: httpx.AsyncCl
     assert [(found["hold"], found["errors"]) for found in answers] == [(expected, [sentence])] * 2
 
 
+async def test_of_one_that_is_stopped_and_cannot_be_opened_nothing_is_made_up(
+    api: httpx.AsyncClient, world: World
+) -> None:
+    folder = await world.add("broken", status=ExperimentStatus.RUNNING)
+    folder.database.write_bytes(b"this is no database")
+    answer = await api.post(f"{EXPERIMENTS}/broken/stop")
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert (told["trialsMade"], told["counts"], told["best"]) == (None, None, None)
+
+
 async def test_warnings_of_the_file_stand_in_the_answer_and_stay(api: httpx.AsyncClient, world: World) -> None:
     text = json.dumps(world.config(deprecated={"nniManagerIp": "10.0.0.1"}), indent=1)
     line = next(number for number, one in enumerate(text.splitlines(), 1) if "deprecated" in one)

@@ -50,6 +50,32 @@ async def test_each_service_says_how_it_is(
 
 
 @pytest.mark.usefixtures("acted")
+@pytest.mark.parametrize("way", ["resume", "credentials", "platform"])
+async def test_what_a_person_puts_right_is_tried_at_once(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Without a new connection, where there is one: the adapter tries a machine that refused the login, say."""
+    tried: list[Acted] = []
+    monkeypatch.setattr(Acted, "try_again", lambda self: tried.append(self))
+    section = {"platform": "scripted", "token": "${BEE_TOKEN}", "acceptedToken": "0" * 64}
+    config = json.dumps(world.config(trainingService=section))
+    made = await api.post(EXPERIMENTS, json={"config": config, "secrets": {"${BEE_TOKEN}": "wrong"}})
+    assert made.is_success, made.text
+    id_ = made.json()["id"]
+    await shown(api, id_, lambda one: by_name(one)["scripted"]["status"] == "up")
+    assert tried == []
+    path = f"{EXPERIMENTS}/{id_}"
+    if way == "resume":
+        answer = await api.post(f"{path}/resume")
+    elif way == "credentials":
+        answer = await api.put(f"{path}/credentials", json={"secrets": {"${BEE_TOKEN}": "right"}})
+    else:
+        answer = await api.patch(path, json={"trainingService": {**section, "trialConcurrency": 1}})
+    assert answer.is_success, answer.text
+    assert tried
+
+
+@pytest.mark.usefixtures("acted")
 async def test_a_service_that_comes_back_is_told_at_once(api: httpx.AsyncClient, world: World) -> None:
     Acted.trouble["local"] = PlatformUnavailable("no route to host")
     id_ = await create(api, world)

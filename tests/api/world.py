@@ -33,6 +33,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
@@ -347,7 +348,10 @@ def _end(
     report: Observation,
 ) -> None:
     jobs.set_report(connection, _job(id, trial_id), report, CREATED_MS + 5_000)
-    trials.finish(connection, trial_id, status=status, reason=reason, message=message, ended_ms=CREATED_MS + 5_000)
+    trials.finish(
+        connection, trial_id, status=status, reason=reason, message=message, ended_ms=CREATED_MS + 5_000,
+        last_words=last_line(report.stderr_tail),
+    )  # fmt: skip
     jobs.close(connection, trial_id, 1)
 
 

@@ -62,6 +62,18 @@ def test_one_that_takes_the_place_of_the_original_keeps_it(data: Path, tmp_path:
     assert identity.of(data) == name
 
 
+def test_what_machines_are_shown_before_a_daemon_comes_to_them(data: Path, tmp_path: Path) -> None:
+    assert identity.shown_to_machines(data) == (identity.NOBODY, None) and list(data.iterdir()) == []
+    identity.of(data)
+    copy = Path(shutil.copytree(data, tmp_path / "copy"))
+    name, place = identity.shown_to_machines(data)
+    assert name == identity.known(data) and place is not None and place() == identity.place(data)
+    assert identity.shown_to_machines(copy) == (identity.NOBODY, None), "its daemon will give it a name of its own"
+    shutil.rmtree(data)
+    name, place = identity.shown_to_machines(copy)
+    assert name == identity.known(copy) and place is not None and place()["directory"] == str(copy)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"directory": 1, "inode": 2})])
 def test_a_place_that_cannot_be_read_says_nothing(data: Path, text: str) -> None:
     name = identity.of(data)

@@ -6,6 +6,7 @@ Exit code 0 when nothing was found, 1 otherwise.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -33,6 +34,8 @@ def main() -> int:
     print(f"seed {options.seed}: {options.trials} trials in {run.took_s:.0f} s under {run.broken.total()} faults")
     print(", ".join(f"{kind} {number}" for kind, number in sorted(run.broken.items())))
     print(found)
+    if options.folder is None and not found.faults:
+        shutil.rmtree(folder, ignore_errors=True)
     return 1 if found.faults else 0
 
 

@@ -32,6 +32,46 @@ class Fault:
         return f"{self.at_s:7.2f} s {where:<8} {self.kind}" + (f" for {self.lasts_s:.1f} s" if self.lasts_s else "")
 
 
+@dataclass(slots=True, kw_only=True)
+class Struck:
+    """A fault as it was made. Milliseconds since the epoch: before it began, once it had, and when it was over."""
+
+    fault: Fault
+    begun_ms: float
+    done_ms: float
+    over_ms: float | None = None
+
+    def may_have_ended(self, job: Job, grace_s: float) -> bool:
+        """Whether it can have ended that job: the machine had no power for a moment of its life, or could not be asked
+        for longer than a machine may be away (`grace_s`), or its keeper was killed with the process that was about to
+        become the command. Jobs outlive everything else."""
+        if self.fault.machine != job.machine or job.ended_ms < self.begun_ms - _CLOCKS_MS:
+            return False
+        if job.started_ms > self.done_ms + _CLOCKS_MS:
+            return False
+        if self.fault.kind in _SILENCING:
+            return self.over_ms is not None and self.over_ms - self.begun_ms > grace_s * 1000
+        return self.fault.kind == "power" or ("keeper" in self.fault.kind and not job.has_begun)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job that was lost, as its attempt tells. Milliseconds since the epoch.
+
+    `machine`: its number, from 0; `has_begun`: its command wrote something down.
+    """
+
+    machine: int
+    started_ms: int
+    ended_ms: int
+    has_begun: bool
+
+
+#: Times of processes are to the tick, of 10 ms.
+_CLOCKS_MS = 100
+#: Of these nothing ends but the connection, and for long also what is known of jobs.
+_SILENCING = ("cut", "drop", "frozen keeper")
+
 #: Kind of fault → how often it is drawn, and the shortest and the longest that it lasts, in seconds.
 _OF_A_MACHINE = {
     "power": (3, 0.2, 6.0),

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from nni_manager.domain.trial import PLATFORM_RETRIES
+from tests.chaos.faults import Job, Struck
 from tests.live_daemon import Daemon
 from tests.namespaced_machines import NamespacedMachine
 
@@ -23,8 +24,6 @@ _GROWTH = 96 * 2**20
 #: Seconds for what is over to be gone: a keeper ends a while after its last job.
 _GONE_S = 60.0
 _SHOWN = 12
-#: One trial of so many may have been cut off in every attempt: more would be the manager's doing.
-_EXCUSED_OF = 50
 
 Json = dict[str, Any]
 
@@ -62,29 +61,47 @@ def size(daemon: Daemon, machines: list[NamespacedMachine]) -> Size:
     return Size(process.num_fds(), process.memory_info().rss, sessions)
 
 
-def trials(daemon: Daemon, id_: str, notes: Path, count: int) -> Findings:
-    """Each trial succeeded with its own result, unless machines cut off every attempt that it has; no attempt that
-    ended well was followed by another one, and all that the attempt that counts wrote is stored once, in order."""
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """All that were made. `addresses`: of the machines, by number; `grace_s`: how long one may be away."""
+
+    made: list[Struck]
+    addresses: list[str]
+    grace_s: float
+
+    def explain(self, attempt: Json, lines: list[str]) -> bool:
+        """Whether one of them can have ended the attempt's job. `lines`: what that wrote down."""
+        if attempt["place"] not in self.addresses or attempt["endedMs"] is None:
+            return False
+        job = Job(
+            machine=self.addresses.index(attempt["place"]), ended_ms=attempt["endedMs"], has_begun=bool(lines),
+            started_ms=attempt["startedMs"] or attempt["submittedMs"],
+        )  # fmt: skip
+        return any(one.may_have_ended(job, self.grace_s) for one in self.made)
+
+
+def trials(daemon: Daemon, id_: str, notes: Path, count: int, faults: Faults) -> Findings:
+    """Each trial succeeded with its own result, unless faults ended every attempt that it has; what was lost was ended
+    by a fault and says how; no attempt that ended well was followed by another one, and all that the attempt that
+    counts wrote is stored once, in order."""
     found = Findings()
     listed, attempts = daemon.trials(id_), _by_trial(daemon.attempts(id_))
     stored = _stored(daemon, id_)
     written = {path.name: path.read_text().splitlines() for path in notes.iterdir()}
     if len(listed) != count:
         found.add(f"{len(listed)} trials are listed, not {count}")
-    excused = 0
     for trial in listed:
-        if _was_cut_off_too_often(trial, attempts[trial["id"]], written) and excused < count // _EXCUSED_OF:
-            excused += 1
-        else:
+        if not _was_cut_off_too_often(trial, attempts[trial["id"]], written):
             _judge_end(found, trial, attempts[trial["id"]])
         _judge_attempts(found, trial, attempts[trial["id"]], written, stored)
+        _judge_losses(found, trial, attempts[trial["id"]], written, faults)
     _judge_starts(found, written, {one["jobName"] for group in attempts.values() for one in group})
     found.figures |= _figures(listed, attempts, written)
     return found
 
 
 def _was_cut_off_too_often(trial: Json, attempts: list[Json], written: dict[str, list[str]]) -> bool:
-    """What its machines did to a trial is tried again so often, and no more."""
+    """What its machines did to a trial is tried again so often, and no more. Each loss is judged by itself."""
     cut_off = [one for one in attempts if one["state"] == "LOST" and not _has_ended(written.get(one["jobName"], []))]
     return trial["status"] == "SYS_CANCELED" and len(cut_off) == len(attempts) == PLATFORM_RETRIES + 1
 
@@ -114,10 +131,24 @@ def _judge_attempts(
         found.add(f"trial {number} succeeded, and no attempt of it came to its end: {_shown(attempts)}")
 
 
+def _judge_losses(
+    found: Findings, trial: Json, attempts: list[Json], written: dict[str, list[str]], faults: Faults
+) -> None:
+    for one in attempts:
+        name, lines = f"trial {trial['sequenceId']}, attempt {one['number']},", written.get(one["jobName"], [])
+        if one["state"] != "LOST":
+            continue
+        if not one["message"]:
+            found.add(f"{name} was lost without a word")
+        if not _has_ended(lines) and not faults.explain(one, lines):
+            found.add(f"{name} was lost, and no fault can have ended it: {_shown([one])},"
+                      f" {one['startedMs']}..{one['endedMs']}, {len(lines)} lines written")  # fmt: skip
+
+
 def _judge_starts(found: Findings, written: dict[str, list[str]], jobs: set[str]) -> None:
     for job, lines in written.items():
         starts = sum(line.startswith("started ") for line in lines)
-        if starts != 1:
+        if lines and starts != 1:  # one that is cut off in its first moment has made its file, and no more
             found.add(f"job {job} was started {starts} times")
         if job not in jobs:
             found.add(f"job {job} ran, and no attempt is called so")
@@ -207,5 +238,7 @@ def _figures(listed: list[Json], attempts: dict[str, list[Json]], written: dict[
         "attempts": dict(Counter(one["state"] for one in every)),
         "tried again": sum(len(group) > 1 for group in attempts.values()),
         "cut off while they ran": sum(not _has_ended(lines) for lines in written.values()),
+        "lost": dict(Counter(one["message"] for one in every if one["state"] == "LOST")),
+        "trials cut off in every attempt": sum(trial["status"] == "SYS_CANCELED" for trial in listed),
         "interruptions": sum(len(one["interruptions"]) for one in every),
     }

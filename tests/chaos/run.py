@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 
 from tests.chaos import judge
-from tests.chaos.faults import Act, begin, schedule
-from tests.chaos.judge import Findings, Size
+from tests.chaos.faults import Act, Struck, begin, schedule
+from tests.chaos.judge import Faults, Findings, Size
 from tests.live_daemon import Daemon, running_daemon
 from tests.namespaced_machines import NamespacedMachine, namespaced_machines
 
@@ -26,6 +26,8 @@ MACHINES = 3
 _CALM_TRIALS = 12
 #: Seconds between two looks at how many trials have ended.
 _LOOK_S = 0.5
+#: Seconds that a machine may be away before its trials are tried again elsewhere.
+_MACHINE_GRACE_S = 600.0
 #: Seconds that what is left has to end in once nothing breaks any more.
 _REST_S = 240.0
 
@@ -43,15 +45,20 @@ class Run:
     seed: int
     limit_s: float
     say: Say
-    #: Faults that began, by kind.
-    broken: Counter[str] = field(default_factory=Counter)
+    #: The faults that were made.
+    made: list[Struck] = field(default_factory=list)
     id: str = ""
     took_s: float = 0.0
     #: What was seen meanwhile that must not be.
     complaints: list[str] = field(default_factory=list)
     _begun_s: float = 0.0
     #: What mends faults, by the time at which they end.
-    _mends: list[tuple[float, int, str, Act]] = field(default_factory=list)
+    _mends: list[tuple[float, int, Struck, Act]] = field(default_factory=list)
+
+    @property
+    def broken(self) -> Counter[str]:
+        """Kind of fault → how many were made."""
+        return Counter(one.fault.kind for one in self.made)
 
     @property
     def notes(self) -> Path:
@@ -74,11 +81,11 @@ class Run:
             if not self._wait(fault.at_s):
                 return
             self.say(str(fault))
-            self.broken[fault.kind] += 1
+            begun_ms = _now_ms()
             mend = begin(fault, self.machines, self.daemon, self.complaints.append)
+            self.made.append(struck := Struck(fault=fault, begun_ms=begun_ms, done_ms=_now_ms()))
             if mend is not None:
-                entry = (fault.at_s + fault.lasts_s, next(numbers), f"{' ' * 10} over: {fault}", mend)
-                heapq.heappush(self._mends, entry)
+                heapq.heappush(self._mends, (fault.at_s + fault.lasts_s, next(numbers), struck, mend))
 
     def _wait(self, until_s: float) -> bool:
         """Until a time of the schedule, mending what is over by then. False: there is nothing left to break."""
@@ -92,9 +99,10 @@ class Run:
         return True
 
     def _mend(self) -> None:
-        _, _, text, mend = heapq.heappop(self._mends)
-        self.say(text)
+        _, _, struck, mend = heapq.heappop(self._mends)
+        self.say(f"{' ' * 10} over: {struck.fault}")
         mend()
+        struck.over_ms = _now_ms()
 
     def _rest(self) -> None:
         """Nothing is broken any more, and what is left ends."""
@@ -103,7 +111,8 @@ class Run:
         self.daemon.wait(self.id, "DONE", timeout_s=_REST_S + self.trials / 4)
 
     def _judge(self, before: Size) -> Findings:
-        found = judge.trials(self.daemon, self.id, self.notes, self.trials)
+        faults = Faults(self.made, [machine.address for machine in self.machines], _MACHINE_GRACE_S)
+        found = judge.trials(self.daemon, self.id, self.notes, self.trials, faults)
         found.faults.extend(self.complaints)
         judge.daemon_is_as_before(found, before, self.daemon, self.machines)
         self.daemon.call("POST", f"/experiments/{self.id}/stop")
@@ -136,7 +145,7 @@ class Run:
             "trialCommand": f"sh trial.sh {self.notes}", "trialCodeDirectory": ".",
             "trialConcurrency": 12, "maxTrialNumber": self.trials, "tuner": {"name": "Random"},
             "trainingService": {
-                "platform": "remote",
+                "platform": "remote", "machineGracePeriod": f"{_MACHINE_GRACE_S:.0f}s",
                 "machineList": [machine.entry(pythonPath=python) for machine in self.machines],
             },
         }  # fmt: skip
@@ -150,6 +159,10 @@ def prepared(
     with namespaced_machines(MACHINES, folder / "machines", network=network) as machines:
         with running_daemon(folder) as daemon:
             yield Run(daemon, machines, folder, trials, seed, limit_s, say)
+
+
+def _now_ms() -> float:
+    return time.time() * 1000
 
 
 def _ended(state: dict[str, Any]) -> int:

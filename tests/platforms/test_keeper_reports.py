@@ -40,6 +40,15 @@ def test_times_count_back_from_now_whatever_clock_the_machine_has(
     assert times(job_report(job).dated(500_000)) == expected
 
 
+@pytest.mark.parametrize(("told", "said"), [
+    ({"message": "its machine was restarted"}, "its machine was restarted"),
+    ({}, "its keeper lost it, and is of a version that does not say how"),
+])  # fmt: skip
+def test_a_lost_job_has_a_sentence(told: dict[str, str], said: str) -> None:
+    assert job_report({"state": protocol.LOST, **told}).message == said
+    assert job_report(ENDED).message == ""
+
+
 def test_a_report_that_was_kept_while_the_clock_was_set_follows_it(steady: list[int]) -> None:
     report = job_report(RUNNING)
     steady[0] += 10_000

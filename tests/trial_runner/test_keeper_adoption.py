@@ -261,6 +261,38 @@ def test_an_exit_file_of_an_earlier_job_is_not_believed(keeper: KeeperProcess, c
 
 
 @pytest.mark.usefixtures("orphanage")
+@pytest.mark.parametrize(("changed", "sentence"), [
+    ({}, "ended while no keeper ran on its machine"), ({"boot_id": "earlier"}, "was restarted before it had ended"),
+    ({"start_ticks": -1}, "was restarted before it had ended"), (None, "the next one found no process of it"),
+    ({"keeper_start_ticks": -1, "pid": None}, "was restarted before it had ended"),
+])  # fmt: skip
+def test_a_lost_job_says_what_became_of_it(
+    keeper: KeeperProcess, client: Client, changed: dict[str, object] | None, sentence: str
+) -> None:
+    """`changed`: in its state file; None: that has nothing of its main process, as where its `pid` is None. A container
+    that is started anew has the boot id that it had, and another first process."""
+    pid = keeper.spawn(client, "job", f"echo 1 > $NNI_OUTBOX; {_SLEEP}")["pid"]
+    client.until_lines("job", 1)
+    keeper.kill()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+    def change(lines: list[str]) -> list[str]:
+        has_main = changed is not None and "pid" not in changed
+        entries = [json.loads(line) for line in lines[: 2 if has_main else 1]]
+        return [json.dumps({name: (changed or {}).get(name, entry[name]) for name in entry}) for entry in entries]
+
+    _rewrite(keeper, "job", change)
+    for _ in range(2):
+        keeper.start()
+        again = keeper.connect()
+        again.ask("follow", jobs={"job": {}})
+        job = again.until_ended("job").jobs["job"]
+        assert job["state"] == protocol.LOST and sentence in job["message"]
+        keeper.kill()
+
+
+@pytest.mark.usefixtures("orphanage")
 def test_strays_of_an_adopted_job_are_ended_with_it(keeper: KeeperProcess, client: Client) -> None:
     gate = _gate(keeper, "job")
     stray = f"/bin/bash -c 'echo $$ >> {keeper.attempt('job')}/outbox/main.jsonl; {_SLEEP}'"
@@ -347,4 +379,5 @@ def _end_of(keeper: KeeperProcess, name: str) -> dict[str, object]:
     client = keeper.connect()
     client.ask("follow", jobs={name: {}})
     job = client.until_ended(name).jobs[name]
+    assert bool(job["message"]) == (job["state"] == protocol.LOST), "what is lost says what became of it"
     return {field: job[field] for field in ("state", "exit_code", "signal")}

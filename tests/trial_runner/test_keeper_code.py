@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -17,6 +18,7 @@ import pytest
 from keeper_client_for_tests import TIMEOUT_S, Client, KeeperProcess, RefusedError
 
 from trial_runner import protocol
+from trial_runner.keeper import code_copies
 
 pytestmark = pytest.mark.acceptance
 
@@ -171,6 +173,47 @@ def test_code_that_is_removed_while_it_is_unpacked_does_not_come_back(
         child.resume()
     child.wait(TIMEOUT_S)
     assert [*archive.parent.iterdir()] == []
+
+
+def test_who_is_connected_is_answered_while_a_folder_is_removed(
+    keeper: KeeperProcess, client: Client, archive: Path
+) -> None:
+    """Of very many files, say: nobody else waits for it, and it is said when it is done."""
+    folder = archive.parent / "large"
+    folder.mkdir()
+    for number in range(30_000):
+        os.link(archive, folder / str(number))
+    asked = client.send("remove", folder=str(folder))
+    child = _child(keeper)
+    child.suspend()
+    keeper.spawn(client, "job", "exit 3")
+    assert client.until_ended("job").jobs["job"]["exit_code"] == 3
+    assert client.ask("list")["jobs"].keys() == {"job"} and folder.exists()
+    child.resume()
+    while (told := client.next_message()).get("id") != asked:
+        pass
+    assert told == {"id": asked, "result": {}} and not folder.exists()
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_blocks_of_copies_are_shared_where_the_file_system_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    asked: list[int] = []
+
+    def clone(target: int, request: int, source: int) -> None:
+        asked.append(request)
+        if not shares:
+            raise OSError(errno.EOPNOTSUPP, "no clones here")
+        os.write(target, b"cloned")
+
+    monkeypatch.setattr(code_copies.fcntl, "ioctl", clone)
+    (tmp_path / "code").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "code" / name).write_text("copied")
+    code_copies.Copies(lambda _: None).copy(str(tmp_path / "code"), str(tmp_path / "copy"))
+    assert {path.read_text() for path in (tmp_path / "copy").iterdir()} == {"cloned" if shares else "copied"}
+    assert asked == [0x40049409] * (2 if shares else 1), "one that cannot is asked once"
 
 
 def _copying(keeper: KeeperProcess, client: Client, archive: Path) -> psutil.Process:

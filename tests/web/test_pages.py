@@ -116,7 +116,7 @@ async def test_an_experiments_page_tells_everything(visitor: httpx.AsyncClient, 
     for words in (
         "On hold (TUNER_RAISED) : the tuner raised ValueError", "Traceback <here>", "4 of 10", "0.875",
         "x 0.25 layers [8, 4]", "1 min 0 s", "(limit: 2h)", "waits for a free slot",
-            "its command failed, exit code 1 (USER_CODE)",
+            "its command failed, exit code 1: ValueError: no data (USER_CODE)",
         "NaN", "-Infinity", str(folder.path), str(folder.attempt("good1")),
     ):  # fmt: skip
         assert words in page.text, words

@@ -13,6 +13,12 @@ from trial_runner.keeper.log import Log
 from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.saving import Saving
 
+#: What became of jobs that cannot be vouched for any more.
+_RESTARTED = "its machine, or the container that it ran in, was restarted before it had ended"
+_UNSEEN = "it ended while no keeper ran on its machine, where the keeper had died, so nobody has its exit code"
+_NOT_FOUND = "the keeper of its machine died while it started it, and the next one found no process of it"
+_FIRST_PID = 1
+
 
 class Adoption:
     """Fills the registry of a keeper that begins."""
@@ -70,7 +76,7 @@ class Adoption:
             tail = "" if end.exit_code == 0 else attempt_folder.stderr_tail(record.claim.attempt_directory)
             return end._replace(stderr_tail=tail)
         if record.claim.boot_id != boot_id:
-            return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None)
+            return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None, _RESTARTED)
         return None
 
     def _find_main(self, job: Job) -> None:
@@ -91,7 +97,7 @@ class Adoption:
         self._saving.main_started(job)
         if job.pidfd < 0:
             self._log.write("{}: its main process is gone and left no exit code".format(job.name))
-            self._ending.lose(job)
+            self._ending.lose(job, _what_became_of(job))
             return
         self._follow.add(job)
         self._ending.watch(job)
@@ -100,6 +106,16 @@ class Adoption:
 def _is_there(main: MainProcess) -> bool:
     stat = processes.read_stat(main.pid)
     return stat is not None and stat.start_ticks == main.start_ticks
+
+
+def _what_became_of(job: Job) -> str:
+    """One sentence about a job whose main process is gone. In a container, which has the boot id of its host, the first
+    process tells of a restart: it is younger than the job, or than the keeper that was about to start it."""
+    first = processes.read_stat(_FIRST_PID)
+    before = job.main.start_ticks if job.main is not None else job.claim.keeper_start_ticks
+    if first is not None and before and first.start_ticks > before:
+        return _RESTARTED
+    return _NOT_FOUND if job.main is None else _UNSEEN
 
 
 def _marked_main(job: Job) -> Optional[MainProcess]:

@@ -7,11 +7,13 @@ a line of JSON, ``{"ready": true}`` or ``{"failed": sentence}``; then the keeper
 (the hash of its bytes), `tree` (`tree_hash` of what is in it), `size` (how many bytes), `folder` (of this manager and
 machine, below the home folder), `look`: nothing is left there and nothing attached, `gpus`: seconds for a *reading*
 of them, its second line; 0: none, and `manager`: where that is, an object of `host`, `machine` (a hash; empty: not
-known), `directory`, `inode` (of a file that moves along) and `claimed_ms` (when a person said that it has moved; 0:
-never); None: nothing is attached.
+known), `directory`, `inode` (of a file that moves along), `claimed_ms` (when a person said that it has moved; 0: never)
+and `run` (of its daemon alone, another one after each start; empty: not told); None: nothing is attached.
 
 A folder is for one manager. It has the place of the one that was there last; another place is that of a copy, which is
-told so (`held`) and let go, until a person has said, later than of the other, that it has moved.
+told so (`held`) and let go, until a person has said, later than of the other, that it has moved. A clone of a whole
+machine has the same place. It is noticed by its run: that of a daemon which has ended never comes back, so where one
+comes back after another had come, both are at work. The one that came later is told so from then on.
 """
 
 import errno
@@ -34,6 +36,10 @@ _OLD_S = 30 * 24 * 3600
 #: In the folder, and what it has.
 _MANAGER = "manager.json"
 _PLACE = {"host", "machine", "directory", "inode", "claimed_ms"}
+#: In that file, beside the place: runs that were there before the last one, and those that came while another was at
+#: work. So many of each are kept.
+_EARLIER, _REFUSED = "earlier", "refused"
+_MOST_RUNS = 16
 
 
 def main():
@@ -171,9 +177,14 @@ def holder(folder):
     # type: (str) -> str
     """Where the manager is that the folder is for, in words; empty: it is this one, or nobody's yet."""
     ours, known = SETTINGS["manager"], manager_of(folder)
-    if ours is None or known is None or is_same_place(ours, known) or ours["claimed_ms"] > known["claimed_ms"]:
+    if ours is None or known is None or ours["claimed_ms"] > known["claimed_ms"]:
         return ""
-    return "{} on {}".format(known["directory"], known["host"])
+    there = "{} on {}".format(known["directory"], known["host"])
+    if not is_same_place(ours, known):
+        return there
+    if ours.get("run") and ours["run"] in runs(known, _REFUSED):
+        return there + ", which is at work at the same time (one of the two machines is a clone of the other)"
+    return ""
 
 
 def is_same_place(one, other):
@@ -197,14 +208,37 @@ def manager_of(folder):
 def note_manager(folder):
     # type: (str) -> None
     """Raises OSError."""
-    ours = SETTINGS["manager"]
-    if ours is None or ours == manager_of(folder):
+    ours, known = SETTINGS["manager"], manager_of(folder)
+    if ours is None:
+        return
+    is_claimed = known is not None and ours["claimed_ms"] > known["claimed_ms"]
+    noted = dict(ours, **runs_after(ours.get("run"), known or {}, is_claimed))
+    if noted == known:
         return
     path = os.path.join(folder, _MANAGER)
     draft = "{}.{}".format(path, os.getpid())
     with open(draft, "w", encoding="utf-8") as file:
-        json.dump(ours, file)
+        json.dump(noted, file)
     os.replace(draft, path)
+
+
+def runs_after(run, known, is_claimed):
+    # type: (object, dict[str, object], bool) -> dict[str, list[object]]
+    """The other runs to be noted with a manager that was let in. `known`: what is noted; empty: nothing; `is_claimed`:
+    a person has said that it is this manager's folder."""
+    earlier, refused, last = runs(known, _EARLIER), runs(known, _REFUSED), known.get("run")
+    if run and last and run != last:
+        (refused if is_claimed or run in earlier else earlier).append(last)
+    return {
+        _EARLIER: [one for one in earlier if one != run][-_MOST_RUNS:],
+        _REFUSED: [one for one in refused if one != run][-_MOST_RUNS:],
+    }
+
+
+def runs(known, name):
+    # type: (dict[str, object], str) -> list[object]
+    found = known.get(name)
+    return list(found) if isinstance(found, list) else []
 
 
 def keeper_version(directory):

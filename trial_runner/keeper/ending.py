@@ -24,6 +24,8 @@ _MAX_WATCHED = 64
 #: Seconds until a job is looked at again when there was no descriptor to wait with.
 _LOOK_AGAIN_S = 0.1
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+#: Of a job that only its own parent was told of.
+_UNTOLD = "it ended under another keeper than the one that started it, and the system did not tell that its exit code"
 
 JobCallback = Callable[[Job], None]
 
@@ -43,9 +45,9 @@ class Ending:
         """Waits for the end of the main process, which may have come already."""
         self._loop.watch(job.pidfd, lambda _: self._main_ended(job))
 
-    def lose(self, job: Job) -> None:
-        """Ends what there is of a job without its main process; the job becomes LOST."""
-        job.is_main_gone = True
+    def lose(self, job: Job, why: str) -> None:
+        """Ends what there is of a job without its main process; the job becomes LOST. `why`: one sentence."""
+        job.is_main_gone, job.lost = True, why
         self._look_soon(job)
 
     def terminate(self, job: Job, grace_s: float) -> None:
@@ -197,7 +199,7 @@ def _exit_of(job: Job) -> Optional[Exit]:
 def _end_of(job: Job) -> End:
     ended_ms = _ended_ms(job)
     if job.exit is None:
-        return End(protocol.LOST, None, None, ended_ms, "", None)
+        return End(protocol.LOST, None, None, ended_ms, "", None, job.lost or _UNTOLD)
     has_failed = job.exit.exit_code != 0
     tail = attempt_folder.stderr_tail(job.claim.attempt_directory) if has_failed else ""
     return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail, None)

@@ -81,6 +81,8 @@ class End(NamedTuple):
     stderr_tail: str
     #: CPU time of the main process and what it waited for; None when unknown.
     cpu_s: Optional[float]
+    #: What became of a job that is LOST, one sentence; else empty.
+    message: str = ""
 
 
 class Record(NamedTuple):

@@ -22,6 +22,8 @@ class Job:
         self.pidfd = -1
         #: The main process is gone; others of the job may not be.
         self.is_main_gone = False
+        #: Why its exit code will not be known, one sentence; empty while it may be.
+        self.lost = ""
         self.exit: Optional[Exit] = None
         #: Descriptors of processes that are waited for after the main one, by pid.
         self.strays: Dict[int, int] = {}

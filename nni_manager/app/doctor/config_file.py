@@ -65,7 +65,7 @@ def _preflight(
     service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str], data_dir: Path
 ) -> Iterator[CheckFinding]:  # fmt: skip
     """Findings of the training service's own preflight."""
-    connections = Connections(identity.known(data_dir))
+    connections = Connections(*identity.shown_to_machines(data_dir))
     folder = Path(spec.working_directory) / "doctor"
     for found in asyncio.run(_ask(service, folder, secrets, credentials.filled_storage(spec, secrets), connections)):
         sentence = f"{service.service}: {found.subject}: {found.sentence}"

@@ -90,7 +90,7 @@ async def arrive(
 ) -> tuple[Channel, Greeting]:  # fmt: skip
     """The channel to a machine's keeper, and what the machine says of itself. `look`: the channel is about to end,
     and the machine was only looked at, with its GPUs where `gpus` is set. `place`: of this manager, whose alone the
-    folder is then. Raises MachineFault."""
+    folder must be then. Raises MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     digest, data = await asyncio.to_thread(archive)
     channel = await _open(connection, _command(python_path, mark))
@@ -109,7 +109,7 @@ async def arrive(
             channel.channel.write(_line(settings))
             told = await _word(channel)
             greeting = _greeting(told)
-        if greeting.held and place is not None and not look:
+        if greeting.held and place is not None:
             raise MachineFault(_held(folder, greeting, place))
         async with asyncio.timeout(_INSTALL_S):
             if not told.get("has") and (gpus or not look):

@@ -62,7 +62,7 @@ class RemotePlatform(Platform):
         from nni_manager.platforms.remote.preflight import look
 
         demands = {entry: self._demand(entry) for entry in entries_of(self.settings)}
-        return await look(demands, self.host.connections.identity, self._shared)
+        return await look(demands, self.host.connections, self._shared)
 
     # Its life
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from nni_manager.domain import version
+from nni_manager.platform_kit.connections import Connections, Place
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.gpu_machines import gpu_findings
 from nni_manager.platform_kit.gpu_reading import Reading
@@ -29,23 +31,36 @@ _LEAST_FREE_BYTES = 1024**3
 
 
 async def look(
-    entries: Mapping[Entry, Demand], identity: str, shared: SharedFolder | None = None
+    entries: Mapping[Entry, Demand], connections: Connections, shared: SharedFolder | None = None
 ) -> list[PreflightFinding]:
-    """Findings about all machines, which are asked at the same time. `identity`: the manager's.
+    """Findings about all machines, which are asked at the same time. `connections`: of the manager that will use them.
 
-    Where one of several machines fails, the others do the work: that is a warning.
+    Where one of several machines fails, the others do the work: that is a warning. Raises OSError where the manager's
+    own place cannot be read.
     """
+    whose = await _whose(connections)
     if shared is None:
-        return _judged(await _look_at_all(entries, identity, ""))
+        return _judged(await _look_at_all(entries, whose, ""))
     here = await shared.preflight()
     async with shared.probe() as mark:
-        return [here, *_judged(await _look_at_all(entries, identity, shared.program_elsewhere("look", mark)))]
+        return [here, *_judged(await _look_at_all(entries, whose, shared.program_elsewhere("look", mark)))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Manager:
+    identity: str
+    place: Place | None
+
+
+async def _whose(connections: Connections) -> _Manager:
+    place = None if connections.place is None else await asyncio.to_thread(connections.place)
+    return _Manager(connections.identity, place)
 
 
 async def _look_at_all(
-    entries: Mapping[Entry, Demand], identity: str, storage: str
+    entries: Mapping[Entry, Demand], whose: _Manager, storage: str
 ) -> list[list[PreflightFinding]]:  # fmt: skip
-    return await asyncio.gather(*(_look_at(entry, demand, identity, storage) for entry, demand in entries.items()))
+    return await asyncio.gather(*(_look_at(entry, demand, whose, storage) for entry, demand in entries.items()))
 
 
 def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
@@ -56,7 +71,7 @@ def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
 _FATAL = (Severity.WRONG, Severity.AWAY)
 
 
-async def _look_at(entry: Entry, demand: Demand, identity: str, storage: str) -> list[PreflightFinding]:
+async def _look_at(entry: Entry, demand: Demand, whose: _Manager, storage: str) -> list[PreflightFinding]:
     """Findings about one machine.
 
     `storage`: the text of a program that looks at what is mounted there; empty: no storage is shared.
@@ -64,7 +79,7 @@ async def _look_at(entry: Entry, demand: Demand, identity: str, storage: str) ->
     host = entry.address.host
     try:
         async with asyncio.timeout(_LOOK_S):
-            greeting, offset_s = await _ask(entry, identity, has_gpus=demand.count > 0)
+            greeting, offset_s = await _ask(entry, whose, has_gpus=demand.count > 0)
             mounted = [(await ask(entry, storage)).finding(f"{host}: {REMOTE_FIELD}")] if storage else []
     except MachineFault as error:
         return [_finding(host, error.fault)]
@@ -74,12 +89,12 @@ async def _look_at(entry: Entry, demand: Demand, identity: str, storage: str) ->
     return [*_judge(host, greeting, offset_s), *_judge_gpus(host, greeting, demand), *mounted]
 
 
-async def _ask(entry: Entry, identity: str, *, has_gpus: bool) -> tuple[Greeting, float]:
+async def _ask(entry: Entry, whose: _Manager, *, has_gpus: bool) -> tuple[Greeting, float]:
     connection = await log_in(entry.address, entry.credential)
     try:
         _, greeting = await arrive(
-            connection, folder=f"{identity}/{entry.address.folder}", python_path=entry.python_path, look=True,
-            gpus=has_gpus,
+            connection, folder=f"{whose.identity}/{entry.address.folder}", python_path=entry.python_path, look=True,
+            gpus=has_gpus, place=whose.place,
         )  # fmt: skip
         return greeting, greeting.now_ms / 1000 - time.time()
     finally:

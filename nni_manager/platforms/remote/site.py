@@ -201,14 +201,19 @@ class Site:
             return f"{host} takes no trials: {self._trouble}"
         if not self.is_up:
             since = time.strftime("%H:%M", time.localtime(self._since_s))
-            fault = self._lease.connection.fault if self._lease is not None else None
-            return f"{host} unreachable since {since} ({fault.sentence if fault else self._trouble or 'connecting'})"
+            return f"{host} unreachable since {since} ({self._fault_words or self._trouble or 'connecting'})"
         if self.entry.is_drained:
             return f"{host} is drained"
         if self._archive:
             return ""
         doing = "the code is being sent" if self._shared is None else "its shared storage is looked at"
         return f"{host}: {self._aside}" if self._aside else f"{host}: {doing}{self._progress}"
+
+    @property
+    def _fault_words(self) -> str:
+        """What is wrong with its connection, with what to do where a person must act; empty: nothing."""
+        fault = self._lease.connection.fault if self._lease is not None else None
+        return "" if fault is None else str(fault) if fault.is_wrong else fault.sentence
 
     def unasked(self, name: str) -> Observation:
         """The report on a job while there is nobody to ask: it is given up in time, unless it is known to be kept.

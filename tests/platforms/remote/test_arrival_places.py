@@ -68,8 +68,61 @@ def test_who_said_it_last_has_the_folder(folder: Path, monkeypatch: pytest.Monke
     assert arrival.holder(str(folder)) == ""
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", json.dumps({**_OURS, "claimed_ms": "soon"})])
+class Comers:
+    """Daemons that come to the folder one after the other; `claimed_ms`: of the place of each that has one."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._monkeypatch = str(folder), monkeypatch
+
+    def come(self, run: str, **fields: Any) -> str:
+        """What is said to it; it is let in where that is empty."""
+        _come(self._monkeypatch, run=run, **fields)
+        said = arrival.holder(self._folder)
+        if not said:
+            arrival.note_manager(self._folder)
+        return said
+
+
+def test_of_two_machines_that_are_clones_the_later_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comers = Comers(folder, monkeypatch)
+    said = [comers.come(run) for run in ("original", "clone", "original", "clone", "original", "clone")]
+    assert [bool(words) for words in said] == [False, False, False, True, False, True]
+    assert said[-1].startswith("/data on here, which is at work at the same time")
+    assert comers.come("") == "", "a look tells of no daemon"
+
+
+def test_daemons_of_one_machine_follow_each_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comers = Comers(folder, monkeypatch)
+    for run in (run for number in range(100) for run in [f"run {number}"] * 2):
+        assert comers.come(run) == ""
+    noted = json.loads((folder / "manager.json").read_text())
+    assert (len(noted["earlier"]), noted["refused"]) == (16, [])
+
+
+def test_a_clone_that_is_started_again_is_told_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comers = Comers(folder, monkeypatch)
+    for run in ("original", "clone", "original"):
+        comers.come(run)
+    assert [bool(comers.come(run)) for run in ("clone 2", "original", "clone 2", "original")] == [
+        False, False, True, False,
+    ]  # fmt: skip
+
+
+def test_which_of_two_clones_it_is_a_person_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comers = Comers(folder, monkeypatch)
+    for run in ("original", "clone", "original"):
+        comers.come(run)
+    assert comers.come("clone", claimed_ms=5) == ""
+    assert comers.come("original") and not comers.come("clone", claimed_ms=5)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "null", *(json.dumps({**_OURS, **wrong}) for wrong in (
+        {"claimed_ms": "soon"}, {"machine": "b2", "run": "x", "earlier": 7, "refused": {"y": 1}},
+    ))],
+)  # fmt: skip
 def test_a_place_that_cannot_be_read_keeps_nobody_out(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (folder / "manager.json").write_text(text)
-    _come(monkeypatch, machine="b2")
+    _come(monkeypatch, machine="b2", run="y")
     assert arrival.holder(str(folder)) == ""
+    arrival.note_manager(str(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -14,6 +15,7 @@ import asyncssh
 import pytest
 import pytest_asyncio
 
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.machines.ledger import Demand
 from nni_manager.platforms.remote.address import Credential, Entry
@@ -38,7 +40,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[InProcessMachine]:
 
 
 async def found(*entries: dict[str, Any]) -> list[PreflightFinding]:
-    return await look({Entry.of(entry): Demand(count=0) for entry in entries}, "daemon")
+    return await look({Entry.of(entry): Demand(count=0) for entry in entries}, Connections("daemon"))
 
 
 async def only(entry: dict[str, Any], subject: str, severity: Severity) -> PreflightFinding:
@@ -261,19 +263,36 @@ async def test_gpus_are_looked_at_where_trials_need_them(
     driver.show({0: [OnCard(os.getpid())]})
     machine.environment.update(driver.environment)
     entry = Entry.of(machine.entry())
-    login, gpus = await look({entry: Demand(count=1)}, "daemon")
+    login, gpus = await look({entry: Demand(count=1)}, Connections("daemon"))
     assert (login.severity, gpus.severity, gpus.subject) == (Severity.FINE, Severity.FINE, "GPUs of 127.0.0.1")
     assert gpus.sentence == "2 read by nvidia-smi, 1 free for these trials now"
-    _, many = await look({entry: Demand(count=3)}, "daemon")
+    _, many = await look({entry: Demand(count=3)}, Connections("daemon"))
     assert many.severity is Severity.WRONG and "127.0.0.1 has 2 GPUs, and a trial needs 3" in many.sentence
     driver.hang()
     monkeypatch.setattr("nni_manager.platforms.remote.arrival._GPUS_S", 1)
-    _, hanging = await look({entry: Demand(count=1)}, "daemon")
+    _, hanging = await look({entry: Demand(count=1)}, Connections("daemon"))
     assert hanging.severity is Severity.AWAY and "the driver has not answered for 1 s" in hanging.sentence
     driver.remove_program()
-    _, absent = await look({entry: Demand(count=1)}, "daemon")
+    _, absent = await look({entry: Demand(count=1)}, Connections("daemon"))
     assert absent.severity is Severity.WRONG and "install NVIDIA's driver" in absent.fix
     assert list(machine.home.iterdir()) == []
+
+
+async def test_the_folder_of_another_manager_is_wrong(machine: InProcessMachine) -> None:
+    """As a submission would be told, which has no other way to the machine."""
+    entry = Entry.of(machine.entry())
+    there = {"host": "there", "machine": "a1", "directory": "/data", "inode": 7, "claimed_ms": 0, "run": "x"}
+    folder = machine.home / ".nni-manager" / "daemon" / entry.address.folder
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "manager.json").write_text(json.dumps(there))
+    ours = Connections("daemon", lambda: {**there, "host": "here", "machine": "b2", "run": ""})
+    [finding] = await look({entry: Demand(count=0)}, ours)
+    assert (finding.severity, finding.subject) == (Severity.WRONG, "127.0.0.1: manager")
+    assert finding.sentence == "its folder daemon is used by the manager of /data on there, not of /data on here"
+    assert "`nni-manager identity --moved`" in finding.fix and "`nni-manager identity --own`" in finding.fix
+    [finding] = await look({entry: Demand(count=0)}, Connections("daemon", lambda: {**there, "run": ""}))
+    assert finding.severity is Severity.FINE
+    assert json.loads((folder / "manager.json").read_text()) == there, "nothing is changed by a look"
 
 
 async def test_one_of_several_is_a_warning(machine: InProcessMachine) -> None:
