@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from pydantic_core import from_json
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.kubernetes.access import Access, load, private_folder
@@ -83,7 +84,7 @@ class Client:
         """The object that a call of the API answers. Raises Refusal, and PlatformUnavailable without an answer."""
         data = await self.read(method, path, query=query, body=body, content_type=content_type, limit_s=limit_s)
         try:
-            answer = json.loads(data)
+            answer = parsed(data)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
@@ -174,6 +175,18 @@ def _proxy_for(address: str) -> str | None:
     """The proxy for an address, by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; None: none."""
     parts = urlsplit(address)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+def parsed(data: bytes) -> Any:
+    """What JSON of the API says. Raises ValueError.
+
+    The parser of pydantic takes half the time of the standard library's, and an informer parses ten events a trial. It
+    takes neither half a surrogate pair nor more than 200 levels, which the library's does.
+    """
+    try:
+        return from_json(data, cache_strings="keys")
+    except ValueError:
+        return json.loads(data)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
