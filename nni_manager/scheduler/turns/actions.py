@@ -149,7 +149,7 @@ class Actions:
                 self._inbox.accepted(answer)
         finally:
             self.submitting.discard(call.job_name)
-            self._inbox.wake_soon()
+            self._inbox.wake_late()  # what went wrong wakes by itself
 
     def _fail(self, job_name: str, state: JobState, message: str, cause: Reason | None = None) -> None:
         report = JobReport(state=state, cause=cause, message=message, ended_ms=self._clock())
