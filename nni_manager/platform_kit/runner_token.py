@@ -8,12 +8,17 @@ import os
 import secrets
 from pathlib import Path
 
+#: Tokens that are kept.
+_MOST_KNOWN = 4096
+
 
 class RunnerTokens:
     """Tokens of all jobs of a data directory. The secret behind them never leaves this class."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
+        #: Tokens that were made last: each is compared with every post of its job.
+        self._known: dict[str, str] = {}
         #: Names this manager to runners: every token begins with it. It says nothing of the secret.
         self.manager = _text(hmac.digest(secret, b"the manager's name", "sha256")[:9])
 
@@ -33,8 +38,12 @@ class RunnerTokens:
 
     def token(self, job_name: str) -> str:
         """The token that the runner of this job shows."""
-        digest = hmac.digest(self._secret, job_name.encode(), "sha256")
-        return f"{self.manager}.{_text(digest[:24])}"
+        if job_name not in self._known:
+            while len(self._known) >= _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            digest = hmac.digest(self._secret, job_name.encode(), "sha256")
+            self._known[job_name] = f"{self.manager}.{_text(digest[:24])}"
+        return self._known[job_name]
 
     def is_token(self, job_name: str, shown: str) -> bool:
         """Whether a runner has shown the token of this job; compared in constant time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.evidence import with_possible_times
@@ -53,6 +53,23 @@ def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerS
         job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4],
         service=row[5], container=row[7] or "", is_decided=bool(row[6]), outboxes=jobs.offsets(connection, row[0]),
     )  # fmt: skip
+
+
+def admit(
+    connection: sqlite3.Connection, trial_id: str, attempt: int, *, version: str, channel: str, container: str,
+    outboxes: Mapping[str, int] | None,
+) -> RunnerSide:  # fmt: skip
+    """As `greet`, of an attempt that is looked up in the same transaction; answers it. Raises NotFound, too.
+
+    One that is decided stays as it is.
+    """
+    side = find(connection, trial_id, attempt)
+    if side.is_decided:
+        return side
+    stored = greet(
+        connection, side.job_name, version=version, channel=channel, container=container, outboxes=outboxes
+    )  # fmt: skip
+    return replace(side, outboxes=stored)
 
 
 def greet(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit.contract import Severity
+from nni_manager.platform_kit.contract import NoRoom, Severity
 from nni_manager.platform_kit.kubernetes import job_memory, service
 from nni_manager.platform_kit.testing.observing import accepted, running, seen
 from tests.fakes.kubernetes.certificates import Authority
@@ -63,19 +65,69 @@ async def test_a_conflict_about_a_quota_is_no_object_that_is_there(tmp_path: Pat
         assert [len(named(world, kind)) for kind in ("configmaps", "secrets", "tfjobs.kubeflow.org")] == [1, 1, 1]
 
 
-async def test_a_right_that_is_refused_is_not_asked_for_with_every_trial(tmp_path: Path) -> None:
+async def test_a_jobs_secret_is_its_own_and_costs_one_call(tmp_path: Path) -> None:
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
-        world.control.fault(method="PATCH", path="/secrets/", times=-1, status=403, reason="Forbidden")
+        world.control.fault(method="PATCH", times=-1, status=403, reason="Forbidden")
+        world.control.fault(method="DELETE", path="/secrets", times=-1, status=403, reason="Forbidden")
         handles = [await accepted(world, platform, name) for name in "abc"]
-        assert world.control.met() == {"requests": 1}
+        [job, *_] = world.server.cluster.store.all("tfjobs.kubeflow.org", "default")
+        owners = [one["metadata"]["ownerReferences"][0]["uid"] for one in secrets(world)]
+        assert len(owners) == 3 and job["metadata"]["uid"] in owners
         await platform.forget(handles)
-        assert named(world, "secrets") == []
+        await world._until(lambda: secrets(world) == [])
+        assert world.control.met().get("requests", 0) == 0, "a right that nobody granted is not needed"
+
+
+def secrets(world: KubernetesWorld) -> list[dict[str, Any]]:
+    """The Secrets of jobs."""
+    found = world.server.cluster.store.all("secrets", "default")
+    return [one for one in found if one["metadata"]["name"].endswith("-runner")]
+
+
+_QUOTA: dict[str, Any] = {"status": 403, "reason": "Forbidden", "message": "exceeded quota: team"}
+
+
+async def test_a_job_whose_secret_has_no_room_is_not_left_there(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
+        world.control.fault(method="POST", path="/secrets", **_QUOTA)
+        assert isinstance(await platform.submit(world.job("a")), NoRoom)
+        assert named(world, "tfjobs.kubeflow.org") == []
+        await accepted(world, platform, "a")
+        assert len(named(world, "tfjobs.kubeflow.org")) == len(secrets(world)) == 1
+
+
+async def test_a_job_that_is_found_again_is_not_removed_as_its_secret_is_refused(tmp_path: Path) -> None:
+    """A server that was just started refuses what it allows a moment later."""
+    async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
+        await accepted(world, platform, "a")
+        world.control.fault(method="POST", path="/secrets", **_QUOTA)
+        with pytest.raises(PlatformUnavailable, match="was made"):
+            await platform.submit(dataclasses.replace(world.job("a"), is_repeat=True))
+        assert len(named(world, "tfjobs.kubeflow.org")) == 1
+        await platform.submit(dataclasses.replace(world.job("a"), is_repeat=True))
+
+
+async def test_a_secret_that_would_go_with_another_job_is_made_anew(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
+        for name in "ab":
+            await accepted(world, platform, name)
+        one, two = secrets(world)
+        meta = {**one["metadata"], "ownerReferences": two["metadata"]["ownerReferences"]}
+        world.server.cluster.store.put("secrets", ("default", meta["name"]), {**one, "metadata": meta})
+        again = [dataclasses.replace(world.job(name), is_repeat=True) for name in "ab"]
+        with pytest.raises(PlatformUnavailable, match="made again"):
+            for spec in again:
+                await platform.submit(spec)
+        for spec in again:
+            await platform.submit(spec)
+        found = {found["metadata"]["name"]: found["metadata"]["ownerReferences"] for found in secrets(world)}
+        assert found[meta["name"]] == one["metadata"]["ownerReferences"] and len(found) == 2
 
 
 @pytest.mark.parametrize("status", [409, 429, 500])
 async def test_a_job_that_was_made_is_found_again_when_the_rest_was_refused(tmp_path: Path, status: int) -> None:
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
-        world.control.fault(method="PATCH", path="/secrets/", status=status)
+        world.control.fault(method="POST", path="/secrets", status=status)
         handle = await accepted(world, platform, "a")
         assert len(named(world, "tfjobs.kubeflow.org")) == 1
         await seen(world, platform, handle, JobState.PENDING)

@@ -246,7 +246,8 @@ async def test_news_that_no_decision_waits_for_share_a_turn(monkeypatch: Patch, 
 
 async def test_what_decides_takes_along_what_could_wait(monkeypatch: Patch, path: Path) -> None:
     """Nobody looks for the news that a job was accepted and runs; its end, or a stop, looks at once."""
-    monkeypatch.setattr(inboxes, "GATHER_S", 3600)
+    for seconds in ("GATHER_S", "DETAIL_S"):
+        monkeypatch.setattr(inboxes, seconds, 3600)
     async with at_work(monkeypatch, path, spec(max_trial_number=3, trial_concurrency=1)) as work:
         for _ in range(2):
             await work.until(lambda: work.running)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Hold, HoldCode
+from nni_manager.domain.job import JobState
+from nni_manager.scheduler.turns import inbox as inboxes
 from nni_manager.scheduler.turns.inbox import Inbox
 
 pytestmark = pytest.mark.unit
 
+PENDING, RUNNING, UNKNOWN = (
+    Observation(state=state) for state in (JobState.PENDING, JobState.RUNNING, JobState.UNKNOWN)
+)
+RUNNING_HERE, SUCCEEDED = Observation(state=JobState.RUNNING, place="here"), Observation(state=JobState.SUCCEEDED)
 REFUSED = Hold(code=HoldCode.BAD_CREDENTIALS, sentence="no")
 
 
@@ -22,3 +31,53 @@ async def test_a_hold_of_one_service_is_not_the_experiments() -> None:
         assert inbox.hold_of("scripted-2") == REFUSED
     inbox.stored()
     assert inbox.hold_of("scripted-2") is None
+
+
+def due(inbox: Inbox) -> str:
+    """When the next turn begins: now, soon, late or never."""
+    loop, alarm = asyncio.get_running_loop(), inbox._soon
+    if inbox._rung.is_set():
+        return "now"
+    if alarm is None:
+        return "never"
+    return "soon" if alarm.when() <= loop.time() + inboxes.GATHER_S else "late"
+
+
+@pytest.mark.parametrize(
+    ("reports", "decided", "when"),
+    [
+        ([PENDING], (), "late"),
+        ([RUNNING], (), "soon"),
+        ([RUNNING, RUNNING_HERE], (), "late"),
+        ([RUNNING, UNKNOWN], (), "soon"),
+        ([RUNNING, SUCCEEDED], (), "now"),
+        ([RUNNING, SUCCEEDED], ("job",), "late"),
+    ],
+)
+async def test_only_what_may_change_a_trial_has_a_turn_soon(
+    monkeypatch: pytest.MonkeyPatch, reports: list[Observation], decided: tuple[str, ...], when: str
+) -> None:
+    """A cluster tells of a pod again and again; a turn for each cost more than all else that is done with it."""
+    monkeypatch.setattr(inboxes, "GATHER_S", 600.0)
+    monkeypatch.setattr(inboxes, "DETAIL_S", 6000.0)
+    inbox = Inbox()
+    for report in reports:
+        inbox.begin_turn()
+        inbox.take(judged_bad=(), failure=None)
+        inbox.report({"job": report}, decided)
+    assert due(inbox) == when
+    assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": reports[-1]}, "nothing is left out"
+
+
+async def test_what_decides_does_not_wait_for_details(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inboxes, "GATHER_S", 600.0)
+    monkeypatch.setattr(inboxes, "DETAIL_S", 6000.0)
+    inbox = Inbox()
+    inbox.report({"job": PENDING})
+    assert due(inbox) == "late"
+    inbox.report({"job": RUNNING})
+    assert due(inbox) == "soon"
+    inbox.report({"job": RUNNING_HERE})
+    assert due(inbox) == "soon"
+    inbox.begin_turn()
+    assert due(inbox) == "never"

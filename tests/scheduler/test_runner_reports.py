@@ -49,6 +49,16 @@ async def test_the_life_of_a_runner(world: RunnerWorld) -> None:
     assert attempt["runnerExit"] == word
 
 
+async def test_a_greeting_is_one_way_to_the_database(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its attempt is looked up where the greeting is stored."""
+    reads = list[object]()
+    read = world.experiment.database.read
+    with monkeypatch.context() as patch:
+        patch.setattr(world.experiment.database, "read", lambda function: reads.append(function) or read(function))
+        await world.greet()
+    assert reads == []
+
+
 async def test_the_end_waits_for_the_last_results(world: RunnerWorld) -> None:
     await world.greet()
     lines, size = lines_of(1, 2)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
 import random
 from collections import OrderedDict
@@ -18,7 +17,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.client import Client, Object, Query, Refusal
+from nni_manager.platform_kit.kubernetes.client import Client, Object, Query, Refusal, parsed
 from nni_manager.platform_kit.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
@@ -290,7 +289,7 @@ class Informer:
                 self._opened()
                 async for line in lines:
                     if line.strip():
-                        self._on_event(json.loads(line))
+                        self._on_event(parsed(line))
                         self._short = self._expired = 0
         except PlatformUnavailable:
             if not is_open:  # one that breaks is begun again; trouble it is when that fails

@@ -52,6 +52,8 @@ from trial_runner import protocol
 
 #: Seconds after which a quota that was used up is tried again.
 _ROOM_AGAIN_S = 3.0
+#: Statuses by which an object is not taken now, and would not be a moment later: a quota, a right, a webhook.
+_FOR_GOOD = (400, 403, 413, 422)
 
 
 class KubernetesPlatform(Platform):
@@ -229,25 +231,38 @@ class KubernetesPlatform(Platform):
         if spec.is_repeat and (
             found := await submission.find_own(cluster, resource, name, labels, spec)
         ):  # fmt: skip
-            return await self._completed(cluster, found, spec, service)
+            return await self._completed(cluster, found, spec, is_new=False)
         await service.prepare()
         manifest = self.manifest(spec, name, labels, service)
         whole = submission.body(resource, manifest, spec, name, cluster.namespace, labels)
-        created, _ = await submission.create(cluster, resource, whole, spec, service)
-        return await self._completed(cluster, created, spec, service)
+        created, is_new = await submission.create(cluster, resource, whole, spec, service)
+        return await self._completed(cluster, created, spec, is_new=is_new)
 
-    async def _completed(self, cluster: Cluster, job: Object, spec: JobSpec, service: Service) -> Object:
-        """The job's object, with all that belongs to it. Raises PlatformUnavailable: the job is there all the same."""
+    async def _completed(self, cluster: Cluster, job: Object, spec: JobSpec, *, is_new: bool) -> Object:
+        """The job's object, with all that belongs to it.
+
+        Raises Refusal where that is refused for good to a job that is new, which is removed then, and
+        PlatformUnavailable: the job is there all the same.
+        """
+        _, service, resource = self._entered
+        kind, meta = job.get("kind"), job["metadata"]
         try:
-            await self.on_created(cluster, job, spec, service)
+            try:
+                await self.on_created(cluster, job, spec, service)
+            except Refusal as refusal:
+                if not is_new or refusal.status not in _FOR_GOOD:
+                    raise
+                await cluster.delete(resource, meta["name"], uid=meta["uid"])
+                refused = refusal
+            else:
+                return job
         except (Refusal, PlatformError) as error:
-            kind, name = job.get("kind"), job["metadata"]["name"]
-            raise PlatformUnavailable(f"{kind} {name} was made, and not what belongs to it: {error}") from None
-        return job
+            raise PlatformUnavailable(f"{kind} {meta['name']} was made, and not what belongs to it: {error}") from None
+        raise refused
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
         """Makes what belongs to the job's object; repeatable."""
-        await service.own_secret(created)
+        await service.put_secret(spec, created)
 
     # Observing
 

@@ -15,7 +15,7 @@ from nni_manager.platform_kit.checked_code import sha256_of
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes import names, storage
 from nni_manager.platform_kit.kubernetes import shared_objects as shared
-from nni_manager.platform_kit.kubernetes.client import MERGE_PATCH, Object, Refusal
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.pod import MOUNT, TOKEN_KEY, PodSettings
 from nni_manager.platform_kit.kubernetes.reach import Reach
@@ -28,8 +28,7 @@ from trial_runner import protocol
 #: The key of a job's parameters in its Secret.
 _RECORD_KEY = "parameters"
 _NNI_FOLDER = "nni"
-#: Seconds for which a refused right counts, and those between two looks for an object that somebody may have removed.
-_OWN_AGAIN_S = 600.0
+#: Seconds between two looks for an object that somebody may have removed.
 _MEND_AGAIN_S = 60.0
 
 
@@ -51,9 +50,8 @@ class Service:
         #: Path of a login → name of its Secret.
         self._logins: dict[str, str] = {}
         self._azure = ""
-        #: Until when, by the loop's clock, Secrets are not given to their jobs, and the runner's object is not looked
-        #: for.
-        self._own_again_s = self._mend_again_s = float("-inf")
+        #: Until when, by the loop's clock, the runner's object is not looked for.
+        self._mend_again_s = float("-inf")
         #: Names of jobs whose Secret goes with them.
         self._owning: set[str] = set()
         #: The path of the packed code, as pods see it.
@@ -171,41 +169,59 @@ class Service:
         """The name of the Secret of the job `name`."""
         return f"{name}-runner"
 
-    async def put_job(self, spec: JobSpec, name: str, labels: dict[str, str]) -> None:
-        """Makes the objects that the job's pods need beside its own. Raises Refusal, SubmitRejected,
+    async def prepare_job(self, spec: JobSpec) -> None:
+        """Puts what the job's pods find on the storage, before there is a job. Raises SubmitRejected,
         PlatformUnavailable."""
         if self.storage is not None:
             await self.storage.put(spec, {}, self._host.code)
+
+    async def put_secret(self, spec: JobSpec, job: Object) -> None:
+        """Makes the Secret that the job's pods need; repeatable. Raises Refusal, PlatformUnavailable.
+
+        It is made after its job, which owns it from the beginning and takes it along, whoever deletes the job; a pod
+        waits for it.
+        """
+        if not (data := self._secret_data(spec)):
+            return
+        meta = job["metadata"]
+        secret = {
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {
+                "name": self.secret_name(meta["name"]), "labels": dict(meta["labels"]), "ownerReferences": [owner(job)],
+            },
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+        }  # fmt: skip
+        try:
+            await self._cluster.create(SECRETS, secret)
+        except Refusal as refusal:
+            if not refusal.is_there:
+                raise
+            await self._judge_secret(job)
+        else:
+            self._owning.add(meta["name"])
+
+    def _secret_data(self, spec: JobSpec) -> dict[str, str]:
         told = spec.runner_environment.get(protocol.ENV_TOKEN)
         data = {TOKEN_KEY: told} if told and self.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC) else {}
         if self.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
             data[_RECORD_KEY] = spec.parameter_record
-        if data:
-            secret = {
-                "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-                "metadata": {"name": self.secret_name(name), "labels": dict(labels)},
-                "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
-            }  # fmt: skip
-            await self.put(SECRETS, secret)
+        return data
 
-    async def own_secret(self, job: Object) -> None:
-        """Makes a job own its Secret, which then goes with it, whoever deletes the job. Raises Refusal.
+    async def _judge_secret(self, job: Object) -> None:
+        """Looks whose the Secret is that was there: it goes with the job of its name that is gone. Raises Refusal, and
+        PlatformUnavailable where it is to be made again.
 
-        Where the right is refused, it is not asked for again with every job: those Secrets are removed by name.
+        One without an owner was made by an earlier version, before its job; it stays, and is removed by its name.
         """
-        now_s = asyncio.get_running_loop().time()
-        if self.channel == protocol.PULL or now_s < self._own_again_s:
-            return
-        name, patch = job["metadata"]["name"], {"metadata": {"ownerReferences": [owner(job)]}}
-        path = SECRETS.path(self._cluster.namespace, self.secret_name(name))
-        try:
-            await self._cluster.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        found = await self._cluster.find(SECRETS, self.secret_name(name))
+        owners = [one.get("uid") for one in (found or {}).get("metadata", {}).get("ownerReferences") or ()]
+        if uid in owners:
             self._owning.add(name)
-        except Refusal as refusal:
-            if refusal.status not in (403, 404):
-                raise
-            if refusal.status == 403:
-                self._own_again_s = now_s + _OWN_AGAIN_S
+        elif found is None or owners:
+            if found is not None:
+                await self._cluster.delete(SECRETS, self.secret_name(name), uid=found["metadata"]["uid"])
+            raise PlatformUnavailable(f"the Secret {self.secret_name(name)} was another job's; it is made again")
 
     async def record(self, name: str) -> str:
         """The parameters of the job `name`. Raises Refusal and PlatformUnavailable."""
@@ -215,7 +231,7 @@ class Service:
         return base64.b64decode(secret["data"][_RECORD_KEY]).decode()
 
     async def drop_job(self, name: str) -> None:
-        """Removes the objects that `put_job` made, of a job that is removed, or was not taken."""
+        """Removes the Secret of a job that is removed, where it does not go with the job."""
         if name in self._owning:
             self._owning.discard(name)
         elif self.channel != protocol.PULL:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 
-from nni_manager.domain.errors import PlatformError, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.kubernetes import names
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
@@ -44,21 +43,13 @@ async def create(
 ) -> tuple[Object, bool]:
     """Creates a job's object; answers it and whether it is new. Raises Refusal, SubmitRejected, PlatformUnavailable."""
     meta = whole["metadata"]
-    await service.put_job(spec, meta["name"], meta["labels"])
+    await service.prepare_job(spec)
     try:
         return await cluster.create(resource, whole), True
     except Refusal as refusal:
         if not refusal.is_there:
-            if refusal.status < 500:  # else it may have been taken
-                await _drop(service, meta["name"])
             raise
     found = await find_own(cluster, resource, meta["name"], meta["labels"], spec)
     if found is None:
         raise PlatformUnavailable(f"{resource.kind} {meta['name']} was just removed; it is created again", refused=True)
     return found, False
-
-
-async def _drop(service: Service, name: str) -> None:
-    """Removes what a job would have had beside it, as far as that can be done now: it is made again where it is."""
-    with suppress(Refusal, PlatformError):
-        await service.drop_job(name)

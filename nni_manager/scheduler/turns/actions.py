@@ -167,7 +167,7 @@ class Actions:
                 self._inbox.accepted(answer)
         finally:
             self.submitting.discard(name)
-            self._inbox.wake_soon()
+            self._inbox.wake_late()  # what went wrong wakes by itself
 
     def _fail(self, job_name: str, state: JobState, message: str, cause: Reason | None = None) -> None:
         report = Observation(state=state, cause=cause, message=message, ended_ms=self._clock())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 from nni_manager import __version__
 from nni_manager.domain import outbox, version
@@ -25,6 +26,7 @@ from nni_manager.scheduler.turns.process_state import LiveSpec, tally
 from nni_manager.store import metrics, runners
 from nni_manager.store.database import Database
 from nni_manager.store.metrics import OutboxPart, Receipt, Stored
+from nni_manager.store.runners import RunnerSide
 from trial_runner import protocol
 from trial_runner.wire.foreign_files import MOST_NAMES
 
@@ -176,27 +178,43 @@ class JobMessages:
         self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
         container: str = "", outboxes: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """As `welcome`, for who needs no answer."""
-        await self.welcome(job_name, runner_version, channel, manager_version, container=container, outboxes=outboxes)
-
-    async def welcome(
-        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
-        container: str = "", outboxes: Mapping[str, int] | None = None,
-    ) -> dict[str, int]:  # fmt: skip
-        """A runner says what it is; answers the bytes stored of each outbox. Raises VersionRefused, AttemptDecided; see
-        `store.runners.greet`.
+        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.runners.greet`.
 
         A version that is refused fails the trial, and the experiment is in ERROR.
         """
-        refusal = version.refusal(manager_version, runner_version) if self._spec.now.checks_version else ""
-        if refusal:
-            report = Observation(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message=refusal)
-            self._inbox.report({job_name: report})
-            raise VersionRefused(refusal)
+        if refusal := self._refusal(manager_version, runner_version):
+            self._refuse(job_name, refusal)
         told = runner_version or "unknown"
-        return await self._database.try_write(
+        await self._database.try_write(
             lambda c: runners.greet(c, job_name, version=told, channel=channel, container=container, outboxes=outboxes)
         )
+
+    async def admit(
+        self, trial_id: str, attempt: int, runner_version: str | None, channel: str, manager_version: str, *,
+        container: str, outboxes: Mapping[str, int] | None,
+    ) -> RunnerSide:  # fmt: skip
+        """As `greet`, of an attempt that is looked up and answered; one that is decided hears nothing of versions.
+
+        Raises NotFound, too.
+        """
+        if refusal := self._refusal(manager_version, runner_version):
+            side = await self._database.read(lambda c: runners.find(c, trial_id, attempt))
+            return side if side.is_decided else self._refuse(side.job_name, refusal)
+        told = runner_version or "unknown"
+        return await self._database.try_write(
+            lambda c: runners.admit(
+                c, trial_id, attempt, version=told, channel=channel, container=container, outboxes=outboxes
+            )
+        )
+
+    def _refusal(self, manager_version: str, runner_version: str | None) -> str:
+        """Why a runner's version does not fit; empty: it does, or is not looked at."""
+        return version.refusal(manager_version, runner_version) if self._spec.now.checks_version else ""
+
+    def _refuse(self, job_name: str, refusal: str) -> NoReturn:
+        report = Observation(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message=refusal)
+        self._inbox.report({job_name: report})
+        raise VersionRefused(refusal)
 
     async def exited(self, job_name: str, word: str) -> None:
         """A runner says how its command ended; the first word counts. Ends when it is stored."""

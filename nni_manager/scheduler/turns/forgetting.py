@@ -86,14 +86,17 @@ class Forgetting:
                 self._be_ready(job)
         self._go_on()
 
-    def hear(self, reports: Mapping[str, Observation]) -> None:
-        """Takes reports on any jobs: one that has ended by its platform's word, too, can be forgotten."""
-        for name in self._unheard.keys() & reports.keys():
+    def hear(self, reports: Mapping[str, Observation]) -> frozenset[str]:
+        """Takes reports on any jobs: one that has ended by its platform's word, too, can be forgotten. Answers those of
+        them whose attempt is closed."""
+        decided = frozenset(self._unheard.keys() & reports.keys())
+        for name in decided:
             if reports[name].state.is_final:
                 job, _ = self._unheard.pop(name)
                 _compare(job, reports[name])
                 self._be_ready(replace(job, runner_word=""))
                 self._go_on()
+        return decided
 
     def wait_longer(self, job_name: str) -> None:
         """Waits longer for a job whose runner delivers: forgotten now, it would be cut off. Quiet for others."""

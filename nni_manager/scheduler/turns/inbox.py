@@ -7,7 +7,7 @@ holds is in memory until a turn has stored it: whoever dies before finds it out 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,12 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.turns.turn import Seen
 from nni_manager.store.metrics import OutboxPart, Receipt
 
-#: Seconds for which news that no decision waits for is gathered: a job was accepted, a trial runs. A trial that is over
-#: by then costs one turn and one commit instead of two, and many that start together do not have a turn each.
+#: Seconds for which news that no decision waits for is gathered, as that a trial runs. A trial that is over by then
+#: costs one turn and one commit instead of two, and many that start together do not have a turn each.
 GATHER_S = 0.05
+#: As above, for what changes no trial: a job was accepted, its pod has a node, the platform confirms an end that is
+#: decided. On a cluster that is most of what is told.
+DETAIL_S = 0.25
 #: How much a state says: nothing, waits, runs, over.
 _WEIGHT = {state: 3 if state.is_final else 0 for state in JobState} | {JobState.PENDING: 1, JobState.RUNNING: 2}
 
@@ -77,6 +80,8 @@ class Inbox:
         self._news = _News()
         #: Jobs that were reported on since this process began, until they are forgotten.
         self.heard: set[str] = set()
+        #: By job: the state that was reported last.
+        self._told: dict[str, JobState] = {}
         self._rung = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
         #: Holds on their way into the store: the experiment's, and of services.
@@ -89,7 +94,7 @@ class Inbox:
     def accepted(self, handle: JobHandle) -> None:
         """A platform took the job."""
         self._news.handles.append(handle)
-        self.wake_soon()
+        self.wake_late()
 
     def refused(self, job_name: str) -> None:
         """A platform certainly did not take the job: its intent is taken back."""
@@ -100,19 +105,27 @@ class Inbox:
         """A platform keeps nothing of these jobs any more; no turn is needed for that alone."""
         self._news.forgotten += job_names
         self.heard.difference_update(job_names)
+        for name in job_names:
+            self._told.pop(name, None)
 
-    def report(self, reports: Mapping[str, Observation]) -> None:
-        """Evidence from platform or runner: what says more counts, and of two ends the first."""
+    def report(self, reports: Mapping[str, Observation], decided: Collection[str] = ()) -> None:
+        """Evidence from platform or runner: what says more counts, and of two ends the first. `decided`: jobs whose
+        attempt is closed, so that nothing follows."""
         known = self._news.reports
         self.heard.update(reports)
         for name, report in reports.items():
             before = known.get(name)
             if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
                 known[name] = report
-        if any(report.state.is_final for report in reports.values()):
+        open_ = {name: report.state for name, report in reports.items() if name not in decided}
+        is_news = any(state is not self._told.get(name, JobState.PENDING) for name, state in open_.items())
+        self._told.update(open_)
+        if any(state.is_final for state in open_.values()):
             self.wake()
-        else:
+        elif is_news:
             self.wake_soon()
+        else:
+            self.wake_late()
 
     def end_with_lines(self, chunk: OutboxPart, end: Observation) -> asyncio.Future[Receipt]:
         """The last lines of a job that has ended; its end counts when they are stored. Both are one commit."""
@@ -204,8 +217,19 @@ class Inbox:
 
     def wake_soon(self) -> None:
         """Something happened that can wait a moment for company."""
+        self._wake_within(GATHER_S)
+
+    def wake_late(self) -> None:
+        """Something happened that changes no trial."""
+        self._wake_within(DETAIL_S)
+
+    def _wake_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._soon is not None and self._soon.when() > loop.time() + seconds:
+            self._soon.cancel()
+            self._soon = None
         if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(GATHER_S, self.wake)
+            self._soon = loop.call_later(seconds, self.wake)
 
     def begin_turn(self) -> None:
         """Begins a turn, which looks at all that has happened until now. Raises StoreCorrupt."""

@@ -10,6 +10,7 @@ from typing import Any
 from nni_manager.domain.errors import AttemptDecided, StoreUnavailable
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.experiments.code import CodeArchive
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.turns.attempt_reports import AttemptReports, RunnerOf, Unstored
 from nni_manager.store import index, runners
@@ -43,13 +44,15 @@ class RunnerReports:
 
         `outboxes`: what its container found when it started.
         """
-        attempt = await self._find(who, is_greeting=True)
-        attempt.require_open()
-        stored = await attempt.experiment.messages.welcome(
-            attempt.side.job_name, runner_version, channel, self.manager_version, container=who.container,
+        experiment = await self._experiment(who)
+        side = await experiment.messages.admit(
+            who.trial_id, who.attempt, runner_version, channel, self.manager_version, container=who.container,
             outboxes=outboxes,
         )  # fmt: skip
-        return Welcome(record=attempt.side.record, archive=attempt.archive, stored=stored)
+        attempt = AttemptReports(experiment, side, who, self._unstored)
+        attempt.require_open()
+        experiment.loop.heartbeats.hear(side.job_name)
+        return Welcome(record=side.record, archive=attempt.archive, stored=side.outboxes)
 
     async def attempt(self, who: RunnerOf) -> AttemptReports:
         """The attempt that a runner posts about, as it is now; nothing is taken from one that did not greet first."""
@@ -98,17 +101,21 @@ class RunnerReports:
         """The daemon's clock, milliseconds since the epoch."""
         return self._supervisor.shared.clock()
 
-    async def _find(self, who: RunnerOf, *, is_greeting: bool = False) -> AttemptReports:
-        """The newest container that greeted is heard, and any that greets now."""
-        experiment = self._supervisor.get(who.experiment_id)
-        if experiment is None:
-            raise await self._closed(who.experiment_id)
+    async def _find(self, who: RunnerOf) -> AttemptReports:
+        """The newest container that greeted is heard."""
+        experiment = await self._experiment(who)
         side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
-        if not is_greeting and who.container and side.container not in ("", who.container):
+        if who.container and side.container not in ("", who.container):
             raise AttemptDecided(runners.SUPERSEDED)
         if not side.is_decided:  # else it would be looked at in every turn from now on
             experiment.loop.heartbeats.hear(side.job_name)
         return AttemptReports(experiment, side, who, self._unstored)
+
+    async def _experiment(self, who: RunnerOf) -> OpenExperiment:
+        experiment = self._supervisor.get(who.experiment_id)
+        if experiment is None:
+            raise await self._closed(who.experiment_id)
+        return experiment
 
     async def _closed(self, experiment_id: str) -> Exception:
         """The error for an experiment that is not open; jobs of one that will be must not hear that all is over."""

@@ -313,8 +313,8 @@ class TrainingService:
         return reports
 
     def _tell(self, reports: Mapping[str, Observation]) -> None:
-        self.forgetting.hear(reports)
-        self._inbox.report(reports)
+        decided = self.forgetting.hear(reports)
+        self._inbox.report(reports, decided)
 
     # What is wrong with it
 
