@@ -1,6 +1,6 @@
 """The start of a job. What must be true after a crash at any point decides the order.
 
-Folder, claim on the name, files, watches, process, its start time, and that into the state file. Whatever fails is
+Folder, claim on the name, files, process, its start time, and that into the state file. Whatever fails is
 taken back, the claim last, so that the same name can be tried again.
 """
 
@@ -14,7 +14,6 @@ from trial_runner import processes, protocol
 from trial_runner.keeper import attempt_folder, descriptors, process_tags
 from trial_runner.keeper.files import Claim, MainProcess, StateFiles
 from trial_runner.keeper.job import Job
-from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.requests import Refusal, SpawnRequest, system_refusal
 from trial_runner.launch import Streams, launch
 from trial_runner.wire.foreign_files import OpenFolder
@@ -23,11 +22,8 @@ from trial_runner.wire.foreign_files import OpenFolder
 class Spawn:
     """Starts jobs. `job_umask` is what their processes begin with; the keeper's own files are for nobody else."""
 
-    def __init__(
-        self, state_files: StateFiles, follow: Follow, boot_id: str, job_umask: int, log: Callable[[str], None]
-    ) -> None:
+    def __init__(self, state_files: StateFiles, boot_id: str, job_umask: int, log: Callable[[str], None]) -> None:
         self._state_files = state_files
-        self._follow = follow
         self._boot_id = boot_id
         self._job_umask = job_umask
         self._log = log
@@ -83,9 +79,6 @@ class Spawn:
             for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
                 streams.append(attempt_folder.open_output(folder, name, undo))
                 outputs.callback(os.close, streams[-1])
-            # All files are there: a watch that saw them made would wake us for nothing.
-            self._follow.add(job, folder, is_new=is_new and not any("/" in name for name in request.files))
-            undo.callback(self._follow.remove, job)
             return self._run(request, job.claim, Streams(*streams))
 
     def _claim(self, claim: Claim) -> None:
