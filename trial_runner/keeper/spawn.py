@@ -52,11 +52,11 @@ class Spawn:
     def _start(self, request: SpawnRequest, undo: ExitStack) -> Job:
         descriptors.require_one(self._null)
         job = Job(self._claim_of(request), self._log)
-        is_new = attempt_folder.make(request.attempt_directory, undo)
+        attempt_folder.make(request.attempt_directory, undo)
         self._claim(job.claim)
         undo.callback(self._state_files.remove, job.name)
         with OpenFolder(request.attempt_directory) as folder:
-            pid, started_ms = self._start_in(folder, job, request, undo, is_new)
+            pid, started_ms = self._start_in(folder, job.claim, request, undo)
         undo.callback(_abandon, pid)
         # Two descriptors were closed just now, so this process has one left.
         job.pidfd = processes.open_pidfd(pid)
@@ -67,19 +67,15 @@ class Spawn:
         job.is_child = True
         return job
 
-    def _start_in(
-        self, folder: OpenFolder, job: Job, request: SpawnRequest, undo: ExitStack, is_new: bool
-    ) -> Tuple[int, int]:
-        """The pid, and when it was started. `is_new`: nothing is in the folder yet."""
-        if not is_new:
-            attempt_folder.remove_exit_file(folder)
+    def _start_in(self, folder: OpenFolder, claim: Claim, request: SpawnRequest, undo: ExitStack) -> Tuple[int, int]:
+        """The pid, and when it was started."""
         attempt_folder.fill(folder, request.files, undo)
         with ExitStack() as outputs:
             streams = [self._null]
             for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
                 streams.append(attempt_folder.open_output(folder, name, undo))
                 outputs.callback(os.close, streams[-1])
-            return self._run(request, job.claim, Streams(*streams))
+            return self._run(request, claim, Streams(*streams))
 
     def _claim(self, claim: Claim) -> None:
         try:
