@@ -89,7 +89,7 @@ class Adoption:
 
 
 def _end_by_boot(record: Record, boot_id: str) -> Optional[End]:
-    """Of a job that another start of the machine has ended."""
+    """The end of a job that was started before the machine was; None: it was not."""
     if record.claim.boot_id == boot_id:
         return None
     return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None)
