@@ -53,7 +53,7 @@ def test_trials_on_two_machines_while_servers_and_daemon_die(
     daemon.call("POST", f"/experiments/{id_}/stop")
     for machine in machines:
         assert not list(machine.home.rglob("*.tar.gz")), "the code is gone"
-        assert list(machine.home.rglob("trials/*/exit.json")), "what trials left is there"
+        assert list(machine.home.rglob("trials/*/stdout")), "what trials left is there"
     daemon.call("DELETE", f"/experiments/{id_}")
     for machine in machines:
         assert not list(machine.home.rglob("trials"))
@@ -68,7 +68,7 @@ def test_a_machine_is_drained_and_another_one_added(shared: Daemon, code: Path, 
     shared.call("PATCH", f"/experiments/{id_}", json={"trainingService": section})
     shared.wait(id_, "DONE", timeout_s=60)
     assert set(picked(shared.attempts(id_), "state", "number")) == {("SUCCEEDED", 1)}
-    counts = [len(list(machine.home.rglob("trials/*/exit.json"))) for machine in machines]
+    counts = [len(list(machine.home.rglob("trials/*/stdout"))) for machine in machines]
     assert sum(counts) == trials and 0 < counts[0] < trials, counts
     shared.call("POST", f"/experiments/{id_}/stop")
 

@@ -185,7 +185,7 @@ def _times(daemon: Daemon, id: str) -> list[int]:
 
 
 def _ended_on(machine: RealMachine) -> int:
-    return len(list(machine.home.rglob("trials/*/exit.json")))
+    return len(list(machine.home.rglob("trials/*/stdout")))
 
 
 def _succeeded(daemon: Daemon, id: str) -> int:

@@ -64,7 +64,7 @@ def test_one_that_is_taken_out_is_reached_by_the_next_daemon(
         if path.is_file() and PASSWORD.encode() in path.read_bytes():
             assert 0 in (path.stat().st_mode & 0o077, path.parent.stat().st_mode & 0o077), path
     daemon.call("POST", f"/experiments/{id_}/stop")
-    assert len(list(one.home.rglob("trials/*/exit.json"))) == 2
+    assert len(list(one.home.rglob("trials/*/stdout"))) == 2
     daemon.call("DELETE", f"/experiments/{id_}")
     assert not list(one.home.rglob("trials")), "what was written there goes with the experiment"
 

@@ -67,7 +67,7 @@ def test_its_trials_run_on_beside_others(
     daemon.call("PATCH", f"/experiments/{id_}", json=change)
     assert any(_BEFORE in warning["message"] for warning in daemon.status(id_)["warnings"])
     daemon.wait_for(id_, lambda state: state["counts"] == {"SUCCEEDED": 4, "RUNNING": 2})
-    assert len(list(machines[1].home.rglob("trials/*/exit.json"))) == 4
+    assert len(list(machines[1].home.rglob("trials/*/stdout"))) == 4
     (tmp_path / "go").touch()
     daemon.wait(id_, "DONE")
     assert picked(daemon.trials(id_), "finalResult") == [(str(number),) for number in range(6)]

@@ -303,8 +303,10 @@ def test_a_stop_that_the_store_could_not_hear_of_is_kept_by_the_next_daemon(
 
 
 def _ended_commands(folder: Path) -> list[str]:
-    """Trials whose first attempt has come to its own end."""
-    return [path.parent.name for path in folder.glob(f"trials/*/{protocol.EXIT_FILE}")]
+    """Trials whose first attempt has come to its own end, as the keeper has written down."""
+    records = [path.read_text().splitlines() for path in (folder.parent / "keeper" / "jobs").glob("*.jsonl")]
+    claims = [json.loads(lines[0]) for lines in records if protocol.ENDED in lines[-1]]
+    return [Path(claim["attempt_directory"]).name for claim in claims if str(folder) in claim["attempt_directory"]]
 
 
 def _check_every_metric(run: Run) -> None:

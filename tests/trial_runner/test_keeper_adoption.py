@@ -160,7 +160,6 @@ def test_a_claim_without_any_process_is_lost(keeper: KeeperProcess, client: Clie
     """The keeper died before it noted the process, which has ended since."""
     keeper.spawn(client, "job", "exit 0")
     client.until_ended("job")
-    (keeper.attempt("job") / protocol.EXIT_FILE).unlink()
     keeper.kill()
     _rewrite(keeper, "job", lambda lines: lines[:1])
     keeper.start()
@@ -176,7 +175,7 @@ def test_a_claim_of_a_job_that_was_never_started_is_dropped_and_its_name_is_free
     """The keeper died between the claim and the start; what was asked for is asked for again, and is no other try."""
     keeper.spawn(client, "job", "exit 0")
     client.until_ended("job")
-    for name in (protocol.EXIT_FILE, protocol.STDOUT_FILE, protocol.STDERR_FILE):
+    for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
         (keeper.attempt("job") / name).unlink()
     keeper.kill()
     _rewrite(keeper, "job", lambda lines: lines[:1])
@@ -216,7 +215,6 @@ def test_another_start_time_is_another_process_and_the_job_s_tree_is_ended_befor
 def test_a_process_that_took_over_the_pid_of_a_lost_job_is_left_alone(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "exit 0")
     client.until_ended("job")
-    (keeper.attempt("job") / protocol.EXIT_FILE).unlink()
     keeper.kill()
     with subprocess.Popen(["sleep", "1000"]) as innocent:
         main = json.dumps({"pid": innocent.pid, "start_ticks": 7, "started_ms": 1})
@@ -235,29 +233,6 @@ def test_a_job_of_an_earlier_boot_is_lost(keeper: KeeperProcess, client: Client)
     assert _end_of(keeper, "job")["state"] == protocol.LOST
     assert is_alive(pid)
     os.kill(pid, signal.SIGKILL)
-
-
-def test_the_exit_file_counts_when_the_keeper_died_before_it_recorded_the_end(
-    keeper: KeeperProcess, client: Client
-) -> None:
-    keeper.spawn(client, "job", "echo trouble >&2; exit 6")
-    before = client.until_ended("job").jobs["job"]
-    keeper.kill()
-    _rewrite(keeper, "job", lambda lines: lines[:2])
-    keeper.start()
-    client = keeper.connect()
-    after = client.ask("list")["jobs"]["job"]
-    assert lasting(after) == lasting({**before, "cpu_s": None})
-
-
-def test_an_exit_file_of_an_earlier_job_is_not_believed(keeper: KeeperProcess, client: Client) -> None:
-    keeper.attempt("job").mkdir(parents=True)
-    stale = {"name": "job", "pid": 1, "exit_code": 0, "signal": None, "ended_ms": 1}
-    (keeper.attempt("job") / protocol.EXIT_FILE).write_text(json.dumps(stale))
-    keeper.spawn(client, "job", _SLEEP)
-    keeper.kill()
-    keeper.start()
-    assert keeper.connect().ask("list")["jobs"]["job"]["state"] == protocol.RUNNING
 
 
 @pytest.mark.usefixtures("orphanage")
@@ -322,7 +297,7 @@ def test_an_adopted_job_is_stopped_with_its_strays(keeper: KeeperProcess, client
 
 def test_ended_jobs_are_known_to_the_next_keeper(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "echo 1 > $NNI_OUTBOX; echo trouble >&2; exit 6")
-    before = lasting(client.until_ended("job").jobs["job"])
+    before = {**lasting(client.until_ended("job").jobs["job"]), "cpu_s": None}
     keeper.kill(signal.SIGTERM)
     keeper.start()
     again = keeper.connect()

@@ -1,14 +1,10 @@
 """What a trial may make of its own folder: pipes, links, deep trees. The keeper goes on and ships nothing else."""
 
-import json
-import os
 import time
 from pathlib import Path
 
 import pytest
 from keeper_client_for_tests import TIMEOUT_S, Client, KeeperProcess
-
-from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(40)]
 
@@ -25,7 +21,7 @@ def secret(keeper: KeeperProcess) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["stderr", "stdout", "exit.json", "exit.json.tmp"])
+@pytest.mark.parametrize("name", ["stderr", "stdout"])
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
 def test_whatever_stands_in_place_of_a_file_the_job_ends_and_the_next_one_runs(
     keeper: KeeperProcess, client: Client, secret: Path, name: str, kind: str
@@ -36,30 +32,9 @@ def test_whatever_stands_in_place_of_a_file_the_job_ends_and_the_next_one_runs(
     assert heard.jobs["job"]["exit_code"] == 1
     assert "s3cret" not in heard.jobs["job"]["stderr_tail"]
     assert heard.lines("job") == ["1"]
-    assert json.loads((keeper.attempt("job") / protocol.EXIT_FILE).read_text())["exit_code"] == 1
     assert (secret / "stderr").read_text() == '"s3cret"\n'
     keeper.spawn(client, "next", "exit 0")
     assert client.until_ended("next").jobs["next"]["exit_code"] == 0
-
-
-@pytest.mark.parametrize("content", [None, "[" * 60_000, "0", '{"name": "job", "pid": %d, "exit_code": "0"}'])
-def test_the_next_keeper_neither_waits_for_an_exit_file_nor_believes_a_wrong_one(
-    keeper: KeeperProcess, client: Client, content: str | None
-) -> None:
-    pid = keeper.spawn(client, "job", "exit 1")["pid"]
-    client.until_ended("job")
-    keeper.kill()
-    state, exit_file = keeper.state_file("job"), keeper.attempt("job") / protocol.EXIT_FILE
-    state.write_text("".join(state.read_text().splitlines(keepends=True)[:2]))
-    exit_file.unlink()
-    if content is None:
-        os.mkfifo(exit_file)
-    else:
-        exit_file.write_text(content.replace("%d", str(pid)))
-    assert keeper.start() == b"ready\n"
-    client = keeper.connect()
-    client.ask("follow", jobs={"job": {}})
-    assert client.until_ended("job").jobs["job"]["state"] == protocol.LOST
 
 
 def test_a_deep_outbox_costs_the_keeper_nothing_but_what_is_deep_in_it(keeper: KeeperProcess, client: Client) -> None:
@@ -89,4 +64,4 @@ def test_nothing_is_shipped_or_read_through_a_link(
         while (message := client.next_message()).get("id") != answer:
             assert time.monotonic() < deadline
         assert "s3cret" not in str(message) and "InMzY3JldCI" not in str(message)
-    assert not (secret / protocol.EXIT_FILE).exists()
+    assert sorted(path.name for path in secret.iterdir()) == ["outbox", "stderr", "stdout"]

@@ -1,5 +1,6 @@
 """Jobs of a keeper: how they start, what they see, how their end is told."""
 
+import json
 import os
 import signal
 import subprocess
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.acceptance
         ("kill -SEGV $$", None, signal.SIGSEGV),
     ],
 )
-def test_end_is_told_by_event_exit_file_and_list(
+def test_end_is_told_by_event_state_file_and_list(
     keeper: KeeperProcess, client: Client, command: str, exit_code: int | None, number: int | None
 ) -> None:
     started = keeper.spawn(client, "job", f"echo trouble >&2; {command}")
@@ -39,8 +40,9 @@ def test_end_is_told_by_event_exit_file_and_list(
     assert 0 <= ended["ended_ago_ms"] <= ended["started_ago_ms"]
     listed = client.ask("list")["jobs"]["job"]
     assert lasting(listed) == lasting(ended) and listed["ended_ago_ms"] >= ended["ended_ago_ms"]
-    exit_file = keeper.read(client, "job", protocol.EXIT_FILE)
-    assert (b'"exit_code": %s' % str(exit_code or 0).encode() in exit_file) == (exit_code is not None)
+    end = json.loads(keeper.state_file("job").read_text().splitlines()[-1])
+    assert (end["exit_code"], end["signal"], end["ended_ms"]) == (exit_code, number, ended["ended_ms"])
+    assert sorted(os.listdir(keeper.attempt("job"))) == ["outbox", "stderr", "stdout"]
 
 
 def test_a_job_sees_its_environment_and_nothing_else(keeper: KeeperProcess, client: Client) -> None:
@@ -287,15 +289,13 @@ def test_a_full_disk_is_unavailable_leaves_nothing_and_passes(
 
 
 @pytest.mark.machines
-def test_an_end_is_told_and_kept_though_the_disk_is_full(
+def test_an_end_is_told_and_kept_though_the_disk_of_the_job_is_full(
     keeper: KeeperProcess, client: Client, small_disk: Path
 ) -> None:
     keeper.spawn(client, "job", "cat /dev/zero > $D/filler 2>/dev/null; exit 5")
     assert client.until_ended("job").jobs["job"]["exit_code"] == 5
-    assert not (keeper.attempt("job") / protocol.EXIT_FILE).exists()
-    (keeper.attempt("job") / "filler").unlink()
     assert keeper.kill(signal.SIGTERM) == 0
-    assert b'"exit_code": 5' in (keeper.attempt("job") / protocol.EXIT_FILE).read_bytes()
+    assert '"exit_code": 5' in keeper.state_file("job").read_text()
 
 
 def _fill(path: Path) -> None:

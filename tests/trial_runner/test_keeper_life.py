@@ -90,7 +90,7 @@ def test_a_running_job_keeps_it_and_its_end_lets_it_go(running: KeeperProcess) -
         running.process.wait(1.5)  # longer than it lingers
     (running.attempt("job") / "gate").write_text("go\n")
     assert running.wait() == 0
-    assert '"exit_code": 5' in (running.attempt("job") / protocol.EXIT_FILE).read_text()
+    assert '"exit_code": 5' in running.state_file("job").read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])

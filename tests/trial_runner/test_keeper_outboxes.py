@@ -192,7 +192,7 @@ def test_a_reader_that_stops_reading_costs_neither_lines_nor_memory(keeper: Keep
     line = '{"type":"intermediate","value":%s}' % ("1" * 465)
     code = f"with open(__import__('os').environ['NNI_OUTBOX'], 'w') as file: file.write('{line}\\n' * 80000)"
     keeper.spawn(client, "big", f'$PYTHON -c "{code.replace(chr(34), chr(92) + chr(34))}"')
-    _wait_for_file(keeper.attempt("big") / protocol.EXIT_FILE)
+    _wait_for_end(keeper.state_file("big"))
     assert _resident_bytes(keeper) - before < 16_000_000
     heard = client.until_ended("big")
     assert heard.lines("big") == [line] * 80000
@@ -209,11 +209,11 @@ def test_short_jobs_that_report_and_exit_lose_nothing(keeper: KeeperProcess, cli
     assert [heard.jobs[name]["exit_code"] for name in names] == list(range(100))
 
 
-def _wait_for_file(path: Path) -> None:
+def _wait_for_end(state_file: Path) -> None:
     """Asking the keeper would be reading, so there is nothing to wait for but the file."""
     deadline = time.monotonic() + TIMEOUT_S
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} was not written"
+    while protocol.ENDED not in state_file.read_text():
+        assert time.monotonic() < deadline, f"no end was written into {state_file}"
         time.sleep(0.005)
 
 

@@ -11,12 +11,9 @@ import pytest
 from trial_runner import processes, protocol
 from trial_runner.keeper import spawn
 from trial_runner.keeper.files import StateFiles
-from trial_runner.keeper.job import Jobs
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.requests import Refusal, SpawnRequest, spawn_request
 from trial_runner.keeper.spawn import Spawn
-from trial_runner.loop import Loop
 
 pytestmark = pytest.mark.acceptance
 
@@ -37,8 +34,7 @@ def request_(tmp_path: Path) -> SpawnRequest:
 @pytest.fixture
 def spawner(tmp_path: Path) -> Spawn:
     log = Log(str(tmp_path / "keeper.log"))
-    follow = Follow(Loop(log.error), Jobs(), log)
-    return Spawn(StateFiles(str(tmp_path / "jobs")), follow, "boot", 0o022, log.write)
+    return Spawn(StateFiles(str(tmp_path / "jobs")), "boot", 0o022, log.write)
 
 
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
@@ -71,17 +67,6 @@ def test_the_keeper_s_own_limits_are_as_before(spawner: Spawn, request_: SpawnRe
     os.kill(job.main.pid, 9)
     os.waitpid(job.main.pid, 0)
     os.close(job.pidfd)
-
-
-def test_the_files_that_a_start_makes_are_no_change_of_the_job(spawner: Spawn, request_: SpawnRequest) -> None:
-    """They would wake the keeper, and have it look for results, once for every job."""
-    job = spawner.start(request_)
-    queue = spawner._follow._watches._inotify
-    assert job.main is not None and queue is not None
-    os.kill(job.main.pid, 9)
-    os.waitpid(job.main.pid, 0)
-    os.close(job.pidfd)
-    assert list(queue.events()) == []
 
 
 def test_no_secret_is_in_a_request_s_repr(request_: SpawnRequest) -> None:

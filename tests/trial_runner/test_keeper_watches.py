@@ -28,11 +28,19 @@ class Notes:
         self.log = Log(str(folder / "keeper.log"))
         self.watches = Watches(self.loop, self.log, self._tell)
 
-    def job(self, name: str) -> Job:
+    def new_job(self, name: str) -> Job:
+        """One that was started just now."""
         attempt = self.folder / name
         (attempt / "outbox").mkdir(parents=True)
         job = Job(Claim(name, "", "variable:1", str(attempt), "", 1.0), self.log.write)
         self.watches.add(job)
+        return job
+
+    def job(self, name: str) -> Job:
+        """One whose folders are watched, or looked at."""
+        job = self.new_job(name)
+        while name in self.watches._beginning:
+            self.loop.run_turn()
         return job
 
     def wait(self) -> list[str]:
@@ -50,6 +58,28 @@ class Notes:
 @pytest.fixture
 def notes(tmp_path: Path) -> Notes:
     return Notes(tmp_path)
+
+
+def test_what_a_job_wrote_before_it_is_watched_is_told_as_well(notes: Notes, tmp_path: Path) -> None:
+    notes.watches.listen()
+    notes.new_job("a")
+    (tmp_path / "a" / "outbox" / "x").write_text("1\n")
+    assert notes.wait() == ["a"]
+    (tmp_path / "a" / "outbox" / "x").write_text("2\n")
+    assert notes.wait() == ["a"]
+
+
+def test_a_job_that_ends_at_once_is_never_watched(
+    notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[str] = []
+    monkeypatch.setattr(notes.watches, "_watch", lambda job, folder, mask: watched.append(job.name))
+    notes.watches.listen()
+    notes.watches.remove(notes.new_job("a"))
+    notes.new_job("b")
+    (tmp_path / "a" / "outbox" / "x").write_text("1\n")
+    assert notes.wait() == ["b"]
+    assert set(watched) == {"b"}
 
 
 def test_what_changes_within_the_gathering_is_told_once(notes: Notes, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import time
 from typing import Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, files, process_tags
+from trial_runner.keeper import attempt_folder, process_tags
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.files import End, MainProcess, Record, StateFiles
 from trial_runner.keeper.job import Job, Jobs
@@ -45,7 +45,7 @@ class Adoption:
         job = Job(record.claim, self._log.write)
         job.main = record.main
         job.is_main_recorded = record.main is not None
-        job.end = record.end or self._known_end(record, boot_id)
+        job.end = record.end or _end_by_boot(record, boot_id)
         job.is_end_recorded = record.end is not None
         if self._was_never_started(record):
             self._drop(record.claim.name)
@@ -70,15 +70,6 @@ class Adoption:
         has_output = attempt_folder.has_output(record.claim.attempt_directory)
         return not has_output and not process_tags.marked_processes(record.claim)
 
-    def _known_end(self, record: Record, boot_id: str) -> Optional[End]:
-        end = files.read_exit_file(record.claim, record.main)
-        if end is not None:
-            tail = "" if end.exit_code == 0 else attempt_folder.stderr_tail(record.claim.attempt_directory)
-            return end._replace(stderr_tail=tail)
-        if record.claim.boot_id != boot_id:
-            return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None, _RESTARTED)
-        return None
-
     def _find_main(self, job: Job) -> None:
         """The main process, if it is there: running, or a zombie that still tells its exit code."""
         if job.main is None:
@@ -101,6 +92,13 @@ class Adoption:
             return
         self._follow.add(job)
         self._ending.watch(job)
+
+
+def _end_by_boot(record: Record, boot_id: str) -> Optional[End]:
+    """The end of a job that was started before the machine was; None: it was not."""
+    if record.claim.boot_id == boot_id:
+        return None
+    return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None, _RESTARTED)
 
 
 def _is_there(main: MainProcess) -> bool:

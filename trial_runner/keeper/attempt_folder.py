@@ -14,19 +14,18 @@ _MAX_READ = 4 * 1024 * 1024
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
-def make(folder: str, undo: ExitStack) -> bool:
-    """Whether it was missing and is made now; `undo` takes back what was made. Raises OSError."""
+def make(folder: str, undo: ExitStack) -> None:
+    """Makes the folder where it is missing; `undo` takes back what was made. Raises OSError."""
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         if os.path.isdir(folder):
-            return False
+            return
         raise
     except FileNotFoundError:
         make(os.path.dirname(folder), undo)
         os.mkdir(folder, 0o700)
     undo.callback(_quietly, os.rmdir, folder)
-    return True
 
 
 def fill(folder: OpenFolder, files: Dict[str, str], undo: ExitStack) -> None:
@@ -38,12 +37,6 @@ def fill(folder: OpenFolder, files: Dict[str, str], undo: ExitStack) -> None:
             _make_below(folder, parent, undo)
         foreign_files.write_whole(folder, name, text.encode("utf-8", "surrogateescape"))
         undo.callback(_quietly, os.unlink, folder.path, name)
-
-
-def remove_exit_file(folder: OpenFolder) -> None:
-    """Left by an earlier job in the same place, it would be taken for the next job's."""
-    with suppress(OSError):
-        foreign_files.remove(folder, protocol.EXIT_FILE)
 
 
 def open_output(folder: OpenFolder, name: str, undo: ExitStack) -> int:

@@ -1,7 +1,7 @@
 """The end of a job, from its first sign to the last: nothing of it is alive, its end is on disk, it is reaped.
 
 The order matters. The main process is only peeked at while the others of the job are ended, so that its pid, and with
-it the session, stay its own; the exit file is written before it is reaped, so that a keeper killed in between loses
+it the session, stay its own; the end is written down before it is reaped, so that a keeper killed in between loses
 nothing.
 """
 
@@ -171,9 +171,8 @@ class Ending:
             job.kill_timer.cancel()
         job.end = _end_of(job)
         self.drain(job)
-        self._saving.exit_known(job)
-        job.end = job.end._replace(cpu_s=self._reap(job))
         self._saving.ended(job)
+        job.end = job.end._replace(cpu_s=self._reap(job))
         self._jobs.mark_ended(job)
         self.on_end(job)
 

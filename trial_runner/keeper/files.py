@@ -6,8 +6,6 @@ import json
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from trial_runner import protocol
-from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import write_all
 
 JOBS = "jobs"
@@ -39,8 +37,6 @@ _SUFFIX = ".jsonl"
 _SPARE_SUFFIX = ".spare"
 #: Files of forgotten jobs that are kept for jobs to come.
 _MOST_SPARE = 256
-#: Bytes of an exit file that are read.
-_MAX_EXIT_FILE = 64 * 1024
 
 
 class Claim(NamedTuple):
@@ -79,7 +75,7 @@ class End(NamedTuple):
     ended_ms: int
     #: At most 2048 bytes of standard error, of a job that failed.
     stderr_tail: str
-    #: CPU time of the main process and what it waited for; None when unknown.
+    #: CPU time of the main process and what it waited for; None when unknown, as it is before the process is reaped.
     cpu_s: Optional[float]
     #: What became of a job that is LOST, one sentence; else empty.
     message: str = ""
@@ -166,33 +162,6 @@ class StateFiles:
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name + _SUFFIX)
-
-
-def write_exit_file(claim: Claim, main: MainProcess, end: End) -> None:
-    """Puts `exit.json` into the job's folder, whole or not at all. Raises OSError."""
-    content = {
-        "name": claim.name,
-        "pid": main.pid,
-        "state": end.state,
-        "exit_code": end.exit_code,
-        "signal": end.signal,
-        "started_ms": main.started_ms,
-        "ended_ms": end.ended_ms,
-    }
-    foreign_files.write_whole(claim.attempt_directory, protocol.EXIT_FILE, _line(content))
-
-
-def read_exit_file(claim: Claim, main: Optional[MainProcess]) -> Optional[End]:
-    """The end that the job's exit file tells; None without one, or when it is of another job."""
-    try:
-        content = _parse(foreign_files.read(claim.attempt_directory, protocol.EXIT_FILE, 0, _MAX_EXIT_FILE))
-    except OSError:
-        return None
-    is_ours = content.get("name") == claim.name and (main is None or content.get("pid") == main.pid)
-    exit_code, signal, ended_ms = content.get("exit_code"), content.get("signal"), content.get("ended_ms")
-    if not is_ours or not isinstance(ended_ms, int) or {type(exit_code), type(signal)} != {int, type(None)}:
-        return None
-    return End(protocol.ENDED, exit_code, signal, ended_ms, "", None)
 
 
 def _line(content: Dict[str, Any]) -> bytes:

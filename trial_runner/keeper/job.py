@@ -35,7 +35,6 @@ class Job:
         self.is_over = False
         self.is_look_due = False
         self.is_main_recorded = False
-        self.is_exit_file_written = False
         self.is_end_recorded = False
         self.outboxes = Outboxes(claim.attempt_directory, log)
         #: The connection asked for this job.

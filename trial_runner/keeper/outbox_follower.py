@@ -1,5 +1,6 @@
 """Which jobs' outboxes have changed: told by the kernel, gathered for some milliseconds.
 
+Nothing is told of a job before it is as old as that: many have ended by then, and cost no watch and no wake-up.
 Where the kernel cannot watch a folder (its limits are reached), that job counts as changed once a second.
 """
 
@@ -13,9 +14,9 @@ from trial_runner.keeper.listener import Connection
 from trial_runner.keeper.log import Log
 from trial_runner.loop import Loop, Timer
 from trial_runner.wire import foreign_files
-from trial_runner.wire.foreign_files import OpenFolder
 
-#: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
+#: Seconds between the first sign of a change, or the start of a job, and telling it: a trickle of lines becomes a few
+#: messages.
 _GATHER_S = 0.03
 #: Seconds between looks at jobs whose folders are not watched.
 _UNWATCHED_S = 1.0
@@ -44,26 +45,26 @@ class Watches:
         self._watches: Dict[int, _Watch] = {}
         self._numbers: Dict[str, Set[int]] = {}
         self._jobs: Dict[str, Job] = {}
+        #: Of jobs whose folders are not watched yet.
+        self._beginning: Dict[str, Timer] = {}
         self._unwatched: Dict[str, Job] = {}
         self._is_listening = False
         self._gathering: Optional[Timer] = None
         self._looking: Optional[Timer] = None
 
-    def add(self, job: Job, attempt: Optional[OpenFolder] = None, *, is_new: bool = False) -> None:
-        """`attempt`: its folder, if that is open. `is_new`: that for outboxes was made just now, and no other."""
+    def add(self, job: Job) -> None:
+        """Watches a job's folders in a moment, when it counts as changed."""
         self._jobs[job.name] = job
         self._numbers[job.name] = set()
-        self._watch(job, _ATTEMPT_FOLDER, inotify.CREATE, attempt)
-        if is_new:
-            self._watch(job, protocol.OUTBOX_FOLDER, _CHANGES, attempt)
-        else:
-            self._watch_outboxes(job)
-            self._watch_metrics(job)
+        self._beginning[job.name] = self._loop.call_later(_GATHER_S, lambda: self._begin(job))
 
     def remove(self, job: Job) -> None:
         """Ends the following of a job, whose results change no more. Quiet for jobs that were never added."""
-        self._jobs.pop(job.name, None)
+        if self._jobs.pop(job.name, None) is None:
+            return
         self._unwatched.pop(job.name, None)
+        if job.name in self._beginning:
+            self._beginning.pop(job.name).cancel()
         for number in self._numbers.pop(job.name, ()):
             del self._watches[number]
             if self._inotify is not None:
@@ -80,6 +81,14 @@ class Watches:
         self._is_listening = False
         if self._inotify is not None:
             self._loop.unwatch(self._inotify.descriptor)
+
+    def _begin(self, job: Job) -> None:
+        del self._beginning[job.name]
+        self._watch(job, _ATTEMPT_FOLDER, inotify.CREATE)
+        self._watch_outboxes(job)
+        self._watch_metrics(job)
+        if self._is_listening:
+            self._on_changed((job,))
 
     def _gather(self) -> None:
         assert self._inotify is not None
@@ -112,10 +121,11 @@ class Watches:
         return (watch.job,)
 
     def _look_at_all(self) -> Iterable[Job]:
-        for job in self._jobs.values():
+        watched = [job for job in self._jobs.values() if job.name not in self._beginning]
+        for job in watched:
             self._watch_outboxes(job)
             self._watch_metrics(job)
-        return self._jobs.values()
+        return watched
 
     def _watch_outboxes(self, job: Job) -> None:
         folders = job.outboxes.folders()
@@ -128,12 +138,12 @@ class Watches:
         if os.path.isdir(os.path.join(job.claim.attempt_directory, _METRICS_FOLDER)):
             self._watch(job, _METRICS_FOLDER, _CHANGES)
 
-    def _watch(self, job: Job, folder: str, mask: int, attempt: Optional[OpenFolder] = None) -> None:
+    def _watch(self, job: Job, folder: str, mask: int) -> None:
         attempt_folder = job.claim.attempt_directory
         try:
             if self._inotify is None:
                 raise OSError("there is no inotify")
-            with foreign_files.opened_folder(attempt or attempt_folder, folder) as descriptor:
+            with foreign_files.opened_folder(attempt_folder, folder) as descriptor:
                 number = self._inotify.add("/proc/self/fd/{}".format(descriptor), mask)
         except OSError as error:
             path = os.path.join(attempt_folder, folder)
@@ -192,10 +202,9 @@ class Follow:
         self._forget_asked()
         self._watches.mute()
 
-    def add(self, job: Job, attempt: Optional[OpenFolder] = None, *, is_new: bool = False) -> None:
-        """Watches the folders of a job that runs, or is about to. `attempt`: its folder, if that is open; `is_new`:
-        only that for outboxes is in there."""
-        self._watches.add(job, attempt, is_new=is_new)
+    def add(self, job: Job) -> None:
+        """Watches the folders of a job that runs, from the moment on when there could be anything to tell of it."""
+        self._watches.add(job)
 
     def remove(self, job: Job) -> None:
         """Quiet for jobs that were never added."""
@@ -212,7 +221,7 @@ class Follow:
 
     def drain(self, job: Job) -> None:
         """Ships what is left of a job that has ended, as far as the connection takes it."""
-        self._watches.remove(job)  # before there is an exit file, which would be a change
+        self._watches.remove(job)
         if job.is_followed and self._connection is not None:
             self._ship_lines(job, self._connection)
 

@@ -2,8 +2,6 @@
 
 from typing import Callable, Dict
 
-from trial_runner import protocol
-from trial_runner.keeper import files
 from trial_runner.keeper.files import StateFiles
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.log import Log
@@ -32,10 +30,6 @@ class Saving:
         """Records the main process."""
         self._try(job, self._record_main)
 
-    def exit_known(self, job: Job) -> None:
-        """Writes the exit file."""
-        self._try(job, self._write_exit_file)
-
     def ended(self, job: Job) -> None:
         """Records the end."""
         self._try(job, self._record_end)
@@ -61,16 +55,6 @@ class Saving:
             self._state_files.append(job.name, job.main)
             job.is_main_recorded = True
 
-    def _write_exit_file(self, job: Job) -> None:
-        # Of a LOST job nothing is known that could be written.
-        if job.main is None or job.end is None or job.end.state == protocol.LOST or job.is_exit_file_written:
-            return
-        try:
-            files.write_exit_file(job.claim, job.main, job.end)
-        except (FileNotFoundError, NotADirectoryError):
-            self._log.write("{}: its folder is gone, so it has no exit file".format(job.name))
-        job.is_exit_file_written = True
-
     def _record_end(self, job: Job) -> None:
         if job.end is not None and not job.is_end_recorded:
             self._state_files.append(job.name, job.end)
@@ -86,7 +70,7 @@ class Saving:
         self._is_retrying = False
         owed, self._owed = self._owed, {}
         for job in owed.values():
-            for write in (self._record_main, self._write_exit_file, self._record_end):
+            for write in (self._record_main, self._record_end):
                 self._try(job, write)
         if owed and not self._owed:
             self.on_saved()

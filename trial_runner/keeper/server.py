@@ -48,7 +48,7 @@ class Server:
         self._saving = Saving(self._loop, state_files, self._log)
         self._ending = Ending(self._loop, self._jobs, self._saving)
         self._follow = Follow(self._loop, self._jobs, self._log)
-        spawn = Spawn(state_files, self._follow, boot_id, job_umask, self._log.write)
+        spawn = Spawn(state_files, boot_id, job_umask, self._log.write)
         gpus = Gpus(self._loop, self._jobs, self._log.write)
         self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, gpus, boot_id)
         self._copying = BackgroundWork(self._loop, _MOST_COPYING)

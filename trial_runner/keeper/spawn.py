@@ -1,6 +1,6 @@
 """The start of a job. What must be true after a crash at any point decides the order.
 
-Folder, claim on the name, files, watches, process, its start time, and that into the state file. Whatever fails is
+Folder, claim on the name, files, process, its start time, and that into the state file. Whatever fails is
 taken back, the claim last, so that the same name can be tried again.
 """
 
@@ -14,7 +14,6 @@ from trial_runner import processes, protocol
 from trial_runner.keeper import attempt_folder, descriptors, process_tags
 from trial_runner.keeper.files import Claim, MainProcess, StateFiles
 from trial_runner.keeper.job import Job
-from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.requests import Refusal, SpawnRequest, system_refusal
 from trial_runner.launch import Streams, launch
 from trial_runner.wire.foreign_files import OpenFolder
@@ -23,11 +22,8 @@ from trial_runner.wire.foreign_files import OpenFolder
 class Spawn:
     """Starts jobs. `job_umask` is what their processes begin with; the keeper's own files are for nobody else."""
 
-    def __init__(
-        self, state_files: StateFiles, follow: Follow, boot_id: str, job_umask: int, log: Callable[[str], None]
-    ) -> None:
+    def __init__(self, state_files: StateFiles, boot_id: str, job_umask: int, log: Callable[[str], None]) -> None:
         self._state_files = state_files
-        self._follow = follow
         self._boot_id = boot_id
         self._job_umask = job_umask
         self._log = log
@@ -56,11 +52,11 @@ class Spawn:
     def _start(self, request: SpawnRequest, undo: ExitStack) -> Job:
         descriptors.require_one(self._null)
         job = Job(self._claim_of(request), self._log)
-        is_new = attempt_folder.make(request.attempt_directory, undo)
+        attempt_folder.make(request.attempt_directory, undo)
         self._claim(job.claim)
         undo.callback(self._state_files.remove, job.name)
         with OpenFolder(request.attempt_directory) as folder:
-            pid, started_ms = self._start_in(folder, job, request, undo, is_new)
+            pid, started_ms = self._start_in(folder, job.claim, request, undo)
         undo.callback(_abandon, pid)
         # Two descriptors were closed just now, so this process has one left.
         job.pidfd = processes.open_pidfd(pid)
@@ -71,22 +67,15 @@ class Spawn:
         job.is_child = True
         return job
 
-    def _start_in(
-        self, folder: OpenFolder, job: Job, request: SpawnRequest, undo: ExitStack, is_new: bool
-    ) -> Tuple[int, int]:
-        """The pid, and when it was started. `is_new`: nothing is in the folder yet."""
-        if not is_new:
-            attempt_folder.remove_exit_file(folder)
+    def _start_in(self, folder: OpenFolder, claim: Claim, request: SpawnRequest, undo: ExitStack) -> Tuple[int, int]:
+        """The pid, and when it was started."""
         attempt_folder.fill(folder, request.files, undo)
         with ExitStack() as outputs:
             streams = [self._null]
             for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
                 streams.append(attempt_folder.open_output(folder, name, undo))
                 outputs.callback(os.close, streams[-1])
-            # All files are there: a watch that saw them made would wake us for nothing.
-            self._follow.add(job, folder, is_new=is_new and not any("/" in name for name in request.files))
-            undo.callback(self._follow.remove, job)
-            return self._run(request, job.claim, Streams(*streams))
+            return self._run(request, claim, Streams(*streams))
 
     def _claim(self, claim: Claim) -> None:
         try:

@@ -99,6 +99,7 @@ class Verbs:
         job = self._spawn.start(request)
         self._jobs.add(job)
         self._saving.main_started(job)
+        self._follow.add(job)
         self._ending.watch(job)
         job.outboxes.rewind(request.offsets)
         job.is_followed = is_followed

@@ -81,10 +81,10 @@ def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial]
 def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
     """The snapshot that the rest of the plan goes by: on hold, if too much has just failed, or no training service is
     left that is on none; services that have just refused a job are."""
-    refused = refusals(snapshot, finished)
-    decisions.records.extend(HoldService(service=name, hold=hold) for name, hold in refused.items())
-    services = tuple(replace(service, hold=refused.get(service.name, service.hold)) for service in snapshot.services)
-    snapshot = replace(snapshot, services=services)
+    if refused := refusals(snapshot, finished):
+        decisions.records.extend(HoldService(service=name, hold=hold) for name, hold in refused.items())
+        held = tuple(replace(service, hold=refused.get(service.name, service.hold)) for service in snapshot.services)
+        snapshot = replace(snapshot, services=held)
     hold = hold_for_failures(snapshot, finished) or _all_held(snapshot)
     if hold is None:
         return snapshot

@@ -117,7 +117,7 @@ class TrainingService:
     def live(self) -> LiveService:
         """The service as people see it."""
         now = self.state
-        self._note_status()
+        self._note_status(now)
         return LiveService(
             name=self.name, platform=self.spec.name, status=self._status, since_ms=self._status_since_ms,
             trouble=now.trouble, free=now.free, full=now.full,
@@ -359,18 +359,13 @@ class TrainingService:
             self._inbox.wake()
             self._changed()
 
-    def _note_status(self) -> None:
+    def _note_status(self, now: ServiceState | None = None) -> None:
+        """`now`: its state, where that is known."""
         is_up = ServiceStatus.UP if self.is_entered else ServiceStatus.CONNECTING
-        status = ServiceStatus.AWAY if self.trouble is not None or self._has_no_machine else is_up
+        status = ServiceStatus.AWAY if self.trouble is not None or _has_no_machine(now or self.state) else is_up
         if status is not self._status:
             self._status, self._status_since_ms = status, self._clock()
             self._inbox.wake()
-
-    @property
-    def _has_no_machine(self) -> bool:
-        """Whether the service was entered, and none of its machines can be reached."""
-        now = self.state
-        return now.free == 0 and now.full is not None and now.full.code is WaitCode.MACHINE_DOWN
 
     def _shut(self, why: Wait) -> None:
         """Notes that there is no room: it is not asked again before room changes, or a while is over."""
@@ -392,3 +387,8 @@ class TrainingService:
         sentence = f"the platform's adapter failed: {error!r}; resume tries again"
         self._be_away(sentence)
         self._hold(HoldCode.INTERNAL, sentence, "".join(traceback.format_exception(error)))
+
+
+def _has_no_machine(now: ServiceState) -> bool:
+    """Whether the service was entered, and none of its machines can be reached."""
+    return now.free == 0 and now.full is not None and now.full.code is WaitCode.MACHINE_DOWN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -70,8 +69,7 @@ async def test_a_trial_runs_in_the_code_directory_and_leaves_files(world: LocalW
     assert report.started_ms is not None and report.ended_ms is not None and report.started_ms <= report.ended_ms
     assert text(handle, protocol.STDOUT_FILE) == f"{world.code}\n{world.code_files['greeting.txt']}"
     assert text(handle, protocol.STDERR_FILE) == "oops\n"
-    exit_file = json.loads(text(handle, protocol.EXIT_FILE))
-    assert (exit_file["name"], exit_file["exit_code"], exit_file["signal"]) == (handle.job_name, 4, None)
+    assert sorted(os.listdir(handle.data)) == ["outbox", "parameter.cfg", "stderr", "stdout"]
 
 
 async def test_a_job_killed_by_a_signal_names_it(world: LocalWorld) -> None:
