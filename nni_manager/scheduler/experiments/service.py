@@ -21,6 +21,7 @@ from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler import service_changes
+from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiments import experiment_folder, left_objects, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
@@ -31,7 +32,6 @@ from nni_manager.scheduler.experiments.preflight import ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.planning.experiment_status import room
-from nni_manager.scheduler.turns.process_state import Changes
 from nni_manager.store import experiments, index, nni_format, stored_config, trials
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
@@ -195,7 +195,9 @@ class Service:
     async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
         """Where an experiment's first trials would go; nothing is made. Raises InvalidInput for what cannot run."""
         with self._supervisor.opening():
-            plans = await preflight.plan_jobs(submission.spec, submission.secrets, submission.id, self._shared)
+            plans = await preflight.plan_jobs(
+                submission.spec, submission.secrets, submission.id, self._shared.connections
+            )
         self._supervisor.look_whether_empty()
         return plans
 
