@@ -79,11 +79,10 @@ def intend(
 
 def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
     """The platform accepted the job."""
-    text = _text(handle)
     connection.execute(
         "UPDATE attempts SET handle = ?, state = CASE WHEN state = 'INTENT' THEN 'PENDING' ELSE state END"
         " WHERE job_name = ? AND closed = 0",
-        (text, handle.job_name),
+        (_text(handle), handle.job_name),
     )
     if handle.link:
         connection.execute("UPDATE attempts SET link = ? WHERE job_name = ?", (handle.link, handle.job_name))
