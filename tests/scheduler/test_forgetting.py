@@ -39,7 +39,7 @@ class Bench:
         self.platform = FakePlatform({}, host)
         self.observer = Observer(
             service="fake", database=cast(Any, None), observe=self.platform.observe,
-            tell=lambda reports: self.forgetting.hear(reports), 
+            tell=lambda reports: self.forgetting.hear(reports),
             capabilities=Capabilities(watches=True, reads_files=False, slow_poll_s=20),
         )  # fmt: skip
         self.observer._look_at_all = False  # there is no store
