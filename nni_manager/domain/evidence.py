@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import explain
@@ -56,14 +57,14 @@ class RunnerWord:
             doubt=word.get("doubt") or "",
         )  # fmt: skip
 
-    def report(self) -> JobReport:
+    def report(self) -> Observation:
         if not self.was_started:
             words = self.stderr_tail or f"exit code {self.exit_code}"
-            return JobReport(
+            return Observation(
                 state=JobState.FAILED, exit_code=self.exit_code, cause=Reason.RUNNER_FAILED,
                 message=f"the trial runner did not start the command: {words}", ended_ms=self.ended_ms,
             )  # fmt: skip
-        return JobReport(
+        return Observation(
             state=JobState.SUCCEEDED if self.exit_code == 0 else JobState.FAILED, exit_code=self.exit_code,
             signal=self.signal, stderr_tail=self.stderr_tail, started_ms=self.started_ms, ended_ms=self.ended_ms,
         )  # fmt: skip
@@ -100,7 +101,7 @@ def with_possible_times(word: str, intended_ms: int, now_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    report: JobReport
+    report: Observation
     #: Both words, when they do not fit together; else empty.
     disagreement: str = ""
     #: Why results may be missing; else empty.
@@ -124,7 +125,7 @@ def missing_results(missing: Mapping[str, tuple[int, int]]) -> str:
     return f"its results may not be complete: {some}{more} came in time; the rest is in the folder it ran in"
 
 
-def unstarted(platform: JobReport) -> JobReport:
+def unstarted(platform: Observation) -> Observation:
     """The report on a job whose runner was never heard: an exit code of the runner's own is none of the command's."""
     words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
     if platform.state is not JobState.FAILED or words is None:
@@ -135,7 +136,7 @@ def unstarted(platform: JobReport) -> JobReport:
     return replace(platform, cause=Reason.RUNNER_FAILED, message=message)
 
 
-def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd | None:
+def weigh(platform: Observation | None, runner: RunnerWord | None) -> AttemptEnd | None:
     """The attempt's end, by the words of both; None while neither says that it has ended."""
     if runner is None:
         return None if platform is None else AttemptEnd(report=platform)
@@ -154,12 +155,12 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd |
     return AttemptEnd(report=believed, disagreement="" if fits else _both(platform, word))
 
 
-def _was_ended_with_another(platform: JobReport, word: JobReport) -> bool:
+def _was_ended_with_another(platform: Observation, word: Observation) -> bool:
     """Another process of the job failed, whose exit code the platform tells: that this one was stopped is no reason."""
     was_stopped = word.signal in _STOPS or word.exit_code in {128 + number for number in _STOPS}
     is_anothers = platform.exit_code not in {None, 0, *(128 + number for number in _STOPS)}
     return platform.state is JobState.FAILED and was_stopped and is_anothers
 
 
-def _both(platform: JobReport, word: JobReport) -> str:
+def _both(platform: Observation, word: Observation) -> str:
     return f"the platform says {platform.state} ({explain(platform)}), the runner says {explain(word)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from nni_manager.domain.errors import Problem
 
@@ -202,3 +203,34 @@ class ExperimentSpec:
     def checks_version(self) -> bool:
         """Trial runners must have the manager's version."""
         return self.version_check and not self.debug
+
+
+class StoredExperiment(NamedTuple):
+    """An experiment's own record."""
+
+    id: str
+    status: ExperimentStatus
+    #: Why status is ERROR, else empty.
+    error: str
+    hold: Hold | None
+    #: Canonical JSON text; secrets included, never log it.
+    config: str
+    created_ms: int
+    ended_ms: int | None
+    #: Milliseconds spent active, up to `counted_ms`.
+    exec_ms: int
+    counted_ms: int
+    next_sequence_id: int
+    next_parameter_id: int
+    ended_trials: int
+    #: `ended_trials` when it was resumed last: failures up to then are not counted.
+    resumed_end: int
+    revision: int
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether its time counts towards `maxExperimentDuration`: it is active, and not on hold."""
+        return self.status.is_active and self.hold is None
+
+    def __repr__(self) -> str:
+        return f"StoredExperiment(id={self.id!r}, status={self.status!r}, revision={self.revision})"

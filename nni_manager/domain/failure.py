@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nni_manager.domain.job import JobReport
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import TrialStatus
@@ -17,7 +17,7 @@ _PATH = re.compile(r"(?:[A-Za-z]:\\|~?/|[\w.-]+/)[^\s'\"`,;()<>\[\]{}]*")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\w*\d\w*(?:[.:+-]*\w*\d\w*)*")
 
 
-def failure_key(status: TrialStatus, reason: Reason, report: JobReport, trial_id: str) -> str:
+def failure_key(status: TrialStatus, reason: Reason, report: Observation, trial_id: str) -> str:
     """The key of an ended trial; empty for one that did not fail.
 
     Cause, exit code or signal, and the last line of stderr (or, without one, the platform's sentence), with the trial's
@@ -30,7 +30,7 @@ def failure_key(status: TrialStatus, reason: Reason, report: JobReport, trial_id
     return f"{how}: {words}" if words else how
 
 
-def _code(report: JobReport) -> str:
+def _code(report: Observation) -> str:
     if report.signal is not None:
         return f"signal {report.signal}"
     return f"exit code {report.exit_code}" if report.exit_code is not None else ""

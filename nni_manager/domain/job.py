@@ -1,13 +1,11 @@
-"""Jobs: what a platform runs for one attempt of a trial, and the evidence it gives about it."""
+"""Jobs: what a platform runs for one attempt of a trial."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from nni_manager.domain.reason import Reason
-from nni_manager.domain.service import Wait
 
 
 class JobState(StrEnum):
@@ -49,59 +47,19 @@ class JobHandle:
     job_name: str
     #: The adapter's own text, usually JSON.
     data: str = ""
-    #: As `JobReport.link`, where it is known at once: a short job may be over before anybody looks.
+    #: As `domain.attempt.Observation.link`, where it is known at once: a short job may be over before anybody looks.
     link: str = field(default="", compare=False)
 
+    @staticmethod
+    def parse(job_name: str, text: str) -> JobHandle:
+        """A handle from its `text`."""
+        entry = json.loads(text)
+        return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobReport:
-    """A platform's observation of one job: evidence, never a verdict."""
-
-    state: JobState
-    exit_code: int | None = None
-    #: Number of the signal that ended it.
-    signal: int | None = None
-    #: The platform's own word, e.g. ``OOMKilled`` or ``Preempted``: for people, nothing is decided by it.
-    native_reason: str = ""
-    #: The cause, by which the manager decides; None: state, exit code and last words say all. An adapter sets
-    #: OUT_OF_MEMORY, by a table of native reasons, and SUBMIT_REJECTED of a job whose containers could never be made;
-    #: the others are the manager's, of its own acts and of what trial runners report.
-    cause: Reason | None = None
-    #: One sentence for the user.
-    message: str = ""
-    #: Last lines of standard error, at most 2 KiB, of a job that failed.
-    stderr_tail: str = ""
-    #: Milliseconds since the epoch; by this machine's steady clock (`domain.clock.steady_ms`) where `is_steady`.
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    is_steady: bool = False
-    #: Why a PENDING job does not run yet, where the platform says so.
-    wait: Wait | None = None
-    #: Where a person looks at the job: a portal's or console's page; empty: nowhere.
-    link: str = ""
-    #: Where it runs, in words: machine, GPUs, pod; empty: not known.
-    place: str = ""
-    #: Why this job cannot be asked about now, although others can; its state is UNKNOWN. Empty: it can, or whoever
-    #: keeps it is there and will tell: it is not given up, however long that takes.
-    unreachable: str = ""
-    #: It is LOST because its submission broke off or was forgotten: unless it was seen to run, which the adapter may
-    #: not know, the platform never ran it, and it is submitted again.
-    was_never_taken: bool = False
-    #: It is LOST, was accepted and certainly never ran: that is no attempt, and the trial waits as if it had not been
-    #: submitted.
-    is_untaken: bool = False
-    #: The submission that one of these two is about, which the manager fills in: of a later one under the same name, at
-    #: another place perhaps, it says nothing.
-    about: JobHandle | None = None
-
-    def dated(self, apart_ms: int) -> JobReport:
-        """The report with times since the epoch, by how far the wall clock of this machine is ahead of its steady one
-        (`domain.clock.apart_ms`). However often the one is set, what lies between the times and now stays the same."""
-        if not self.is_steady:
-            return self
-        started_ms = None if self.started_ms is None else self.started_ms + apart_ms
-        ended_ms = None if self.ended_ms is None else self.ended_ms + apart_ms
-        return replace(self, started_ms=started_ms, ended_ms=ended_ms, is_steady=False)
+    @property
+    def text(self) -> str:
+        """The handle as it is stored beside its job's name."""
+        return json.dumps({"platform": self.platform, "version": self.version, "data": self.data})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

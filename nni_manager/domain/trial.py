@@ -6,8 +6,10 @@ import re
 import signal as signals
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Attempt, Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 
 
@@ -48,6 +50,30 @@ class StopRequest(StrEnum):
     EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
 
 
+class OpenTrial(NamedTuple):
+    """A trial that has not ended, and its current attempt, if one was started."""
+
+    id: str
+    sequence_id: int
+    status: TrialStatus
+    #: JSON, as the trial reads it.
+    record: str
+    created_ms: int
+    started_ms: int | None
+    attempt: int
+    asked: StopRequest | None
+    wait_code: str
+    wait_sentence: str
+    #: JSON.
+    wait_details: str
+    #: When the reason was written.
+    wait_ms: int
+    #: None: this attempt was not started yet.
+    job: Attempt | None
+    #: The current attempt has reported a final result.
+    has_final: bool = False
+
+
 #: Ends that the user's code has nothing to do with: another attempt is on the platform's account.
 PLATFORM_FAILURES = frozenset({Reason.LOST, Reason.PREEMPTED, Reason.RUNNER_FAILED})
 #: How often a trial is tried again because of what its platform did.
@@ -65,7 +91,7 @@ class Outcome:
 
 
 def outcome(
-    report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int, has_final: bool = False
+    report: Observation, asked: StopRequest | None, *, platform_retries: int, user_retries: int, has_final: bool = False
 ) -> Outcome:
     """The table of trial outcomes: evidence about an attempt × who asked it to stop.
 
@@ -105,7 +131,7 @@ _UNSEEN = "its end was not seen ({}); it counts as ended well, as its final resu
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
 
 
-def failure_reason(report: JobReport) -> Reason:
+def failure_reason(report: Observation) -> Reason:
     """Sorts a failed attempt by its cause, then by what the trial's last words show."""
     if report.cause in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH):
         return report.cause
@@ -117,7 +143,7 @@ def failure_reason(report: JobReport) -> Reason:
     return Reason.USER_CODE
 
 
-def explain(report: JobReport, asked: StopRequest | None = None) -> str:
+def explain(report: Observation, asked: StopRequest | None = None) -> str:
     """One sentence on how an attempt ended, for status, page and log. `asked`: who wanted it to."""
     if report.message:
         return report.message
@@ -130,7 +156,7 @@ def explain(report: JobReport, asked: StopRequest | None = None) -> str:
     return report.native_reason or _kind_in_words(report)
 
 
-def _kind_in_words(report: JobReport) -> str:
+def _kind_in_words(report: Observation) -> str:
     """The kind of an end about which nothing else is known."""
     reason = report.cause or _REASONS.get(report.state)
     return _WORDS[reason] if reason else report.state.value

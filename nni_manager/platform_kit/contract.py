@@ -4,9 +4,9 @@
   `close` comes before the last exit of an experiment that is stopped, `clean` when it is deleted.
 * Everything may be called again at any time: after a crash the scheduler repeats what it cannot know.
 * An adapter never decides: it reports what it sees. "Gone" (LOST) and "could not ask" (PlatformUnavailable for all
-  jobs, `JobReport.unreachable` for some) differ. The service's own word for an end is `JobReport.native_reason`, which
-  nothing is decided by; a table of the adapter makes a `cause` of the words for too little memory and for containers
-  that could never be made, and of no others.
+  jobs, `Observation.unreachable` for some) differ. The service's own word for an end is `Observation.native_reason`,
+  which nothing is decided by; a table of the adapter makes a `cause` of the words for too little memory and for
+  containers that could never be made, and of no others.
 * `forget` may meet a job that still runs: what is decided need not have ended.
 * Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter.
   BadCredentials is tried again: after a minute of it, and nothing else, the service is on hold, and is tried once a
@@ -24,8 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.connections import Connections
 
@@ -152,7 +153,7 @@ class Deliver(Protocol):
     """The function by which an adapter hands over complete lines of one outbox."""
 
     def __call__(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: Observation | None = None,
         container: str = "",
     ) -> Awaitable[Delivery]:  # fmt: skip
         """Hands the lines over; awaitable until they are stored. `start`, `end`: their place in the outbox, in bytes.
@@ -313,7 +314,7 @@ class Platform(abc.ABC):
         """
 
     @abc.abstractmethod
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         """Reports on all these jobs, in a bounded number of remote calls. A missing job is LOST.
 
         Never called without handles.

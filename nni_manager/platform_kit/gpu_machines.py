@@ -6,8 +6,8 @@ How an adapter whose jobs are kept by keepers uses this:
   in all experiments; how people call it; `places` None where trials need GPUs), what a trial needs of it
   (`demand_of`), and the `KeeperJobs` made with the key of that keeper's connection.
 * Entering, each `KeeperJobs` is entered with its machine: ``jobs.enter([machine])``.
-* `submit`: ``found = await park.reserve(spec.name, is_repeat=spec.is_repeat)``. A `NoRoom` is the answer. Otherwise
-  the job is started at ``found.jobs`` with `gpu_environment` in its environment, within ``park.held(found, name)``.
+* `submit`: ``found = await park.reserve(spec)``, of a job that needs GPUs. A `NoRoom` is the answer. Otherwise the job
+  is started at ``found.jobs`` with `gpu_environment` in its environment, within ``park.held(found, name)``.
 * What `KeeperJobs.reports` answers has the GPUs in `place`.
 * `room`, `want` and `plan` are asked of it; `want(0)` when the adapter is left. ``park.reach({name: sentence})`` says
   which machines are away: they get nothing, and the sentence stands in the wait reason.
@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
+from nni_manager.domain.job import JobSpec
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit import why_not
 from nni_manager.platform_kit.contract import Host, JobPlan, NoRoom, PreflightFinding, Room, Severity
@@ -50,11 +51,12 @@ def demand_of(
     )  # fmt: skip
 
 
-def gpu_environment(gpu_number: int | None, reservation: Reservation | None) -> dict[str, str]:
-    """Variables that show a trial its GPUs. `gpu_number` None: none, which changes nothing; 0: those that hide all."""
-    if gpu_number is None:
+def gpu_environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
+    """Variables that show a job its GPUs: none where its number is None, which changes nothing; for 0, and without a
+    reservation, those that hide all."""
+    if spec.gpu_number is None:
         return {}
-    if gpu_number == 0 or reservation is None:
+    if spec.gpu_number == 0 or reservation is None:
         return {protocol.ENV_GPUS: ""}
     # CUDA itself would count the fastest first, the driver and `gpuIndices` count by the bus
     return {protocol.ENV_GPUS: reservation.visible_devices, protocol.ENV_GPU_ORDER: "PCI_BUS_ID"}
@@ -123,19 +125,19 @@ class MachinePark:
                 found += gpu_findings(ledger, parked.demand)
         return found
 
-    async def reserve(self, name: str, *, is_repeat: bool) -> Found | NoRoom:
-        """A machine and its places for a job about to be submitted.
+    async def reserve(self, spec: JobSpec) -> Found | NoRoom:
+        """A machine and its places for a job about to be submitted, as many as the job says.
 
         Nothing is given away before each keeper's list was read: jobs of a daemon before this one may have the places.
         Raises PlatformUnavailable when no machine can be asked, or one that may have the job already.
         """
-        if is_repeat and (found := await self._started_before(name)) is not None:
+        if spec.is_repeat and (found := await self._started_before(spec.name)) is not None:
             return found
         reached = self._reached
         answers = await asyncio.gather(*(parked.jobs.until_read() for parked in reached), return_exceptions=True)
         _raise_if_none_answers(answers)
         await self._refresh(reached)
-        reservation = self._placement.reserve(name, is_repeat=is_repeat)
+        reservation = self._placement.reserve(spec.name, count=spec.gpu_number, is_repeat=spec.is_repeat)
         if reservation is None:
             return NoRoom(why=self._placement.why())
         return Found(jobs=self._machines[reservation.machine].jobs, reservation=reservation)

@@ -6,9 +6,10 @@ import asyncio
 import dataclasses
 from pathlib import Path
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory_of
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.mounted_storage import MountedStorage
 from nni_manager.platform_kit.pull import Pull
@@ -53,7 +54,7 @@ class JobFolders:
         """The folder of a job, as this machine sees it."""
         return self.storage.attempt(attempt_directory_of(job_name)).here
 
-    def told(self, job_name: str, report: JobReport) -> JobReport:
+    def told(self, job_name: str, report: Observation) -> Observation:
         """The report on a job as the scheduler is to get it: a job has ended when its files were read, and its
         container may be seen running in its files before the platform says so."""
         if self._pulling is not None and self._pulling.done():
@@ -74,7 +75,7 @@ class JobFolders:
         return await asyncio.to_thread(read_stretch, self.here(job_name), name, offset, limit)
 
 
-def _running(report: JobReport) -> JobReport:
+def _running(report: Observation) -> Observation:
     return dataclasses.replace(
         report,
         state=JobState.RUNNING,

@@ -30,8 +30,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit import checked_code, storage_folders
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
@@ -119,7 +120,7 @@ class MountedStorage:
         check = f"[ x$(sha256sum $s | cut -c 1-64) = x{folder.script_sha256} ] || exit {protocol.EXIT_BAD_CODE}"
         return f"{wait}; {look}; {copy}; {check}; exec sh $s {replica}".rstrip()
 
-    def explained(self, report: JobReport, fields: tuple[str, str]) -> JobReport:
+    def explained(self, report: Observation, fields: tuple[str, str]) -> Observation:
         """The report on a job, in which a container that sees another storage says so.
 
         `fields`: those of the config that name the storage here and there.

@@ -28,10 +28,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
-from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit import storage_folders
 from nni_manager.platform_kit.checked_code import sha256_of, unpack_command
 from nni_manager.platform_kit.contract import Host, PreflightFinding
@@ -181,7 +182,7 @@ class SharedFolder:
             protocol.ENV_OUTPUT_DIR: f"{trial}/{OUTPUT_FOLDER}",
         }
 
-    def explained(self, report: JobReport, field: str = LOCAL_FIELD) -> JobReport:
+    def explained(self, report: Observation, field: str = LOCAL_FIELD) -> Observation:
         """The report on a trial; where it did not find the storage it never began, and is tried again.
 
         The storage is looked at anew then.

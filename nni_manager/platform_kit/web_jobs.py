@@ -15,8 +15,9 @@ from functools import cached_property
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
 from nni_manager.platform_kit.job_folders import JobFolders
 from nni_manager.platform_kit.mounted_storage import MountedStorage
@@ -94,7 +95,7 @@ class WebJobs(Platform, Generic[A]):
         #: When the last job was accepted, by the loop's clock: older lists do not know it.
         self._accepted_s = float("-inf")
         #: Job name → how it ended, as the service said; kept until it is forgotten.
-        self._ended: dict[str, JobReport] = {}
+        self._ended: dict[str, Observation] = {}
 
     @abc.abstractmethod
     def _account(self) -> A:
@@ -138,7 +139,7 @@ class WebJobs(Platform, Generic[A]):
         self._accepted_s = asyncio.get_running_loop().time()
         return JobHandle(platform=str(self.settings["platform"]), version=1, job_name=spec.name, data=data)
 
-    def _noted(self, handle: JobHandle, report: JobReport) -> JobReport:
+    def _noted(self, handle: JobHandle, report: Observation) -> Observation:
         if report.state.is_final:
             self._ended[handle.job_name] = report
         return report

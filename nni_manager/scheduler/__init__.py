@@ -1,7 +1,7 @@
 """The heart: one loop per experiment, woken by events: snapshot → plan → record → act. Four rooms:
 
 * `planning` decides and is pure: `plan` for the whole, `open_trial` for the course of one, `experiment_status`,
-  `service_choice`; from a `snapshot` to `decisions`.
+  `service_choice`; from a `snapshot` to `decisions`. It reads no database: the store has read what it goes by.
 * `turns` carries that out: `turn` runs snapshot, plan and record in one transaction, of what the `inbox` gathered;
   `experiment_loop` acts afterwards, by `actions` and `forgetting`, until the inbox wakes it again. `training_service`
   and `observer` keep one service connected and look at its jobs, `runner_reports` takes what trial runners post.

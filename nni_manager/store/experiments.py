@@ -9,53 +9,15 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
 
 from nni_manager.domain.endpoint import Endpoint
-from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.text import spelled
 from nni_manager.store import nni_format
 
-
-class ExperimentRow(NamedTuple):
-    id: str
-    status: ExperimentStatus
-    #: Why status is ERROR, else empty.
-    error: str
-    hold: Hold | None
-    #: Canonical JSON text; secrets included, never log it.
-    config: str
-    created_ms: int
-    ended_ms: int | None
-    #: Milliseconds spent active, up to `counted_ms`.
-    exec_ms: int
-    counted_ms: int
-    next_sequence_id: int
-    next_parameter_id: int
-    ended_trials: int
-    #: `ended_trials` when it was resumed last: failures up to then are not counted.
-    resumed_end: int
-    revision: int
-
-    @property
-    def is_counting(self) -> bool:
-        """Whether its time counts towards `maxExperimentDuration`: it is active, and not on hold."""
-        return self.status.is_active and self.hold is None
-
-    def __repr__(self) -> str:
-        return f"ExperimentRow(id={self.id!r}, status={self.status!r}, revision={self.revision})"
-
-    @staticmethod
-    def from_row(row: tuple[Any, ...]) -> ExperimentRow:
-        """`row`: the values of `_COLUMNS`."""
-        (code, sentence, details), (id_, status, error), others = row[:3], row[3:6], row[6:]
-        hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
-        return ExperimentRow(id_, ExperimentStatus(status), error, hold, *others)
-
-
 #: Three that make the hold, then the fields of the row without it, in their order.
 _COLUMNS = ", ".join(
-    ["hold_code, hold_sentence, hold_details", *(name for name in ExperimentRow._fields if name != "hold")]
+    ["hold_code, hold_sentence, hold_details", *(name for name in StoredExperiment._fields if name != "hold")]
 )
 
 
@@ -93,8 +55,11 @@ def is_missing(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM experiment").fetchone() is None
 
 
-def load(connection: sqlite3.Connection) -> ExperimentRow:
-    return ExperimentRow.from_row(connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone())
+def load(connection: sqlite3.Connection) -> StoredExperiment:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone()
+    (code, sentence, details), (id_, status, error), others = row[:3], row[3:6], row[6:]
+    hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
+    return StoredExperiment(id_, ExperimentStatus(status), error, hold, *others)
 
 
 def interpreter(connection: sqlite3.Connection) -> str:

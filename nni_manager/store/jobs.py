@@ -5,75 +5,24 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt, Observation
+from nni_manager.domain.job import JobHandle, JobState
 
-#: State of an attempt that was decided on and perhaps submitted: submit it (again) under its name.
-INTENT = "INTENT"
-
-#: The beginning of the message of a trial that ended while its job could not be asked to end, and what it says later.
-MAY_STILL_RUN = "may still run on "
+#: What a trial says of its job in the end when that could not be asked to end before.
 _ENDED_LATER = "its job was ended later, when the service could be reached again"
 #: Of an attempt: it was fenced off while its job ran, and nobody saw that end; and what it says when the job was ended.
 _NOT_SEEN_TO_END = "(closed = 1 AND runner_exit IS NULL AND state IN ('INTENT', 'PENDING', 'RUNNING'))"
 _ENDED_UNSEEN = "ended by the manager, as nothing was expected of it any more"
 
-#: Why another attempt follows an ended one.
-PLATFORM = "PLATFORM"
-USER_CODE = "USER_CODE"
+ATTEMPT_COLUMNS = Attempt._fields
 
 
-class AttemptRow(NamedTuple):
-    """An attempt as the scheduler sees it; its fields bear the names of the columns."""
-
-    job_name: str
-    #: ``INTENT`` or a JobState.
-    state: str
-    #: JSON of the platform's handle; None until the platform has answered.
-    handle: str | None
-    exit_code: int | None
-    signal: int | None
-    #: The platform's own word for the end.
-    native_reason: str
-    #: A Reason; empty: none.
-    cause: str
-    message: str
-    stderr_tail: str
-    started_ms: int | None
-    ended_ms: int | None
-    #: keeper, push or pull; empty: not known (yet).
-    channel: str = ""
-    #: JSON of the runner's word about the end, and when it was stored.
-    runner_exit: str | None = None
-    runner_exit_ms: int | None = None
-    #: When the platform's end of it was stored.
-    final_seen_ms: int | None = None
-    #: The training service it went to.
-    service: str = ""
-    #: When it was decided on.
-    intended_ms: int = 0
-    #: The platform's own reason while it is PENDING; details are JSON.
-    wait_code: str = ""
-    wait_sentence: str = ""
-    wait_details: str = "{}"
-    #: Since when it cannot be asked about although its service can, and why.
-    unreachable_ms: int | None = None
-    unreachable: str = ""
-    #: Why some of its results were dropped; empty: none were.
-    doubt: str = ""
-
-
-ATTEMPT_COLUMNS = AttemptRow._fields
-
-
-def intend(
-    connection: sqlite3.Connection, *, trial_id: str, number: int, job_name: str, service: str, now_ms: int
-) -> None:
-    """Writes down that this attempt will be submitted there; comes before the call."""
+def intend(connection: sqlite3.Connection, attempt: Attempt) -> None:
+    """Writes down that this attempt will be submitted; comes before the call."""
     connection.execute(
         "INSERT INTO attempts (trial_id, number, job_name, state, service, intended_ms) VALUES (?, ?, ?, ?, ?, ?)",
-        (trial_id, number, job_name, INTENT, service, now_ms),
+        (attempt.trial_id, attempt.number, attempt.job_name, attempt.state, attempt.service, attempt.intended_ms),
     )
 
 
@@ -82,20 +31,10 @@ def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
     connection.execute(
         "UPDATE attempts SET handle = ?, state = CASE WHEN state = 'INTENT' THEN 'PENDING' ELSE state END"
         " WHERE job_name = ? AND closed = 0",
-        (_text(handle), handle.job_name),
+        (handle.text, handle.job_name),
     )
     if handle.link:
         connection.execute("UPDATE attempts SET link = ? WHERE job_name = ?", (handle.link, handle.job_name))
-
-
-def _text(handle: JobHandle) -> str:
-    return json.dumps({"platform": handle.platform, "version": handle.version, "data": handle.data})
-
-
-def parse_handle(job_name: str, text: str) -> JobHandle:
-    """A handle as `set_handle` stored it."""
-    entry = json.loads(text)
-    return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
 
 
 #: Of a job that can be asked about again: when it could not is kept, as far as that is not too often.
@@ -107,7 +46,7 @@ BACK_AGAIN = """
 """
 
 
-def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
+def set_report(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> bool:
     """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but whether the
     job is unreachable.
 
@@ -123,7 +62,7 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport,
     return bool(before != connection.execute(query, (job_name,)).fetchone())
 
 
-def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
+def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> bool:
     """Answers whether the report was taken."""
     wait = report.wait
     cursor = connection.execute(
@@ -146,7 +85,7 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
     return cursor.rowcount > 0
 
 
-def _hear_again(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
     """Stores the first report on a job that had been missed; `late` shows it."""
     connection.execute(
         "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, native_reason = ?, cause = ?, message = ?,"
@@ -159,7 +98,7 @@ def _hear_again(connection: sqlite3.Connection, job_name: str, report: JobReport
     )  # fmt: skip
 
 
-def _set_reach(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
     """Stores since when a job is unreachable: from the first report of it to the last; a daemon that starts anew goes
     on counting."""
     gone = "unreachable_ms = coalesce(unreachable_ms, ?10), unreachable = ?1"
@@ -186,7 +125,7 @@ def take_back(connection: sqlite3.Connection, job_name: str, *, was_accepted: bo
 def is_submitted_anew(connection: sqlite3.Connection, job_name: str, about: JobHandle | None) -> bool:
     """Whether a job has another submission by now than that which something was told of."""
     row = connection.execute("SELECT handle FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
-    return about is not None and (row is None or row[0] != _text(about))
+    return about is not None and (row is None or row[0] != about.text)
 
 
 def submit_again(connection: sqlite3.Connection, job_name: str) -> bool:
@@ -237,7 +176,7 @@ def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> t
         " AND handle IS NOT NULL",
         (trial_id, number),
     ).fetchone()
-    return row and (row[0], parse_handle(row[1], row[2]))
+    return row and (row[0], JobHandle.parse(row[1], row[2]))
 
 
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
@@ -263,7 +202,7 @@ def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]
         f" AND service = ? AND NOT ({MISSED})",
         (service,),
     )
-    return [parse_handle(*row) for row in rows]
+    return [JobHandle.parse(*row) for row in rows]
 
 
 #: Of an attempt: its job may still run.
@@ -343,7 +282,7 @@ def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
         f" AND (closed = 0 OR {MISSED})",
         (service,),
     )
-    return [parse_handle(*row) for row in rows]
+    return [JobHandle.parse(*row) for row in rows]
 
 
 def has_undecided(connection: sqlite3.Connection) -> bool:
@@ -361,7 +300,7 @@ def followed(connection: sqlite3.Connection, service: str, also: Iterable[str] =
 def retries(connection: sqlite3.Connection, trial_id: str) -> tuple[int, int]:
     """How many attempts of a trial were given up because of (its platform, its own code)."""
     platform, user = connection.execute(
-        "SELECT coalesce(sum(given_up = 'PLATFORM'), 0), coalesce(sum(given_up = 'USER_CODE'), 0)"
+        f"SELECT coalesce(sum(given_up = '{PLATFORM}'), 0), coalesce(sum(given_up = '{USER_CODE}'), 0)"
         " FROM attempts WHERE trial_id = ?",
         (trial_id,),
     ).fetchone()

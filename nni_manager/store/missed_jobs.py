@@ -4,30 +4,15 @@ job again may still count."""
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
 
-from nni_manager.domain.job import JobState
-from nni_manager.store.jobs import ATTEMPT_COLUMNS, BACK_AGAIN, MISSED, AttemptRow
-
-
-class Missed(NamedTuple):
-    """An attempt that was given up because its job could not be asked about, of a trial that goes on."""
-
-    trial_id: str
-    number: int
-    job: AttemptRow
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether something was heard of its job since."""
-        return self.job.final_seen_ms is not None or self.job.state != JobState.LOST
+from nni_manager.domain.attempt import Attempt
+from nni_manager.store.jobs import ATTEMPT_COLUMNS, BACK_AGAIN, MISSED
 
 
-def missed(connection: sqlite3.Connection) -> list[Missed]:
+def missed(connection: sqlite3.Connection) -> list[Attempt]:
     """Attempts that were missed, the last first."""
-    columns = ", ".join(ATTEMPT_COLUMNS)
-    query = f"SELECT trial_id, number, {columns} FROM attempts WHERE {MISSED} ORDER BY number DESC"
-    return [Missed(id_, number, AttemptRow._make(job)) for id_, number, *job in connection.execute(query)]
+    query = f"SELECT {', '.join(ATTEMPT_COLUMNS)} FROM attempts WHERE {MISSED} ORDER BY number DESC"
+    return [Attempt._make(row) for row in connection.execute(query)]
 
 
 def missed_attempt(connection: sqlite3.Connection, job_name: str) -> tuple[str, int] | None:

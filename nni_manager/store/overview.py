@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain.experiment import ExperimentWarning, Hold
+from nni_manager.domain.experiment import ExperimentWarning, Hold, StoredExperiment
 from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.store import experiments, glance, services, stored_config
-from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.glance import Best, Glance
 
 
@@ -55,7 +54,7 @@ class Service:
 class Overview:
     """Recorded state and what is known only now, put together."""
 
-    row: ExperimentRow
+    row: StoredExperiment
     #: Canonical; secrets included: never log it, mask it before it leaves.
     config: Mapping[str, Any] = field(repr=False)
     hold: Hold | None
@@ -135,25 +134,25 @@ def _condition(
     return now.status, now.since_ms, now.trouble or (now.full.sentence if now.full else "")
 
 
-def hold(row: ExperimentRow, live: Live) -> Hold | None:
+def hold(row: StoredExperiment, live: Live) -> Hold | None:
     """The hold of an experiment; None for a closed one, where nothing waits."""
     return (row.hold or live.derived_hold) if live.at_work else live.derived_hold
 
 
-def _was_on_hold(row: ExperimentRow, live: Live) -> Iterator[ExperimentWarning]:
+def _was_on_hold(row: StoredExperiment, live: Live) -> Iterator[ExperimentWarning]:
     """The warning that an experiment was on hold when it was closed: people want to know why nothing went on."""
     if row.hold is not None and not live.at_work:
         sentence = f"it was on hold when it was closed: {row.hold.sentence}"
         yield ExperimentWarning(code="WAS_ON_HOLD", message=sentence)
 
 
-def errors(row: ExperimentRow, live: Live) -> tuple[str, ...]:
+def errors(row: StoredExperiment, live: Live) -> tuple[str, ...]:
     """Everything that keeps it from going on, a sentence each."""
     held = hold(row, live)
     return tuple(filter(None, (row.error, held.sentence if held else "", live.problem)))
 
 
-def exec_ms(row: ExperimentRow, live: Live, now_ms: int) -> int:
+def exec_ms(row: StoredExperiment, live: Live, now_ms: int) -> int:
     """Milliseconds spent active, up to now."""
     since = max(0, now_ms - row.counted_ms) if live.at_work and row.is_counting else 0
     return row.exec_ms + since

@@ -5,39 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.ids import new_trial_ids
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.text import spelled
-from nni_manager.domain.trial import StopRequest, TrialStatus
-from nni_manager.store.jobs import ATTEMPT_COLUMNS, AttemptRow
-
-
-class OpenTrial(NamedTuple):
-    """A trial that has not ended, and its current attempt, if one was started."""
-
-    id: str
-    sequence_id: int
-    status: TrialStatus
-    #: JSON, as the trial reads it.
-    record: str
-    created_ms: int
-    started_ms: int | None
-    attempt: int
-    asked: StopRequest | None
-    wait_code: str
-    wait_sentence: str
-    #: JSON.
-    wait_details: str
-    #: When the reason was written.
-    wait_ms: int
-    #: None: this attempt was not started yet.
-    job: AttemptRow | None
-    #: The current attempt has reported a final result.
-    has_final: bool = False
-
+from nni_manager.domain.trial import OpenTrial, StopRequest, TrialStatus
+from nni_manager.store.jobs import ATTEMPT_COLUMNS
 
 _OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
@@ -60,7 +36,7 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
         id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
         started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
         wait_sentence=wait_sentence, wait_details=wait_details, wait_ms=wait_ms,
-        job=AttemptRow._make(job) if job[0] is not None else None, has_final=bool(has_final),
+        job=Attempt._make(job) if job[0] is not None else None, has_final=bool(has_final),
     )  # fmt: skip
 
 

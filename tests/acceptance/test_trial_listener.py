@@ -42,6 +42,7 @@ class Watch:
         self._process = psutil.Process(daemon.process.pid)
         self._socket = json.loads((daemon.data / "control.json").read_text())["socket"]
         self._over = threading.Event()
+        self._ran_s, self._queued_s = _scheduled(daemon.process.pid)
         self._before = self._process.memory_info().rss
         self._most = self._before
         self.waits_s: list[float] = []
@@ -82,12 +83,24 @@ class Watch:
     def check(self) -> None:
         """The machine itself may be late, when others keep it busy; the daemon must not be."""
         assert len(self.waits_s) > 50
-        late, machine = _worst_but_few(self.waits_s), _worst_but_few(self._oversleeps_s)
+        late, machine, share = _worst_but_few(self.waits_s), _worst_but_few(self._oversleeps_s), self._share()
         slowest = [round(wait * 1000) for wait in sorted(self.waits_s)[-10:]]
-        assert late < PROMPT_S + 3 * machine, (
-            f"{late * 1000:.0f} ms (machine: {machine * 1000:.0f}); slowest: {slowest}"
+        assert late * share < PROMPT_S + 3 * machine, (
+            f"{late * 1000:.0f} ms (machine: {machine * 1000:.0f}, share of a core: {share:.2f}); slowest: {slowest}"
         )
         assert self.growth < GROWTH, f"{self.growth / MIB:.0f} MiB more"
+
+    def _share(self) -> float:
+        """Of the time that the daemon wanted a processor meanwhile, that in which it had one."""
+        ran_s, queued_s = _scheduled(self._process.pid)
+        ran_s, queued_s = ran_s - self._ran_s, queued_s - self._queued_s
+        return ran_s / (ran_s + queued_s)
+
+
+def _scheduled(pid: int) -> tuple[float, float]:
+    """Seconds that the first thread of a process ran, and that it waited for a processor, since it began."""
+    ran, queued, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(ran) / 1e9, int(queued) / 1e9
 
 
 def _worst_but_few(seconds: list[float]) -> float:

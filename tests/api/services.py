@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Self
 import httpx
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Host, NoRoom, Room
 from tests.api.world import MemoryPlatform, World
@@ -27,7 +28,7 @@ class Acted(MemoryPlatform):
     rooms: ClassVar[dict[str, Room]] = {}
     made: ClassVar[dict[str, Acted]] = {}
     #: What is said of a new job; None: it runs.
-    first: ClassVar[JobReport | None] = None
+    first: ClassVar[Observation | None] = None
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
@@ -55,7 +56,7 @@ class Acted(MemoryPlatform):
             self.jobs.setdefault(spec.name, self.first)
         return await super().submit(spec)
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         self._may_raise()
         return await super().observe(handles)
 
@@ -67,7 +68,7 @@ class Acted(MemoryPlatform):
         self._may_raise()
         await super().forget(handles)
 
-    def tell(self, job_name: str, report: JobReport) -> None:
+    def tell(self, job_name: str, report: Observation) -> None:
         self.jobs[job_name] = report
         self.host.wake(job_name)
 

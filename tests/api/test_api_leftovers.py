@@ -10,9 +10,10 @@ from typing import ClassVar
 import httpx
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.scheduler.experiments import leftovers
@@ -196,7 +197,7 @@ async def test_only_jobs_that_may_run_are_counted(api: httpx.AsyncClient, world:
 
     Cleaned.forget = refuse  # type: ignore[method-assign,assignment]
     try:
-        Acted.made["local"].tell(jobs[0], JobReport(state=JobState.SUCCEEDED, exit_code=0))
+        Acted.made["local"].tell(jobs[0], Observation(state=JobState.SUCCEEDED, exit_code=0))
         await shown(api, f"{id_}/trials/{first}", lambda one: one["status"] == "SUCCEEDED")
         Acted.trouble["local"] = PlatformUnavailable("no route to host")
         Acted.made["local"].host.wake("")

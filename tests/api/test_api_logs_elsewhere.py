@@ -7,8 +7,9 @@ from typing import ClassVar
 import httpx
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, PlatformUnavailable
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.turns import job_logs
@@ -70,7 +71,7 @@ async def test_routes_of_nni_ask_it_too(api: httpx.AsyncClient, world: World) ->
 async def test_the_last_of_each_is_kept(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_logs, "KEPT_BYTES", 4)
     id_, logs, job = await running(api, world)
-    Acted.made["local"].tell(job, JobReport(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9))
+    Acted.made["local"].tell(job, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9))
     await shown(api, id_, lambda one: one["counts"] == {"SUCCEEDED": 1})
     await api.post(f"{EXPERIMENTS}/{id_}/stop")
     Far.logs.clear()
@@ -83,7 +84,7 @@ async def test_what_was_written_here_is_not_overwritten(api: httpx.AsyncClient, 
     folder = (await world.service.entry(id_)).folder.attempt(job.rpartition("_")[2])
     folder.mkdir(parents=True)
     (folder / "stdout").write_text("from here")
-    Acted.made["local"].tell(job, JobReport(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9))
+    Acted.made["local"].tell(job, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9))
     await shown(api, id_, lambda one: one["counts"] == {"SUCCEEDED": 1})
     await api.post(f"{EXPERIMENTS}/{id_}/stop")
     assert (await api.get(f"{logs}/stdout")).text == "from here"

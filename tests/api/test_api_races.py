@@ -33,7 +33,7 @@ def listener(world: World) -> FakeEndpoints:
     return cast(FakeEndpoints, world.supervisor.shared.endpoints)
 
 
-def stored(folder: Folder) -> experiments.ExperimentRow:
+def stored(folder: Folder) -> experiments.StoredExperiment:
     with closing(sqlite3.connect(folder.database)) as connection:
         return experiments.load(connection)
 

@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from nni_manager.api.schemas.experiments import Experiment
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Room
 from nni_manager.scheduler.turns import refusals
@@ -80,14 +81,14 @@ async def test_an_attempt_says_where_it_is_and_why_it_waits(api: httpx.AsyncClie
     experiment = world.service.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
-        there = JobReport(state=JobState.RUNNING, place="hostA, gpu 0", link="https://there/jobs/1", started_ms=5)
+        there = Observation(state=JobState.RUNNING, place="hostA, gpu 0", link="https://there/jobs/1", started_ms=5)
         platform.tell(name, there)
         await news.wait()
     found = (await api.get(f"{EXPERIMENTS}/{id_}/trials/{trial_id}")).json()
     assert (found["service"], found["place"], found["link"]) == ("local", "hostA, gpu 0", "https://there/jobs/1")
     (listed,) = (await api.get(f"{EXPERIMENTS}/{id_}/trials")).json()["trials"]
     assert listed["place"] == "hostA, gpu 0"
-    platform.tell(name, JobReport(state=JobState.UNKNOWN, unreachable="hostA does not answer"))
+    platform.tell(name, Observation(state=JobState.UNKNOWN, unreachable="hostA does not answer"))
     found = await shown(
         api, f"{id_}/trials/{trial_id}", lambda one: one["attempts"][0]["unreachable"] == "hostA does not answer", 2
     )
@@ -99,7 +100,7 @@ async def test_an_attempt_says_where_it_is_and_why_it_waits(api: httpx.AsyncClie
 
 @pytest.mark.usefixtures("acted")
 async def test_why_a_platform_does_not_start_a_job_is_on_the_trial(api: httpx.AsyncClient, world: World) -> None:
-    Acted.first = JobReport(
+    Acted.first = Observation(
         state=JobState.PENDING, wait=Wait(code=WaitCode.IMAGE, sentence="pulling", details={"of": 9})
     )
     id_ = await create(api, world)
@@ -108,5 +109,5 @@ async def test_why_a_platform_does_not_start_a_job_is_on_the_trial(api: httpx.As
     assert found["wait"] == {"code": "IMAGE", "sentence": "pulling", "details": {"of": 9}}
     assert found["attempts"][0]["wait"] == found["wait"]
     later = Wait(code=WaitCode.IMAGE, sentence="there is no such image")
-    Acted.made["local"].tell(found["attempts"][0]["jobName"], JobReport(state=JobState.PENDING, wait=later))
+    Acted.made["local"].tell(found["attempts"][0]["jobName"], Observation(state=JobState.PENDING, wait=later))
     await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["wait"]["sentence"] == "there is no such image", 2)

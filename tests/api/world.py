@@ -26,9 +26,10 @@ from nni_manager.api.local_users import PEER
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import Settings
+from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.experiment import ExperimentStatus, Hold
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
@@ -58,19 +59,19 @@ class MemoryPlatform(Platform):
     """Every job runs until it is cancelled."""
 
     capabilities = Capabilities(watches=True, reads_files=False)
-    jobs: ClassVar[dict[str, JobReport]] = {}
+    jobs: ClassVar[dict[str, Observation]] = {}
 
     async def submit(self, spec: JobSpec) -> JobHandle:
-        self.jobs.setdefault(spec.name, JobReport(state=JobState.RUNNING, started_ms=now_ms()))
+        self.jobs.setdefault(spec.name, Observation(state=JobState.RUNNING, started_ms=now_ms()))
         return JobHandle(platform="local", version=1, job_name=spec.name)
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        lost = JobReport(state=JobState.LOST)
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
+        lost = Observation(state=JobState.LOST)
         return {handle: self.jobs.get(handle.job_name, lost) for handle in handles}
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         for handle in handles:
-            self.jobs[handle.job_name] = JobReport(state=JobState.FAILED, signal=15, ended_ms=now_ms())
+            self.jobs[handle.job_name] = Observation(state=JobState.FAILED, signal=15, ended_ms=now_ms())
             self.host.wake(handle.job_name)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
@@ -266,7 +267,7 @@ def _add_trials(connection: sqlite3.Connection, id: str, extra: int) -> None:
         TrialStatus.SUCCEEDED,
         Reason.NONE,
         "exit code 0",
-        JobReport(state=JobState.SUCCEEDED, exit_code=0),
+        Observation(state=JobState.SUCCEEDED, exit_code=0),
     )
     _add_trial(connection, id, "nannn", 1, {"x": 0.5})
     _report(connection, id, "nannn", ["NaN"], "NaN")
@@ -277,7 +278,7 @@ def _add_trials(connection: sqlite3.Connection, id: str, extra: int) -> None:
         TrialStatus.SUCCEEDED,
         Reason.NONE,
         "",
-        JobReport(state=JobState.SUCCEEDED, exit_code=0),
+        Observation(state=JobState.SUCCEEDED, exit_code=0),
     )
     _add_trial(connection, id, "infin", 2, {"x": 0.75})
     _report(connection, id, "infin", [], '{"default": -Infinity, "loss": 3}')
@@ -288,10 +289,10 @@ def _add_trials(connection: sqlite3.Connection, id: str, extra: int) -> None:
         TrialStatus.SUCCEEDED,
         Reason.NONE,
         "",
-        JobReport(state=JobState.SUCCEEDED, exit_code=0),
+        Observation(state=JobState.SUCCEEDED, exit_code=0),
     )
     _add_trial(connection, id, "fails", 3, {"x": "<b>bold</b>"})
-    evidence = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail="Traceback\nValueError: no data")
+    evidence = Observation(state=JobState.FAILED, exit_code=1, stderr_tail="Traceback\nValueError: no data")
     _end(connection, id, "fails", TrialStatus.FAILED, Reason.USER_CODE, "exit code 1", evidence)
     waits = Parameters(parameter_id=4, source=ParameterSource.ALGORITHM, values={"x": 1.0})
     add_with(connection, "waits", waits, CREATED_MS, "waits for a free slot")
@@ -305,7 +306,7 @@ def _add_trials(connection: sqlite3.Connection, id: str, extra: int) -> None:
             TrialStatus.SUCCEEDED,
             Reason.NONE,
             "",
-            JobReport(state=JobState.SUCCEEDED, exit_code=0),
+            Observation(state=JobState.SUCCEEDED, exit_code=0),
         )
 
 
@@ -317,7 +318,7 @@ def _add_trial(connection: sqlite3.Connection, id: str, trial_id: str, number: i
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values)
     add_with(connection, trial_id, parameters, CREATED_MS)
     name = _job(id, trial_id)
-    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, service="local", now_ms=CREATED_MS)
+    jobs.intend(connection, Attempt(trial_id, 1, name, service="local", intended_ms=CREATED_MS))
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name))
     trials.set_running(connection, trial_id, CREATED_MS + 1_000)
 
@@ -343,7 +344,7 @@ def _end(
     status: TrialStatus,
     reason: Reason,
     message: str,
-    report: JobReport,
+    report: Observation,
 ) -> None:
     jobs.set_report(connection, _job(id, trial_id), report, CREATED_MS + 5_000)
     trials.finish(connection, trial_id, status=status, reason=reason, message=message, ended_ms=CREATED_MS + 5_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -48,11 +49,24 @@ def test_the_contract_names_every_module_of_the_trial_runner() -> None:
     }
 
 
+@pytest.mark.unit
+def test_the_plan_imports_no_database() -> None:
+    """The contract forbids our store; this, all that is outside of this project."""
+    modules = (ROOT / "nni_manager" / "scheduler" / "planning").glob("*.py")
+    assert {module.name: found for module in modules if (found := _imported(module) & {"sqlite3", "asyncio"})} == {}
+
+
 @pytest.mark.acceptance
 def test_the_trial_runner_is_python_3_7() -> None:
     program = "import sys; sys.argv[0] = 'vermin'; from vermin import main; main()"
     found = run(program, "-q", "-t=3.7-", "--no-tips", "--violations", "trial_runner")
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+def _imported(module: Path) -> set[str]:
+    nodes = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in nodes]
+    return {name.partition(".")[0] for name in names}
 
 
 def _is_package(path: Path) -> bool:

@@ -9,8 +9,9 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
+from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.ids import attempt_directory, job_name, new_trial_ids
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
@@ -39,12 +40,12 @@ def _add(connection: sqlite3.Connection, folder: Path, experiment_id: str, trial
     name = job_name(experiment_id, trial_id, 1)
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values={"x": _x(number)})
     add_with(connection, trial_id, parameters, ms)
-    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, service="local", now_ms=ms)
+    jobs.intend(connection, Attempt(trial_id, 1, name, service="local", intended_ms=ms))
     place = str(folder / "trials" / attempt_directory(trial_id, 1))
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name, data=place))
     trials.set_running(connection, trial_id, ms)
     metrics.store(connection, _chunk(name, number), ms + _TRIAL_MS)
-    report = JobReport(state=JobState.SUCCEEDED, exit_code=0, started_ms=ms, ended_ms=ms + _TRIAL_MS)
+    report = Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=ms, ended_ms=ms + _TRIAL_MS)
     jobs.set_report(connection, name, report, ms + _TRIAL_MS)
     jobs.close(connection, trial_id, 1)
     jobs.set_forgotten(connection, name)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -49,6 +50,21 @@ class Nni:
         file = self.code / "config.yml"
         file.write_text(json.dumps(config))
         self.id = self._run("create", "--config", str(file), tries=tries)
+
+    def create_with_tuner(self, config: dict[str, Any]) -> None:
+        """As `create`, until the first trial is there; begun anew where the tuner was not connected within NNI's ten
+        seconds, which a busy machine may not allow."""
+        for _ in range(_TRIES):
+            self.create(config)
+            self.wait_for(lambda: self.get("trial-jobs") or self._has_failed())
+            if not self._has_failed():
+                return
+            self.kill()
+            shutil.rmtree(self.home / "nni-experiments")
+        raise AssertionError(f"NNI gave up {_TRIES} experiments before their first trial")
+
+    def _has_failed(self) -> bool:
+        return bool(self.get("check-status")["status"] == "ERROR")
 
     def view(self, id_: str) -> None:
         """Opens a stopped experiment for reading."""

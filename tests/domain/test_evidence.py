@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.evidence import (
     AttemptEnd,
     RunnerWord,
@@ -15,21 +16,21 @@ from nni_manager.domain.evidence import (
     weigh,
     with_possible_times,
 )
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.trial import failure_reason
 
 pytestmark = pytest.mark.unit
 
-OK = JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9)
-EXIT_1 = JobReport(state=JobState.FAILED, exit_code=1, ended_ms=9)
-OOM = JobReport(
+OK = Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9)
+EXIT_1 = Observation(state=JobState.FAILED, exit_code=1, ended_ms=9)
+OOM = Observation(
     state=JobState.FAILED, exit_code=137, native_reason="OOMKilled", cause=Reason.OUT_OF_MEMORY,
     message="the container was killed",
 )  # fmt: skip
-PREEMPTED = JobReport(state=JobState.PREEMPTED, native_reason="Preempted")
-LOST = JobReport(state=JobState.LOST)
-CANCELLED = JobReport(state=JobState.CANCELLED)
+PREEMPTED = Observation(state=JobState.PREEMPTED, native_reason="Preempted")
+LOST = Observation(state=JobState.LOST)
+CANCELLED = Observation(state=JobState.CANCELLED)
 PLATFORM = {"ok": OK, "exit 1": EXIT_1, "oom": OOM, "preempted": PREEMPTED, "lost": LOST, "cancelled": CANCELLED}
 
 
@@ -47,7 +48,7 @@ def test_nobody_says_that_it_has_ended() -> None:
 
 
 @pytest.mark.parametrize("platform", PLATFORM.values(), ids=PLATFORM)
-def test_the_platform_alone_is_believed(platform: JobReport) -> None:
+def test_the_platform_alone_is_believed(platform: Observation) -> None:
     assert weigh(platform, None) == AttemptEnd(report=platform)
 
 
@@ -106,7 +107,7 @@ def test_what_the_store_keeps_is_read_again() -> None:
     assert found == RunnerWord(
         exit_code=None, signal=9, stderr_tail="ü", started_ms=1, ended_ms=2, outboxes={"outbox/main.jsonl": 70}
     )
-    assert found.report() == JobReport(
+    assert found.report() == Observation(
         state=JobState.FAILED, signal=9, stderr_tail="ü", started_ms=1, ended_ms=2
     )  # fmt: skip
 
@@ -124,7 +125,7 @@ UNSTARTED = RunnerWord(
 
 
 @pytest.mark.parametrize("platform", [None, EXIT_1, CANCELLED], ids=["says nothing", "exit 1", "was told to end it"])
-def test_what_the_runner_itself_failed_of_is_not_the_command_s(platform: JobReport | None) -> None:
+def test_what_the_runner_itself_failed_of_is_not_the_command_s(platform: Observation | None) -> None:
     found = weigh(platform, UNSTARTED)
     assert found is not None and found.report.cause is Reason.RUNNER_FAILED
     assert found.report.message == "the trial runner did not start the command: The code archive is refused."
@@ -132,12 +133,12 @@ def test_what_the_runner_itself_failed_of_is_not_the_command_s(platform: JobRepo
 
 @pytest.mark.parametrize("exit_code", [64, 65, 75, 77, 79, 126])
 def test_a_runner_that_was_never_heard_failed_itself(exit_code: int) -> None:
-    found = unstarted(JobReport(state=JobState.FAILED, exit_code=exit_code))
+    found = unstarted(Observation(state=JobState.FAILED, exit_code=exit_code))
     assert found.cause is Reason.RUNNER_FAILED and f"(exit code {exit_code})" in found.message
 
 
-@pytest.mark.parametrize("report", [OK, EXIT_1, OOM, LOST, JobReport(state=JobState.PREEMPTED, exit_code=64)])
-def test_other_ends_of_one_that_was_never_heard_are_as_they_are(report: JobReport) -> None:
+@pytest.mark.parametrize("report", [OK, EXIT_1, OOM, LOST, Observation(state=JobState.PREEMPTED, exit_code=64)])
+def test_other_ends_of_one_that_was_never_heard_are_as_they_are(report: Observation) -> None:
     assert unstarted(report) == report
 
 

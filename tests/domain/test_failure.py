@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.failure import failure_key
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import TrialStatus, reason_in_words
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 
 def key(status: str = "FAILED", reason: str = "USER_CODE", id: str = "abcde", **report: Any) -> str:
-    found = JobReport(state=JobState.FAILED, **{"exit_code": 1, **report})
+    found = Observation(state=JobState.FAILED, **{"exit_code": 1, **report})
     return failure_key(TrialStatus(status), Reason(reason), found, id)
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.trial import (
     OPEN_STATUSES,
@@ -22,17 +23,17 @@ from nni_manager.domain.trial import (
 
 pytestmark = pytest.mark.unit
 
-EXIT_0 = JobReport(state=JobState.SUCCEEDED, exit_code=0)
-EXIT_1 = JobReport(state=JobState.FAILED, exit_code=1)
-SIGNALLED = JobReport(state=JobState.FAILED, signal=15)
-MEMORY = JobReport(state=JobState.FAILED, exit_code=137, native_reason="OOMKilled", cause=Reason.OUT_OF_MEMORY)
-GPU_MEMORY = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail="RuntimeError: CUDA out of memory. Tried …")
-PREEMPTED = JobReport(state=JobState.PREEMPTED)
-REMOVED = JobReport(state=JobState.CANCELLED)
-LOST = JobReport(state=JobState.LOST)
-REFUSED = JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message="no such queue")
-UNSTARTED = JobReport(state=JobState.FAILED, exit_code=126, cause=Reason.RUNNER_FAILED, message="no such folder")
-MISMATCH = JobReport(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message="trial runs 0.5, manager 0.6")
+EXIT_0 = Observation(state=JobState.SUCCEEDED, exit_code=0)
+EXIT_1 = Observation(state=JobState.FAILED, exit_code=1)
+SIGNALLED = Observation(state=JobState.FAILED, signal=15)
+MEMORY = Observation(state=JobState.FAILED, exit_code=137, native_reason="OOMKilled", cause=Reason.OUT_OF_MEMORY)
+GPU_MEMORY = Observation(state=JobState.FAILED, exit_code=1, stderr_tail="RuntimeError: CUDA out of memory. Tried …")
+PREEMPTED = Observation(state=JobState.PREEMPTED)
+REMOVED = Observation(state=JobState.CANCELLED)
+LOST = Observation(state=JobState.LOST)
+REFUSED = Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message="no such queue")
+UNSTARTED = Observation(state=JobState.FAILED, exit_code=126, cause=Reason.RUNNER_FAILED, message="no such folder")
+MISMATCH = Observation(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message="trial runs 0.5, manager 0.6")
 
 EVIDENCE = {
     "exit 0": EXIT_0, "exit 1": EXIT_1, "signal": SIGNALLED, "memory": MEMORY, "gpu memory": GPU_MEMORY,
@@ -127,47 +128,47 @@ def test_a_stop_that_was_asked_for_keeps_its_meaning_beside_a_final_result(evide
 
 
 @pytest.mark.parametrize(("report", "reason"), [
-    (JobReport(state=JobState.FAILED, exit_code=2), "USER_CODE"),
-    (JobReport(state=JobState.FAILED, signal=9), "USER_CODE"),
-    (JobReport(state=JobState.FAILED, stderr_tail="MemoryError: cannot allocate"), "OUT_OF_MEMORY"),
-    (JobReport(state=JobState.FAILED, stderr_tail="what():  std::bad_alloc"), "OUT_OF_MEMORY"),
-    (JobReport(state=JobState.FAILED, stderr_tail="torch.OutOfMemoryError: CUDA out of…"), "GPU_OUT_OF_MEMORY"),
-    (JobReport(state=JobState.FAILED, stderr_tail="CUDA_ERROR_OUT_OF_MEMORY: out"), "GPU_OUT_OF_MEMORY"),
-    (JobReport(state=JobState.FAILED, cause=Reason.OUT_OF_MEMORY), "OUT_OF_MEMORY"),
-    (JobReport(state=JobState.FAILED, native_reason="OOMKilled"), "USER_CODE"),
+    (Observation(state=JobState.FAILED, exit_code=2), "USER_CODE"),
+    (Observation(state=JobState.FAILED, signal=9), "USER_CODE"),
+    (Observation(state=JobState.FAILED, stderr_tail="MemoryError: cannot allocate"), "OUT_OF_MEMORY"),
+    (Observation(state=JobState.FAILED, stderr_tail="what():  std::bad_alloc"), "OUT_OF_MEMORY"),
+    (Observation(state=JobState.FAILED, stderr_tail="torch.OutOfMemoryError: CUDA out of…"), "GPU_OUT_OF_MEMORY"),
+    (Observation(state=JobState.FAILED, stderr_tail="CUDA_ERROR_OUT_OF_MEMORY: out"), "GPU_OUT_OF_MEMORY"),
+    (Observation(state=JobState.FAILED, cause=Reason.OUT_OF_MEMORY), "OUT_OF_MEMORY"),
+    (Observation(state=JobState.FAILED, native_reason="OOMKilled"), "USER_CODE"),
     (replace(GPU_MEMORY, cause=Reason.OUT_OF_MEMORY), "GPU_OUT_OF_MEMORY"),
-    (JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, stderr_tail="MemoryError"), "SUBMIT_REJECTED"),
+    (Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, stderr_tail="MemoryError"), "SUBMIT_REJECTED"),
 ])  # fmt: skip
-def test_failures_are_sorted(report: JobReport, reason: str) -> None:
+def test_failures_are_sorted(report: Observation, reason: str) -> None:
     assert failure_reason(report) == reason
 
 
 @pytest.mark.parametrize(("report", "sentence"), [
-    (JobReport(state=JobState.FAILED, exit_code=3), "exit code 3"),
-    (JobReport(state=JobState.FAILED, exit_code=3, message="disk quota exceeded"), "disk quota exceeded"),
-    (JobReport(state=JobState.FAILED, signal=15), "killed by signal 15 (SIGTERM)"),
-    (JobReport(state=JobState.FAILED, signal=9),
+    (Observation(state=JobState.FAILED, exit_code=3), "exit code 3"),
+    (Observation(state=JobState.FAILED, exit_code=3, message="disk quota exceeded"), "disk quota exceeded"),
+    (Observation(state=JobState.FAILED, signal=15), "killed by signal 15 (SIGTERM)"),
+    (Observation(state=JobState.FAILED, signal=9),
      "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"),
-    (JobReport(state=JobState.FAILED, signal=250), "killed by signal 250 (unknown)"),
-    (JobReport(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),
-    (JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "the training service refused its job"),
-    (JobReport(state=JobState.LOST), "its job was lost"),
-    (JobReport(state=JobState.PREEMPTED), "the training service took its place away"),
-    (JobReport(state=JobState.FAILED), "its command failed"),
-    (JobReport(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),
+    (Observation(state=JobState.FAILED, signal=250), "killed by signal 250 (unknown)"),
+    (Observation(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),
+    (Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "the training service refused its job"),
+    (Observation(state=JobState.LOST), "its job was lost"),
+    (Observation(state=JobState.PREEMPTED), "the training service took its place away"),
+    (Observation(state=JobState.FAILED), "its command failed"),
+    (Observation(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),
 ])  # fmt: skip
-def test_endings_are_explained(report: JobReport, sentence: str) -> None:
+def test_endings_are_explained(report: Observation, sentence: str) -> None:
     assert explain(report) == sentence
 
 
 def test_an_end_of_which_nothing_but_its_kind_is_known_is_said_once() -> None:
     for reason, state in ((Reason.LOST, JobState.LOST), (Reason.PREEMPTED, JobState.PREEMPTED)):
-        sentence = explain(JobReport(state=state))
+        sentence = explain(Observation(state=state))
         assert reason_in_words(reason, sentence) == f"{sentence} ({reason})"
 
 
 def test_who_asked_for_the_end_need_not_suspect_anybody() -> None:
-    killed = JobReport(state=JobState.FAILED, signal=9)
+    killed = Observation(state=JobState.FAILED, signal=9)
     assert explain(killed, StopRequest.USER) == "killed by signal 9 (SIGKILL)"
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, gpu_environment
@@ -66,6 +67,15 @@ class GpuHost(LocalKeeper):
         for process in self.started:
             await asyncio.to_thread(process.wait)
         shutil.rmtree(self._runtime)
+
+
+def job(name: str, gpu_number: int | None, *, is_repeat: bool = False) -> JobSpec:
+    """A job as far as its places go."""
+    return JobSpec(
+        name=name, experiment_id="e", trial_id=name, attempt=1, sequence_id=0, command="", parameter_record="{}",
+        protocol_environment={}, caller_environment={}, code_directory="/", attempt_directory="/",
+        gpu_number=gpu_number, is_repeat=is_repeat,
+    )  # fmt: skip
 
 
 @dataclass
@@ -146,19 +156,20 @@ class Daemon:
         self, stored: Stored, park: MachinePark, jobs: Mapping[str, KeeperJobs], name: str, *, is_repeat: bool
     ) -> bool:
         try:
-            found = await park.reserve(name, is_repeat=is_repeat)
+            spec = job(name, stored.demand.count, is_repeat=is_repeat)
+            found = await park.reserve(spec)
             if isinstance(found, NoRoom):
                 stored.why = found.why.sentence
                 stored.intents.discard(name)
                 return False
             at = next(host for host, kept in jobs.items() if kept is found.jobs)
             with park.held(found, name):
-                shown = gpu_environment(stored.demand.count, found.reservation)
+                shown = gpu_environment(spec, found.reservation)
                 environment = {"PATH": os.environ["PATH"], HOST: at, "EXPERIMENT": stored.name, "TRIAL": name, **shown}
                 folder = self._hosts[at].folder / name
-                job = {"command": f"sleep {stored.seconds}", "environment": environment, "files": {}, "grace_s": 0}
-                job |= {"directory": "/", "attempt_directory": str(folder)}
-                await found.jobs.submit(name, job, found.reservation)
+                request = {"command": f"sleep {stored.seconds}", "environment": environment, "files": {}, "grace_s": 0}
+                request |= {"directory": "/", "attempt_directory": str(folder)}
+                await found.jobs.submit(name, request, found.reservation)
         except PlatformUnavailable as error:
             if error.refused:
                 stored.intents.discard(name)

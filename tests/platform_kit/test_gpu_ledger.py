@@ -12,6 +12,7 @@ from nni_manager.platform_kit.gpu_machines import demand_of, gpu_environment, gp
 from nni_manager.platform_kit.gpu_reading import Card, Foreign, Reading, in_words
 from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation, choose
 from nni_manager.platform_kit.machines.line import KeeperMachine, Places
+from tests.platform_kit.gpu_hosts import job
 
 pytestmark = pytest.mark.unit
 
@@ -154,8 +155,8 @@ def test_who_has_a_gpu_is_named() -> None:
     ledger.reserve("nni_exp_e_trial_t", ONE)
     assert why_not.sentence(ledger, ONE) == "gpu 0 on hostA has nni_exp_e_trial_t"
     shared = machine(card(0))
-    for job in ("a", "b"):
-        shared.reserve(job, Demand(count=1, share=2))
+    for name in ("a", "b"):
+        shared.reserve(name, Demand(count=1, share=2))
     sentence = why_not.sentence(shared, Demand(count=1, share=3))
     assert sentence == "gpu 0 on hostA has 2 of at most 2 trials: a, b"
     assert why_not.details(shared, ONE) == {"0": {"jobs": ["a", "b"], "processes": [], "limit": 2}}
@@ -206,9 +207,9 @@ def test_sizes_in_words() -> None:
 
 def test_what_a_trial_is_shown() -> None:
     found = Reservation(machine="m", places=(1, 3))
-    assert gpu_environment(None, found) == {}
-    assert gpu_environment(0, None) == {"CUDA_VISIBLE_DEVICES": ""}
-    assert gpu_environment(2, found) == {"CUDA_VISIBLE_DEVICES": "1,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert gpu_environment(job("j", None), found) == {}
+    assert gpu_environment(job("j", 0), None) == {"CUDA_VISIBLE_DEVICES": ""}
+    assert gpu_environment(job("j", 2), found) == {"CUDA_VISIBLE_DEVICES": "1,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def test_fields_and_what_they_demand() -> None:

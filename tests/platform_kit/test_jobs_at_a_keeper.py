@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.keeper import forgetting
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs, owner_of
@@ -174,7 +175,7 @@ def waiting() -> KeeperJobs:
     return jobs
 
 
-def known(jobs: KeeperJobs) -> JobReport:
+def known(jobs: KeeperJobs) -> Observation:
     return jobs._reports["a"]
 
 

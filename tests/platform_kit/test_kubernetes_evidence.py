@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.kubernetes import evidence
 from nni_manager.platform_kit.kubernetes.job_memory import STUCK_S, JobMemory
@@ -26,10 +27,10 @@ def ended(code: int, reason: str = "Error", **fields: Any) -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:00:00Z", **fields}}
 
 
-def memory(state: JobState, *pods: dict[str, Any], **fields: Any) -> JobReport:
+def memory(state: JobState, *pods: dict[str, Any], **fields: Any) -> Observation:
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={"kind": "TFJob"}, **fields)
     one.pods = {pod["metadata"]["name"]: pod for pod in pods}
-    return one.report(lambda _: JobReport(state=state, native_reason="told"), 1000.0)[0]
+    return one.report(lambda _: Observation(state=state, native_reason="told"), 1000.0)[0]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def ran(*gone: dict[str, Any], alive: tuple[dict[str, Any], ...] = (), **fields:
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={}, **fields)
     one.gone_pods = {pod["metadata"]["name"]: pod for pod in gone}
     one.pods = {pod["metadata"]["name"]: pod for pod in alive}
-    read = lambda _: JobReport(state=JobState.RUNNING)  # noqa: E731
+    read = lambda _: Observation(state=JobState.RUNNING)  # noqa: E731
     found, again_s = one.report(read, 0.0)
     assert found.state is JobState.RUNNING, "its operator has a moment to say more"
     return one.report(read, LATER if again_s is None else again_s)[0].state
@@ -103,7 +104,7 @@ def test_who_deletes_it_cancels_it_and_what_is_merely_missing_is_lost() -> None:
 def test_an_image_that_cannot_be_pulled_fails_the_job_after_a_while() -> None:
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={}, pods={"p": pod("p", "Pending", waiting)})
-    read = lambda _: JobReport(state=JobState.PENDING)  # noqa: E731
+    read = lambda _: Observation(state=JobState.PENDING)  # noqa: E731
     report, again_s = one.report(read, 0.0)
     assert report.wait is not None and report.wait.code is WaitCode.IMAGE and again_s == STUCK_S
     report = one.report(read, STUCK_S)[0]
@@ -114,7 +115,7 @@ def test_an_image_that_cannot_be_pulled_fails_the_job_after_a_while() -> None:
 def test_what_ran_and_is_pending_again_is_being_restarted() -> None:
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={})
     states = iter([JobState.PENDING, JobState.RUNNING, JobState.PENDING])
-    read = lambda _: JobReport(state=next(states))  # noqa: E731
+    read = lambda _: Observation(state=next(states))  # noqa: E731
     assert [one.report(read, 0.0)[0].state for _ in range(3)] == [JobState.PENDING, JobState.RUNNING, JobState.RUNNING]
 
 

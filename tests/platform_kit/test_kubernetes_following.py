@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.following import Following
 from nni_manager.platform_kit.kubernetes.informer import Informer
@@ -66,11 +67,11 @@ class Stage:
         self.memory = self.following.follow(JobMemory(job_name="a", name="a", uid="u", container="main"))
         self.following.on_object(PODS, RUNNING_POD)
 
-    def report(self) -> JobReport:
+    def report(self) -> Observation:
         self.woken.clear()
         return self.following.report(self.memory)
 
-    async def end(self) -> JobReport:
+    async def end(self) -> Observation:
         """What is told of the job's end, in the end."""
         self.following.on_object(JOBS, FAILED_JOB)
         assert self.report().state is JobState.RUNNING
@@ -79,8 +80,8 @@ class Stage:
         return self.report()
 
 
-def _read(job: Object) -> JobReport:
-    return JobReport(state=JobState.FAILED, message="the job failed")
+def _read(job: Object) -> Observation:
+    return Observation(state=JobState.FAILED, message="the job failed")
 
 
 async def test_the_pods_of_a_failed_job_are_asked_for_when_none_told_how_it_ended() -> None:

@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import HoldCode, PlatformSpec
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, NoRoom
 from nni_manager.platform_kit.kubernetes import cluster, draft
@@ -49,7 +50,7 @@ class Stage:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, faults: list[Fault]) -> None:
         self.server = ApiServer(faults)
         self.handle: JobHandle | None = None
-        self.report: JobReport | None = None
+        self.report: Observation | None = None
         self.hold: HoldCode | None = None
         self.held: list[float] = []
         self._is_repeat = False

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE, MountedStorage, variables_of
@@ -162,7 +163,7 @@ async def test_an_unrelated_folder_is_named(mounted: Mounted, monkeypatch: pytes
     mounted.there.symlink_to(tmp_path / "unrelated")
     ended = mounted.run(mounted.storage.start_command(folder))
     assert ended.returncode == EXIT_OTHER_STORAGE
-    report = JobReport(state=JobState.FAILED, exit_code=ended.returncode)
+    report = Observation(state=JobState.FAILED, exit_code=ended.returncode)
     message = mounted.storage.explained(report, ("localField", "containerField")).message
     assert message.startswith("containerField: ") and str(mounted.here) in message and str(mounted.there) in message
 

@@ -14,8 +14,9 @@ from typing import cast
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE
@@ -105,7 +106,7 @@ async def test_swapped_code_is_not_run_and_put_right_for_the_next_trial(shared: 
     os.replace(packed(tmp_path / "evil", "evil"), archive)
     ended = await shared.run()
     assert (ended.returncode, ended.stdout) == (EXIT_OTHER_STORAGE, ""), ended.stderr
-    report = JobReport(state=JobState.FAILED, exit_code=ended.returncode, stderr_tail=ended.stderr)
+    report = Observation(state=JobState.FAILED, exit_code=ended.returncode, stderr_tail=ended.stderr)
     explained = shared.folder.explained(report)
     assert explained.state is JobState.PREEMPTED and "is not as the manager put it there" in explained.message
     ended = await shared.run()

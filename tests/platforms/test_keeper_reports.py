@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain import clock
-from nni_manager.domain.job import JobReport
+from nni_manager.domain.attempt import Observation
 from nni_manager.platform_kit.keeper import forgetting
 from nni_manager.platform_kit.keeper.forgetting import job_report
 from trial_runner import protocol
@@ -27,7 +27,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return shown
 
 
-def times(report: JobReport) -> tuple[int | None, int | None]:
+def times(report: Observation) -> tuple[int | None, int | None]:
     return report.started_ms, report.ended_ms
 
 
@@ -48,5 +48,5 @@ def test_a_report_that_was_kept_while_the_clock_was_set_follows_it(steady: list[
 
 
 def test_times_of_others_stay_as_they_were_told() -> None:
-    report = JobReport(state=job_report(RUNNING).state, started_ms=5, ended_ms=9)
+    report = Observation(state=job_report(RUNNING).state, started_ms=5, ended_ms=9)
     assert report.dated(1_000_000 - clock.steady_ms()) is report

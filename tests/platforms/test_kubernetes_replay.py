@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.following import Following
 from nni_manager.platform_kit.kubernetes.informer import Informer
@@ -39,7 +40,7 @@ class Stream:
     """What must come of one recording."""
 
     resource: Resource
-    read: Callable[[Object], JobReport]
+    read: Callable[[Object], Observation]
     container: str
     #: Job → state, exit code, reason, and part of the message at the end.
     ends: dict[str, tuple[JobState, int | None, str, str]]
@@ -82,7 +83,7 @@ class Play:
         self._chance = random.Random(seed)
         random.seed(seed)  # the informers' own waits, so that a play can be played again
         self.replay = Replay(recorded(plural), self._chance, trouble)
-        self.seen: dict[str, list[JobReport]] = {name: [] for name in self._stream.ends}
+        self.seen: dict[str, list[Observation]] = {name: [] for name in self._stream.ends}
         informers = [self._informer(each) for each in (self._stream.resource, PODS, EVENTS)]
         self._informers = informers[:2]
         jobs, pods, events = informers
@@ -92,7 +93,7 @@ class Play:
             memory = JobMemory(job_name=name, name=name, uid=uid, container=self._stream.container, made_s=float("inf"))
             self._following.follow(memory)
 
-    async def tell(self) -> dict[str, list[JobReport]]:
+    async def tell(self) -> dict[str, list[Observation]]:
         for informer in self._informers:
             informer.start()
         while await self.replay.advance():  # noqa: ASYNC110 - the clock of what was recorded
@@ -119,7 +120,7 @@ class Play:
             self.seen[name].append(self._following.report(memory))
 
 
-def check(plural: str, seen: dict[str, list[JobReport]], play: str) -> None:
+def check(plural: str, seen: dict[str, list[Observation]], play: str) -> None:
     order = {PENDING: 0, RUNNING: 1, SUCCEEDED: 2, FAILED: 2}
     for name, (state, code, reason, message) in STREAMS[plural].ends.items():
         reports = seen[name]

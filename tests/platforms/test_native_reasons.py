@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.trial import Outcome, TrialStatus, outcome
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory, Read
@@ -24,10 +25,10 @@ from nni_manager.platforms.scripted.jobs import Job
 pytestmark = pytest.mark.unit
 
 #: A failed job as a service tells it, by the word that it has for the end.
-Failed = Callable[[str], JobReport]
+Failed = Callable[[str], Observation]
 
 
-def _followed(read: Read, job: dict[str, Any], container: str = "Error") -> JobReport:
+def _followed(read: Read, job: dict[str, Any], container: str = "Error") -> Observation:
     """The report on a Kubernetes job whose pod's container ended with exit code 1 and this reason."""
     terminated = {"exitCode": 1, "reason": container, "finishedAt": "2026-01-01T00:00:00Z"}
     statuses = [{"name": "c", "state": {"terminated": terminated}}]
@@ -36,38 +37,38 @@ def _followed(read: Read, job: dict[str, Any], container: str = "Error") -> JobR
     return memory.report(read, 1000.0)[0]
 
 
-def _pod(word: str) -> JobReport:
-    return _followed(lambda _: JobReport(state=JobState.FAILED), {}, word)
+def _pod(word: str) -> Observation:
+    return _followed(lambda _: Observation(state=JobState.FAILED), {}, word)
 
 
-def _kubeflow(word: str) -> JobReport:
+def _kubeflow(word: str) -> Observation:
     failed = {"type": "Failed", "status": "True", "reason": word}
     return _followed(kubeflow.report, {"status": {"conditions": [failed]}})
 
 
-def _adl(word: str) -> JobReport:
+def _adl(word: str) -> Observation:
     return _followed(adl.report, {"status": {"phase": "Failed", "reason": word}})
 
 
-def _frameworkcontroller(word: str) -> JobReport:
+def _frameworkcontroller(word: str) -> Observation:
     ended = {"code": 1, "phrase": word, "type": {"name": "Failed"}}
     status = {"state": frameworkcontroller.COMPLETED, "attemptStatus": {"completionStatus": ended}}
     return _followed(frameworkcontroller.report, {"status": status})
 
 
-def _openpai(word: str) -> JobReport:
+def _openpai(word: str) -> Observation:
     return openpai.report({"state": "FAILED", "appExitCode": -1}, {"appExitSpec": {"phrase": word}})
 
 
-def _dlc(word: str) -> JobReport:
+def _dlc(word: str) -> Observation:
     return dlc.job_report({"Status": "Failed", "ReasonCode": word, "ReasonMessage": word}, "")
 
 
-def _dlts(word: str) -> JobReport:
+def _dlts(word: str) -> Observation:
     return dlts.report({"jobStatus": "failed", "errorMsg": word})
 
 
-def _scripted(word: str) -> JobReport:
+def _scripted(word: str) -> Observation:
     rule = Rule.model_validate({"exitCode": 1, "reason": word})
     job = Job(name="j", rule=rule, submitted_ms=0, attempt_directory="", system_directory="", grace_s=1.0)
     return scripted.job_report(job, "none", None, 10_000)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import ClassVar, Self
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
 
-RUNNING = JobReport(state=JobState.RUNNING, started_ms=5)
-SUCCEEDED = JobReport(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9)
-KILLED = JobReport(state=JobState.FAILED, signal=15, started_ms=5, ended_ms=9)
+RUNNING = Observation(state=JobState.RUNNING, started_ms=5)
+SUCCEEDED = Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9)
+KILLED = Observation(state=JobState.FAILED, signal=15, started_ms=5, ended_ms=9)
 
 
 class FakePlatform(Platform):
@@ -22,7 +23,7 @@ class FakePlatform(Platform):
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
-        self.jobs: dict[str, JobReport] = {}
+        self.jobs: dict[str, Observation] = {}
         self.specs: list[JobSpec] = []
         self.cancelled: list[str] = []
         self.forgotten: list[str] = []
@@ -49,10 +50,10 @@ class FakePlatform(Platform):
         self.change(spec.name, self.first_report)
         return JobHandle(platform="fake", version=1, job_name=spec.name)
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         self.observed.append(sorted(handle.job_name for handle in handles))
         self._may_raise("observe")
-        lost = JobReport(state=JobState.LOST)
+        lost = Observation(state=JobState.LOST)
         return {handle: self.jobs.get(handle.job_name, lost) for handle in handles}
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
@@ -68,7 +69,7 @@ class FakePlatform(Platform):
             self.forgotten.append(handle.job_name)
             self.jobs.pop(handle.job_name, None)
 
-    def change(self, name: str, report: JobReport) -> None:
+    def change(self, name: str, report: Observation) -> None:
         self.jobs[name] = report
         self.host.wake(name)
 

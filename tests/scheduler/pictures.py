@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, ExperimentStatus, Hold, HoldCode, PlatformSpec
+from nni_manager.domain.attempt import Attempt
+from nni_manager.domain.experiment import (
+    AlgorithmSpec,
+    ExperimentSpec,
+    ExperimentStatus,
+    Hold,
+    HoldCode,
+    PlatformSpec,
+    StoredExperiment,
+)
 from nni_manager.domain.ids import job_name
-from nni_manager.domain.job import JobState
-from nni_manager.domain.trial import StopRequest, TrialStatus
+from nni_manager.domain.stored_state import StoredState
+from nni_manager.domain.trial import OpenTrial, StopRequest, TrialStatus
+from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning.decisions import AskTuner, Cancel, Decisions, Forget, Submit
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
-from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, Service, ServiceState, Snapshot
-from nni_manager.store.experiments import ExperimentRow
-from nni_manager.store.jobs import AttemptRow
-from nni_manager.store.trials import OpenTrial
+from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, ServiceState, Snapshot
 
 NOW = 1_000_000
 #: Wait code → what `spec` and `hold` make of it.
@@ -39,22 +46,29 @@ def spec(**changes: Any) -> ExperimentSpec:
     return ExperimentSpec(**{**fields, **changes})
 
 
-def experiment(status: str = "RUNNING", **changes: Any) -> ExperimentRow:
+def experiment(status: str = "RUNNING", **changes: Any) -> StoredExperiment:
     """Made at 0, counted until now."""
     fields: dict[str, Any] = {
         "id": "exp1", "error": "", "hold": None, "config": "{}", "created_ms": 0, "ended_ms": None,
         "exec_ms": 0, "counted_ms": NOW, "next_sequence_id": 0, "next_parameter_id": 0, "ended_trials": 0,
         "resumed_end": 0, "revision": 1,
     }  # fmt: skip
-    return ExperimentRow(status=ExperimentStatus(status), **{**fields, **changes})
+    return StoredExperiment(status=ExperimentStatus(status), **{**fields, **changes})
 
 
-def job(id: str, state: str, attempt: int = 1, **changes: Any) -> AttemptRow:
-    fields: dict[str, Any] = {
-        "handle": None if state == "INTENT" else HANDLE, "exit_code": None, "signal": None, "native_reason": "",
-        "cause": "", "message": "", "stderr_tail": "", "started_ms": None, "ended_ms": None, "service": "fake",
-    }  # fmt: skip
-    return AttemptRow(job_name=job_name("exp1", id, attempt), state=state, **{**fields, **changes})
+def job(id: str, state: str, attempt: int = 1, **changes: Any) -> Attempt:
+    fields: dict[str, Any] = {"handle": None if state == "INTENT" else HANDLE, "service": "fake"}
+    return Attempt(id, attempt, job_name("exp1", id, attempt), state, **{**fields, **changes})
+
+
+def service_state(**fields: Any) -> ServiceState:
+    """Fields of the service's state, and of its adapter's capabilities."""
+    state = {name: fields.pop(name) for name in ServiceState.__dataclass_fields__ if name in fields}
+    return ServiceState(capabilities=Capabilities(watches=True, reads_files=False, **fields), **state)
+
+
+#: Fields of `service_state`.
+OF_A_SERVICE = (ServiceState.__dataclass_fields__ | Capabilities.__dataclass_fields__).keys()
 
 
 def trial(
@@ -96,33 +110,27 @@ class Plan:
     """The plan of a snapshot, in short words."""
 
     def __init__(
-        self, *trials: OpenTrial, row: ExperimentRow | None = None, config: ExperimentSpec | None = None,
+        self, *trials: OpenTrial, row: StoredExperiment | None = None, config: ExperimentSpec | None = None,
         retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str, str], ...] = (),
         last_keys: tuple[str, ...] = (), failed: int = 0,
         drained: tuple[str, ...] = (), missing: dict[str, dict[str, tuple[int, int]]] | None = None,
         stored: dict[str, dict[str, int]] | None = None, left: dict[str, str] | None = None, **here: Any,
     ) -> None:  # fmt: skip
         chosen = config or spec()
-        every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
-        states = {p.service: ServiceState(**every) for p in chosen.platforms} | here.pop("services", {})
+        every = {name: here.pop(name) for name in OF_A_SERVICE if name in here}
+        states = {p.service: service_state(**every) for p in chosen.platforms} | here.pop("services", {})
         holds = here.pop("holds", {})
         state = ProcessState(**{"now_ms": NOW, "services": states, **here})
-        services = tuple(
-            Service(name=p.service, state=states[p.service], limit=p.trial_concurrency, hold=holds.get(p.service))
-            for p in chosen.platforms
-        )
-        known = {service.name for service in services}
-        services += tuple(Service(name=n, state=s, is_removed=True) for n, s in states.items() if n not in known)
-        self.snapshot = Snapshot(
-            experiment=row or experiment(next_sequence_id=len(trials)), spec=chosen, services=services,
-            open_trials=trials,
-            retries={t.id: (0, 0) for t in trials if t.job is not None and _has_ended(t.job)} | (retries or {}),
-            stored={t.job.job_name: {} for t in trials if t.job is not None} | (stored or {}),
-            drained=frozenset(job_name("exp1", id, 1) for id in drained),
-            missing={job_name("exp1", id, 1): outboxes for id, outboxes in (missing or {}).items()},
+        undelivered: dict[str, dict[str, tuple[int, int]]] = {job_name("exp1", id, 1): {} for id in drained}
+        undelivered |= {job_name("exp1", id, 1): outboxes for id, outboxes in (missing or {}).items()}
+        known = StoredState(
+            experiment=row or experiment(next_sequence_id=len(trials)), holds=holds, open_trials=trials,
+            retries={t.id: (0, 0) for t in trials if t.job is not None and t.job.has_ended} | (retries or {}),
+            offsets={t.job.job_name: {} for t in trials if t.job is not None} | (stored or {}), missing=undelivered,
             fresh_ids=tuple(f"new{n:02}" for n in range(len(state.proposals))), first_ended=first_ended,
-            last_keys=last_keys, failed=failed, left=left or {}, here=state,
+            last_keys=last_keys, failed=failed, left=left or {},
         )  # fmt: skip
+        self.snapshot = Snapshot.of(known, chosen, state)
         self.decisions: Decisions = plan(self.snapshot)
 
     def records(self, kind: type) -> list[Any]:
@@ -130,7 +138,7 @@ class Plan:
 
     @property
     def submitted(self) -> list[str]:
-        return [call.trial_id for call in self.decisions.calls if isinstance(call, Submit)]
+        return [call.attempt.trial_id for call in self.decisions.calls if isinstance(call, Submit)]
 
     @property
     def cancelled(self) -> list[str]:
@@ -147,7 +155,3 @@ class Plan:
     @property
     def wake_at(self) -> int | None:
         return self.decisions.wake_at_ms
-
-
-def _has_ended(job: AttemptRow) -> bool:
-    return job.runner_exit is not None or (job.state != "INTENT" and JobState(job.state).is_final)

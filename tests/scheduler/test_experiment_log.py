@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.experiment_log import ExperimentLog, Formatter
 from nni_manager.scheduler.turns import change_log
@@ -98,7 +99,7 @@ def test_what_is_plain_stays_as_it_is(log: ExperimentLog, tmp_path: Path) -> Non
 
 
 def test_what_a_job_wrote_at_last_is_a_line_for_a_line(log: ExperimentLog, tmp_path: Path) -> None:
-    report = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail=f"Traceback\n\n  File x\n{EVIL}\n")
+    report = Observation(state=JobState.FAILED, exit_code=1, stderr_tail=f"Traceback\n\n  File x\n{EVIL}\n")
     change_log.log_changes((), (), [("nni_exp_e1_trial_t1", report)])
 
     lines = _written(tmp_path).splitlines()
@@ -108,7 +109,7 @@ def test_what_a_job_wrote_at_last_is_a_line_for_a_line(log: ExperimentLog, tmp_p
 
 
 def test_no_more_than_the_last_lines_of_a_text_are_written(log: ExperimentLog, tmp_path: Path) -> None:
-    report = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail="\n".join(map(str, range(1000))))
+    report = Observation(state=JobState.FAILED, exit_code=1, stderr_tail="\n".join(map(str, range(1000))))
     change_log.log_changes((), (), [("j", report)])
 
     lines = _written(tmp_path).splitlines()

@@ -15,10 +15,11 @@ from unittest.mock import AsyncMock
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, StoreCorrupt, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, PlatformSpec
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
@@ -194,7 +195,7 @@ async def at_work(
         await work.database.close()
 
 
-def _load(path: Path) -> experiments.ExperimentRow:
+def _load(path: Path) -> experiments.StoredExperiment:
     connection = connect(path)
     try:
         return experiments.load(connection)
@@ -689,7 +690,7 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     assert work.platform.forgotten == []
     task.cancel()  # whoever comes next asks for the platform's word, too
     await asyncio.gather(task, return_exceptions=True)
-    work.platform.jobs[name] = JobReport(state=JobState.FAILED, exit_code=1)
+    work.platform.jobs[name] = Observation(state=JobState.FAILED, exit_code=1)
     task = asyncio.create_task(work.loop.run())
     await work.until(lambda: name in work.platform.forgotten)
     assert f"Job {name}: the platform says FAILED (exit code 1), the runner says exit code 0" in caplog.text

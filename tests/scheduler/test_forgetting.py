@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Host
 from nni_manager.scheduler.planning.decisions import Forget
@@ -23,7 +24,7 @@ from tests.scheduler.fake_platform import RUNNING, SUCCEEDED, FakePlatform
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
 A, B = "nni_exp_exp1_trial_aaaaa", "nni_exp_exp1_trial_bbbbb"
-FAILED = JobReport(state=JobState.FAILED, exit_code=1)
+FAILED = Observation(state=JobState.FAILED, exit_code=1)
 BOTH = "the platform says FAILED (exit code 1), the runner says exit code 0"
 
 
@@ -53,7 +54,7 @@ class Bench:
         handle = JobHandle(platform="fake", version=1, job_name=name)
         self.forgetting.add([Forget(handle=handle, service="fake", runner_word=word)])
 
-    async def say(self, name: str, report: JobReport) -> None:
+    async def say(self, name: str, report: Observation) -> None:
         self.platform.change(name, report)
         await self.observer.look()
 
@@ -89,7 +90,7 @@ async def test_a_job_whose_platform_has_spoken_is_forgotten_unseen(bench: Bench)
     (3, FAILED, []),
 ])  # fmt: skip
 async def test_what_the_platform_says_afterwards_is_compared(
-    bench: Bench, caplog: pytest.LogCaptureFixture, said: int, report: JobReport, sentences: list[str]
+    bench: Bench, caplog: pytest.LogCaptureFixture, said: int, report: Observation, sentences: list[str]
 ) -> None:
     bench.platform.jobs[A] = RUNNING
     bench.decide(A, said)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.turns.turn import Seen
@@ -18,7 +19,7 @@ from tests.scheduler.test_turn import RUNNING, SUCCEEDED, Turns
 
 pytestmark = pytest.mark.unit
 
-GONE = JobReport(state=JobState.UNKNOWN, unreachable="hostA is away")
+GONE = Observation(state=JobState.UNKNOWN, unreachable="hostA is away")
 GRACE: dict[str, Any] = {"unreachable_grace_s": 600}
 LATER = NOW + 700_000
 
@@ -39,7 +40,7 @@ def lose(turns: Turns) -> str:
 
 
 def start_again(turns: Turns, *, accepted: bool = True) -> str:
-    (name,) = [call.job_name for call in turns.submitted(now_ms=LATER, **GRACE)]
+    (name,) = [call.attempt.job_name for call in turns.submitted(now_ms=LATER, **GRACE)]
     if accepted:
         handle = JobHandle(platform="fake", version=1, job_name=name)
         turns.take(Seen(handles=(handle,), reports={name: RUNNING}), now_ms=LATER, **GRACE)
@@ -100,10 +101,10 @@ def test_one_that_still_runs_goes_on_where_no_other_was_started(turns: Turns) ->
     assert not [call for call in back.calls if isinstance(call, d.Forget | d.Submit)]
     turns.take(now_ms=LATER, free=0, **GRACE)
     assert result_of(turns)[:2] == ("RUNNING", 1)
-    failed = JobReport(state=JobState.LOST, ended_ms=LATER)
+    failed = Observation(state=JobState.LOST, ended_ms=LATER)
     turns.take(Seen(reports={name: failed}), now_ms=LATER, **GRACE)
     again = turns.submitted(now_ms=LATER, **GRACE)
-    assert [call.job_name for call in again] == [f"{name}-2"]
+    assert [call.attempt.job_name for call in again] == [f"{name}-2"]
 
 
 def test_one_that_still_runs_is_ended_where_another_one_was_started(turns: Turns) -> None:
@@ -137,7 +138,7 @@ def test_it_is_forgotten_with_the_end_of_its_trial(turns: Turns) -> None:
 
 def test_one_that_its_machine_does_not_know_is_dropped(turns: Turns) -> None:
     name = lose(turns)
-    back = turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}), now_ms=LATER, free=0, **GRACE)
+    back = turns.take(Seen(reports={name: Observation(state=JobState.LOST)}), now_ms=LATER, free=0, **GRACE)
     assert [type(record) for record in back.records][:1] == [d.DropMissed]
     assert result_of(turns)[:2] == ("WAITING", 2)
 
@@ -148,9 +149,9 @@ def test_the_next_attempt_has_a_new_number(turns: Turns) -> None:
     turns.take(Seen(reports={second: GONE}), now_ms=LATER, **GRACE)
     turns.take(now_ms=LATER + 700_000, free=0, **GRACE)
     turns.take(Seen(reports={name: RUNNING}), now_ms=LATER + 700_000, free=0, **GRACE)
-    turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}), now_ms=LATER + 700_000, free=0, **GRACE)
+    turns.take(Seen(reports={name: Observation(state=JobState.LOST)}), now_ms=LATER + 700_000, free=0, **GRACE)
     again = turns.submitted(now_ms=LATER + 700_000, **GRACE)
-    assert [call.job_name for call in again] == [f"{name}-3"]
+    assert [call.attempt.job_name for call in again] == [f"{name}-3"]
 
 
 def state_of(turns: Turns, job_name: str) -> str:

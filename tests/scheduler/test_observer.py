@@ -11,8 +11,9 @@ from typing import Any, cast
 import looptime
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Delivery, Host
 from nni_manager.scheduler.turns.observer import Observer
@@ -34,7 +35,7 @@ class Watch:
     """An observer and what it told."""
 
     def __init__(self, database: Database) -> None:
-        self.told: list[Mapping[str, JobReport]] = []
+        self.told: list[Mapping[str, Observation]] = []
 
         async def deliver(*_: Any) -> Delivery:
             raise AssertionError("nothing is delivered here")
@@ -50,7 +51,7 @@ class Watch:
             capabilities=Capabilities(watches=True, reads_files=False, slow_poll_s=20),
         )  # fmt: skip
 
-    async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport] | None:
+    async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation] | None:
         try:
             return await self.platform.observe(handles)
         except PlatformUnavailable:
@@ -86,7 +87,7 @@ async def test_a_new_process_looks_at_what_the_store_knows(watch: Watch, path: P
     connection.close()
     await watch.observer.look()
     assert watch.platform.observed == [[A]]
-    assert watch.told == [{A: JobReport(state=JobState.LOST)}]
+    assert watch.told == [{A: Observation(state=JobState.LOST)}]
 
 
 async def test_what_was_decided_is_looked_at_no_more(watch: Watch) -> None:
@@ -149,7 +150,7 @@ class Asked(Watch):
         """When it was asked, in seconds from now, within so many of them."""
         loop, moments = asyncio.get_running_loop(), []
 
-        async def observe(handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport]:
+        async def observe(handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation]:
             moments.append(round(loop.time() - begun, 1))
             return dict.fromkeys(handles, RUNNING)
 
@@ -204,7 +205,7 @@ async def test_it_looks_at_everything_now_and_then(watch: Watch) -> None:
     await watch.observer.look()
     watch.observer.add(handle(A))
     await watch.observer.look()
-    assert watch.told == [{A: JobReport(state=JobState.LOST)}]
+    assert watch.told == [{A: Observation(state=JobState.LOST)}]
     watch.observer._news.clear()
     watch.platform.jobs[A] = SUCCEEDED  # and nobody says so
     seen = asyncio.Event()
@@ -223,7 +224,7 @@ async def test_it_looks_at_everything_now_and_then(watch: Watch) -> None:
 async def test_a_submission_that_came_to_nothing_is_told_of_once_and_by_its_name(watch: Watch) -> None:
     await watch.observer.look()
     watch.observer.add(handle(A))
-    untaken = JobReport(state=JobState.LOST, is_untaken=True)
+    untaken = Observation(state=JobState.LOST, is_untaken=True)
     watch.platform.jobs[A] = untaken
     await watch.observer.look()
     watch.observer.wake(A)

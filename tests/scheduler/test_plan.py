@@ -12,7 +12,7 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode, Plat
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     AskStop,
@@ -30,7 +30,6 @@ from nni_manager.scheduler.planning.decisions import (
 )
 from nni_manager.scheduler.planning.plan import MAX_ASKED
 from nni_manager.scheduler.planning.snapshot import ServiceState
-from nni_manager.store.trials import OpenTrial
 from tests.scheduler.pictures import NOW, Plan, ended, experiment, hold, proposals, running, spec, trial, waiting
 
 pytestmark = pytest.mark.unit
@@ -44,10 +43,10 @@ PENDING: dict[str, Any] = {"state": "PENDING", "wait": "SUBMITTED"}
 def test_proposals_become_trials_in_free_slots() -> None:
     found = Plan(running("aaaaa"), config=spec(trial_concurrency=3), proposals=proposals(4, 5, 6))
     assert [(r.trial_id, r.parameter_id) for r in found.records(AddTrial)] == [("new00", 4), ("new01", 5)]
-    assert [(r.trial_id, r.attempt, r.job_name) for r in found.records(StartAttempt)] == [
+    assert [(r.attempt.trial_id, r.attempt.number, r.attempt.job_name) for r in found.records(StartAttempt)] == [
         ("new00", 1, "nni_exp_exp1_trial_new00"), ("new01", 1, "nni_exp_exp1_trial_new01"),
     ]  # fmt: skip
-    assert [(c.trial_id, c.sequence_id, c.record) for c in found.decisions.calls] == [
+    assert [(c.attempt.trial_id, c.sequence_id, c.record) for c in found.decisions.calls] == [
         ("new00", 1, found.records(AddTrial)[0].record),
         ("new01", 2, found.records(AddTrial)[1].record),
     ]  # fmt: skip
@@ -98,7 +97,7 @@ def test_no_more_trials_than_allowed(
 def test_waiting_trials_come_before_new_ones() -> None:
     found = Plan(waiting("aaaaa", attempt=2), proposals=proposals(1, 2))
     assert found.submitted == ["aaaaa", "new00"]
-    assert found.records(StartAttempt)[0].job_name == "nni_exp_exp1_trial_aaaaa-2"
+    assert found.records(StartAttempt)[0].attempt.job_name == "nni_exp_exp1_trial_aaaaa-2"
 
 
 def test_full_slots_take_nothing() -> None:
@@ -541,7 +540,7 @@ def test_the_other_services_go_on() -> None:
     found = Plan(refused, config=spec(platforms=platforms), proposals=proposals(1))
     assert [record.service for record in found.records(HoldService)] == ["one"]
     assert found.records(PutOnHold) == []
-    assert [call.service for call in found.decisions.calls if isinstance(call, Submit)] == ["two"]
+    assert [call.attempt.service for call in found.decisions.calls if isinstance(call, Submit)] == ["two"]
 
 
 @pytest.mark.parametrize("status", ["USER_CANCELED", "SYS_CANCELED"])
@@ -737,7 +736,7 @@ def test_the_exit_code_of_a_runner_that_never_greeted(
     exit_code: int, channel: str, has_runner: bool, reason: str
 ) -> None:
     told = with_runner("aaaaa", "FAILED", ago_ms=GRACE_MS, channel=channel, exit_code=exit_code)
-    assert outcome_of(Plan(told, expects_runner=has_runner, retries={"aaaaa": (2, 0)})) == ("FAILED", reason)
+    assert outcome_of(Plan(told, has_runner=has_runner, retries={"aaaaa": (2, 0)})) == ("FAILED", reason)
 
 
 def test_a_runner_s_own_failure_costs_no_retry_of_the_user_s() -> None:
@@ -756,7 +755,7 @@ def test_what_was_not_delivered_stands_on_failed_trials_too() -> None:
 
 @pytest.mark.parametrize(("channel", "here", "grace"), [
     ("push", {}, 1), ("pull", {}, 12), ("exec", {}, 1),
-    ("", {"expects_runner": True}, 1), ("", {"expects_runner": True, "is_read": True}, 12),
+    ("", {"has_runner": True}, 1), ("", {"has_runner": True, "is_read": True}, 12),
 ])  # fmt: skip
 def test_how_long_a_success_waits_for_what_is_missing(channel: str, here: dict[str, bool], grace: int) -> None:
     """Storage may show it late; a failure has less to lose, and somebody who waits for its place."""
@@ -779,7 +778,7 @@ def test_a_success_without_all_its_results_says_so() -> None:
 
 def test_a_success_whose_runner_was_not_heard_at_all_says_so() -> None:
     never = with_runner("aaaaa", "SUCCEEDED", channel="", ago_ms=12 * GRACE_MS)
-    (record,) = Plan(never, expects_runner=True, is_read=True).records(Finish)
+    (record,) = Plan(never, has_runner=True, is_read=True).records(Finish)
     assert (record.status, record.message) == ("SUCCEEDED", NEVER_HEARD)
 
 

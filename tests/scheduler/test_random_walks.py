@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.trial import StopRequest, TrialStatus
@@ -92,8 +93,8 @@ class World:
 
     def carry_out(self, call: d.Call) -> None:
         if isinstance(call, d.Submit):
-            assert call.job_name not in self.submitting
-            self.submitting.append(call.job_name)
+            assert call.attempt.job_name not in self.submitting
+            self.submitting.append(call.attempt.job_name)
         elif isinstance(call, d.Cancel):
             self.cancelled.add(call.handle.job_name)
         elif isinstance(call, d.Forget):
@@ -165,7 +166,7 @@ class World:
         elif name in self.jobs:
             self.submitting.append(name)  # it has it already and cannot refuse it
         elif what == "reject":
-            report = JobReport(
+            report = Observation(
                 state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message=f"no {name}", ended_ms=self.now
             )
             self.turn(Seen(reports={name: report}))
@@ -183,7 +184,9 @@ class World:
         if name in self.submitting:
             self.submitting.remove(name)
         handle = JobHandle(platform="fake", version=1, job_name=name)
-        report = JobReport(state=JobState(state), exit_code=1 if state == "FAILED" else None, message=f"{what} {name}")
+        report = Observation(
+            state=JobState(state), exit_code=1 if state == "FAILED" else None, message=f"{what} {name}"
+        )
         self.turn(Seen(handles=(handle,), reports={name: report}))
 
     def _propose(self) -> None:

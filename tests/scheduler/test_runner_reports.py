@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy, VersionRefused
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.scheduler.turns import attempt_reports
 from nni_manager.scheduler.turns.attempt_reports import RunnerOf
 from tests.api.world import MemoryPlatform
@@ -125,7 +126,7 @@ async def test_an_outbox_whose_name_is_no_text_harms_nobody(world: RunnerWorld) 
     await world.greet()
     (lines, size), job = lines_of(1), world.who.job_name
     await world.experiment.messages.deliver(job, "outbox/\udce9", 0, size, lines)
-    ended = JobReport(state=JobState.SUCCEEDED, exit_code=0)
+    ended = Observation(state=JobState.SUCCEEDED, exit_code=0)
     await world.experiment.messages.deliver(job, "outbox/\udce9", size, 2 * size, lines, ended)
     await world.reports.exited(world.who, EXIT_0)
     trial = await world.ended()
@@ -215,7 +216,7 @@ async def test_the_check_can_be_switched_off(
 async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWorld) -> None:
     with pytest.raises(VersionRefused):
         await world.reports.greet(world.who, "0.5.1", "push")
-    exit_78 = JobReport(state=JobState.FAILED, exit_code=78)
+    exit_78 = Observation(state=JobState.FAILED, exit_code=78)
     world.experiment.loop.inbox.report({world.who.job_name: exit_78})  # before there was a turn
     assert (await world.ended())["reason"] == "VERSION_MISMATCH"
 
@@ -226,7 +227,7 @@ async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWo
 @pytest.mark.parametrize("claimed", [0, 2**53 - 1])
 async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed: int) -> None:
     await world.greet()
-    MemoryPlatform.jobs[world.who.job_name] = JobReport(state=JobState.RUNNING)
+    MemoryPlatform.jobs[world.who.job_name] = Observation(state=JobState.RUNNING)
     await world.reports.exited(world.who, {**EXIT_0, "startedMs": claimed, "endedMs": claimed})
     trial = await world.ended()
     exit_ = trial["attempts"][0]["runnerExit"]

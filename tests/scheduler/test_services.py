@@ -9,6 +9,7 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.domain.trial import OpenTrial
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     Cancel,
@@ -22,8 +23,18 @@ from nni_manager.scheduler.planning.decisions import (
     Submit,
 )
 from nni_manager.scheduler.planning.snapshot import ServiceState
-from nni_manager.store.trials import OpenTrial
-from tests.scheduler.pictures import NOW, Plan, experiment, hold, proposals, running, spec, trial, waiting
+from tests.scheduler.pictures import (
+    NOW,
+    Plan,
+    experiment,
+    hold,
+    proposals,
+    running,
+    service_state,
+    spec,
+    trial,
+    waiting,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -41,7 +52,7 @@ def two(concurrency: int = 4, **limits: int) -> ExperimentSpec:
 
 def places(found: Plan) -> dict[str, str]:
     """Trial → service of what is submitted."""
-    return {call.trial_id: call.service for call in found.decisions.calls if isinstance(call, Submit)}
+    return {call.attempt.trial_id: call.attempt.service for call in found.decisions.calls if isinstance(call, Submit)}
 
 
 def reasons(found: Plan) -> dict[str, tuple[str, str]]:
@@ -55,7 +66,7 @@ def on(service: str, id: str, **more: Any) -> OpenTrial:
 def test_the_service_with_the_fewest_open_attempts_is_next_and_of_equal_ones_the_first() -> None:
     found = Plan(on("a", "aaaaa"), waiting("bbbbb"), waiting("ccccc"), waiting("ddddd"), config=two(concurrency=9))
     assert places(found) == {"bbbbb": "b", "ccccc": "a", "ddddd": "b"}
-    assert {r.trial_id: r.service for r in found.records(StartAttempt)} == places(found)
+    assert {r.attempt.trial_id: r.attempt.service for r in found.records(StartAttempt)} == places(found)
 
 
 @pytest.mark.parametrize("state", [
@@ -78,7 +89,7 @@ def test_no_service_gets_more_than_its_own_limit_or_its_room() -> None:
 def test_an_intent_stays_with_its_service() -> None:
     found = Plan(trial("aaaaa", state="INTENT", service="b", intended_ms=5), on("b", "bbbbb"), config=two())
     (submit,) = [call for call in found.decisions.calls if isinstance(call, Submit)]
-    assert (submit.service, submit.is_repeat, submit.intended_ms) == ("b", True, 5)
+    assert (submit.attempt.service, submit.is_repeat, submit.attempt.intended_ms) == ("b", True, 5)
     away = {"b": ServiceState(away_since_ms=0, trouble="away", retry_at_ms=NOW + 9)}
     assert places(Plan(trial("aaaaa", state="INTENT", service="b"), config=two(), services=away)) == {}
 
@@ -144,7 +155,7 @@ def test_one_unreachable_job_becomes_unknown_and_the_others_go_on() -> None:
 
 
 def test_a_job_that_stays_unreachable_is_lost_after_the_grace_of_its_service() -> None:
-    graces = {"a": ServiceState(unreachable_grace_s=600)}
+    graces = {"a": service_state(unreachable_grace_s=600)}
     waits = Plan(on("a", "aaaaa", unreachable_ms=NOW - 599_000, unreachable="away"), config=two(), services=graces)
     assert waits.wake_at == NOW + 1000
     lost = Plan(on("a", "aaaaa", unreachable_ms=NOW - 600_000, unreachable="away"), config=two(), services=graces)
@@ -251,7 +262,7 @@ def test_an_unasked_end_by_a_signal_waits_for_the_word_of_a_portal() -> None:
     def ended(exit_code: int, *, has_portal: bool) -> Plan:
         word = json.dumps({"exitCode": exit_code, "outboxes": {}})
         job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW, channel="push")
-        return Plan(job, config=two(), services={"a": ServiceState(has_portal=has_portal)}, drained=("aaaaa",))
+        return Plan(job, config=two(), services={"a": service_state(has_portal=has_portal)}, drained=("aaaaa",))
 
     assert ended(143, has_portal=True).records(Finish) == []
     assert ended(143, has_portal=False).records(Finish) != []
@@ -261,5 +272,5 @@ def test_an_unasked_end_by_a_signal_waits_for_the_word_of_a_portal() -> None:
 def test_where_the_platform_decides_the_runners_word_ends_nothing() -> None:
     word = json.dumps({"exitCode": 1, "outboxes": {}})
     job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW - 99_000, channel="push")
-    found = Plan(job, config=two(), services={"a": ServiceState(platform_decides=True)}, drained=("aaaaa",))
+    found = Plan(job, config=two(), services={"a": service_state(platform_decides=True)}, drained=("aaaaa",))
     assert found.records(Finish) == []

@@ -10,21 +10,22 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
-from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.scheduler.planning import decisions as d
-from nni_manager.scheduler.planning.snapshot import ProcessState, ServiceState
+from nni_manager.scheduler.planning.snapshot import ProcessState
 from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
 from nni_manager.store import experiments, jobs, metrics, trials
 from nni_manager.store.metrics import OutboxPart, Stored
-from tests.scheduler.pictures import NOW, hold, proposals, spec
+from tests.scheduler.pictures import NOW, OF_A_SERVICE, hold, proposals, service_state, spec
 
 pytestmark = pytest.mark.unit
 
-RUNNING = JobReport(state=JobState.RUNNING, started_ms=NOW)
-SUCCEEDED = JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=NOW + 5)
+RUNNING = Observation(state=JobState.RUNNING, started_ms=NOW)
+SUCCEEDED = Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=NOW + 5)
 
 
 class Turns:
@@ -36,8 +37,8 @@ class Turns:
         self.told = 0
 
     def take(self, seen: Seen | None = None, *, assessed: bool = False, **here: Any) -> Result:
-        every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
-        state = ProcessState(**{"now_ms": NOW, "services": {"fake": ServiceState(**every)}, **here})
+        every = {name: here.pop(name) for name in OF_A_SERVICE if name in here}
+        state = ProcessState(**{"now_ms": NOW, "services": {"fake": service_state(**every)}, **here})
         result = take_turn(self.connection, self.config, seen or Seen(), state, told=self.told, assessed=assessed)
         if result.to_tell:
             self.told = result.to_tell[-1]["end_order"]
@@ -48,12 +49,12 @@ class Turns:
 
     def start(self, *numbers: int) -> list[str]:
         """New trials, accepted and running; answers their jobs' names."""
-        names = [call.job_name for call in self.submitted(proposals=proposals(*numbers))]
+        names = [call.attempt.job_name for call in self.submitted(proposals=proposals(*numbers))]
         handles = tuple(JobHandle(platform="fake", version=1, job_name=name) for name in names)
         self.take(Seen(handles=handles, reports={name: RUNNING for name in names}))
         return names
 
-    def open_trials(self) -> dict[str, trials.OpenTrial]:
+    def open_trials(self) -> dict[str, OpenTrial]:
         return {trial.job.job_name if trial.job else trial.id: trial for trial in trials.load_open(self.connection)}
 
 
@@ -66,29 +67,34 @@ def test_the_life_of_a_trial(turns: Turns) -> None:
     first = turns.take(proposals=proposals(0))
     (submit,) = [call for call in first.calls if isinstance(call, d.Submit)]
     (trial,) = turns.open_trials().values()
-    assert (trial.id, trial.status, trial.wait_code, trial.sequence_id) == (submit.trial_id, "WAITING", "SUBMITTED", 0)
+    assert (trial.id, trial.status, trial.wait_code, trial.sequence_id) == (
+        submit.attempt.trial_id,
+        "WAITING",
+        "SUBMITTED",
+        0,
+    )
     assert trial.record == submit.record
     assert first.next_parameter_id == 1
-    handle = JobHandle(platform="fake", version=1, job_name=submit.job_name, data="x")
-    turns.take(Seen(handles=(handle,), reports={submit.job_name: RUNNING}))
+    handle = JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name, data="x")
+    turns.take(Seen(handles=(handle,), reports={submit.attempt.job_name: RUNNING}))
     (trial,) = turns.open_trials().values()
     assert (trial.status, trial.started_ms, trial.wait_code) == ("RUNNING", NOW, "")
-    last = turns.take(Seen(reports={submit.job_name: SUCCEEDED}))
+    last = turns.take(Seen(reports={submit.attempt.job_name: SUCCEEDED}))
     assert last.calls[0] == d.Forget(handle=handle, service="fake")
     assert [(item["trial_id"], item["status"], item["parameters"]) for item in last.to_tell] == [
-        (submit.trial_id, "SUCCEEDED", {"x": 0})
+        (submit.attempt.trial_id, "SUCCEEDED", {"x": 0})
     ]
     assert turns.open_trials() == {}
     assert jobs.unforgotten(turns.connection, "fake") == [handle]
-    turns.take(Seen(forgotten=(submit.job_name,)))
+    turns.take(Seen(forgotten=(submit.attempt.job_name,)))
     assert jobs.unforgotten(turns.connection, "fake") == []
 
 
 def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> None:
     (submit,) = [call for call in turns.take(proposals=proposals(0)).calls if isinstance(call, d.Submit)]
-    handle = JobHandle(platform="fake", version=1, job_name=submit.job_name)
+    handle = JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name)
     ended = replace(SUCCEEDED, started_ms=NOW + 1)
-    turns.take(Seen(handles=(handle,), reports={submit.job_name: ended}))
+    turns.take(Seen(handles=(handle,), reports={submit.attempt.job_name: ended}))
     times = turns.connection.execute("SELECT status, started_ms, ended_ms FROM trials").fetchall()
     assert times == [("SUCCEEDED", NOW + 1, NOW + 5)]
 
@@ -96,7 +102,7 @@ def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> 
 def test_what_is_told_by_the_steady_clock_is_dated_by_what_was_seen(turns: Turns) -> None:
     """A turn may wait long for the database: a job is no older for that."""
     (name,) = turns.start(1)
-    steady = JobReport(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
+    steady = Observation(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
     turns.take(Seen(reports={name: steady}, apart_ms=NOW - 5_000), now_ms=NOW + 60_000)
     assert turns.open_trials()[name].job.started_ms == NOW + 2_000
 
@@ -113,7 +119,7 @@ def test_a_second_look_decides_nothing_new(turns: Turns) -> None:
 
 def test_a_submission_under_way_is_left_alone_and_one_that_was_lost_is_repeated(turns: Turns) -> None:
     (first,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
-    under_way = turns.take(submitting=frozenset({first.job_name}), asked=1)
+    under_way = turns.take(submitting=frozenset({first.attempt.job_name}), asked=1)
     assert (under_way.calls, under_way.records) == ((), ())
     after_a_crash = turns.take(asked=1)
     assert (after_a_crash.calls, after_a_crash.records) == ((replace(first, is_repeat=True),), ())
@@ -132,38 +138,40 @@ def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) 
 
 def test_a_job_that_was_accepted_and_never_ran_costs_nothing(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
-    handle = JobHandle(platform="fake", version=1, job_name=submit.job_name)
-    pending, never = JobReport(state=JobState.PENDING), JobReport(state=JobState.LOST, is_untaken=True)
+    handle = JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name)
+    pending, never = Observation(state=JobState.PENDING), Observation(state=JobState.LOST, is_untaken=True)
     for _ in range(5):
-        turns.take(Seen(handles=(handle,), reports={submit.job_name: pending}))
-        again = turns.take(Seen(reports={submit.job_name: never}))
+        turns.take(Seen(handles=(handle,), reports={submit.attempt.job_name: pending}))
+        again = turns.take(Seen(reports={submit.attempt.job_name: never}))
         submitted = [call for call in again.calls if isinstance(call, d.Submit)]
-        assert [(call.job_name, call.attempt) for call in submitted] == [(submit.job_name, 1)]
-    assert jobs.retries(turns.connection, submit.trial_id) == (0, 0)
+        assert [(call.attempt.job_name, call.attempt.number) for call in submitted] == [(submit.attempt.job_name, 1)]
+    assert jobs.retries(turns.connection, submit.attempt.trial_id) == (0, 0)
 
 
 def test_what_ran_is_not_taken_back(turns: Turns) -> None:
     (name,) = turns.start(0)
-    turns.take(Seen(reports={name: JobReport(state=JobState.LOST, is_untaken=True)}))
+    turns.take(Seen(reports={name: Observation(state=JobState.LOST, is_untaken=True)}))
     assert turns.open_trials()[name].status == "RUNNING"
 
 
 def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:
     (submit,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
     away: dict[str, Any] = {"trouble": "no", "retry_at_ms": NOW + 9}
-    refused = turns.take(Seen(refused=(submit.job_name,)), **away)
+    refused = turns.take(Seen(refused=(submit.attempt.job_name,)), **away)
     (trial,) = turns.open_trials().values()
     assert (trial.job, trial.attempt, trial.wait_code) == (None, 1, "PLATFORM_UNAVAILABLE")
     assert refused.wake_at_ms == NOW + 9
-    assert turns.take(now_ms=NOW + 9, asked=1, **away).calls == (replace(submit, intended_ms=NOW + 9),)
+    assert turns.take(now_ms=NOW + 9, asked=1, **away).calls == (
+        replace(submit, attempt=submit.attempt._replace(intended_ms=NOW + 9)),
+    )
 
 
 def test_a_lost_job_is_followed_by_the_next_attempt(turns: Turns) -> None:
     (name,) = turns.start(0)
-    found = turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}))
+    found = turns.take(Seen(reports={name: Observation(state=JobState.LOST)}))
     assert (found.to_tell, found.wake_at_ms, found.status) == ((), NOW, "RUNNING")
     following = turns.take()
-    assert [c.job_name for c in following.calls if isinstance(c, d.Submit)] == [f"{name}-2"]
+    assert [c.attempt.job_name for c in following.calls if isinstance(c, d.Submit)] == [f"{name}-2"]
     late = turns.take(Seen(reports={name: SUCCEEDED}), submitting=frozenset({f"{name}-2"}), asked=9)
     assert (late.records, late.to_tell) == ((), ())
 
@@ -171,7 +179,7 @@ def test_a_lost_job_is_followed_by_the_next_attempt(turns: Turns) -> None:
 def test_two_lost_jobs_cost_two_retries_and_the_third_the_trial(turns: Turns) -> None:
     (name,) = turns.start(0)
     for job in (name, f"{name}-2", f"{name}-3"):
-        found = turns.take(Seen(reports={job: JobReport(state=JobState.LOST)}), asked=9)
+        found = turns.take(Seen(reports={job: Observation(state=JobState.LOST)}), asked=9)
         found = turns.take(asked=9) if not found.to_tell else found
     assert [(item["status"], item["end_order"]) for item in found.to_tell] == [("SYS_CANCELED", 1)]
 
@@ -179,7 +187,7 @@ def test_two_lost_jobs_cost_two_retries_and_the_third_the_trial(turns: Turns) ->
 def test_a_retry_never_shows_the_experiment_as_done(connection: sqlite3.Connection) -> None:
     turns = Turns(connection, spec(max_trial_number=1))
     (name,) = turns.start(0)
-    turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}))
+    turns.take(Seen(reports={name: Observation(state=JobState.LOST)}))
     statuses = [turns.take().status for _ in range(3)]
     assert statuses == ["NO_MORE_TRIAL"] * 3
     assert experiments.load(connection).ended_ms is None
@@ -283,50 +291,51 @@ def test_a_job_that_is_submitted_again_is_read_from_what_is_stored(turns: Turns)
     (first,) = turns.submitted(proposals=proposals(0))
     assert first.stored == {}
     metric = Metric(type=MetricType.PERIODICAL, data="1", value=1.0, number=0)
-    metrics.store(turns.connection, OutboxPart(job_name=first.job_name, outbox="outbox/main.jsonl", start=0, end=30,
-                  lines=1, metrics=[metric]), NOW)  # fmt: skip
-    assert turns.submitted(submitting=frozenset({first.job_name})) == []
+    name = first.attempt.job_name
+    part = OutboxPart(job_name=name, outbox="outbox/main.jsonl", start=0, end=30, lines=1, metrics=[metric])
+    metrics.store(turns.connection, part, NOW)
+    assert turns.submitted(submitting=frozenset({name})) == []
     (again,) = turns.submitted()
-    assert (again.job_name, again.stored) == (first.job_name, {"outbox/main.jsonl": 30})
+    assert (again.attempt.job_name, again.stored) == (name, {"outbox/main.jsonl": 30})
 
 
 def test_what_its_platform_never_had_is_submitted_again_without_charge(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
-    name = submit.job_name
+    name = submit.attempt.job_name
     unsure = JobHandle(platform="fake", version=1, job_name=name)
     turns.take(Seen(handles=(unsure,)))
-    never = JobReport(state=JobState.LOST, message="the keeper knows nothing of it", was_never_taken=True)
+    never = Observation(state=JobState.LOST, message="the keeper knows nothing of it", was_never_taken=True)
     result = turns.take(Seen(reports={name: never}))
     (again,) = [call for call in result.calls if isinstance(call, d.Submit)]
-    assert (again.job_name, again.is_repeat) == (name, True) and result.records == ()
-    assert jobs.retries(turns.connection, again.trial_id) == (0, 0)
+    assert (again.attempt.job_name, again.is_repeat) == (name, True) and result.records == ()
+    assert jobs.retries(turns.connection, again.attempt.trial_id) == (0, 0)
 
 
 @pytest.mark.parametrize("kind", ["was_never_taken", "is_untaken"])
 def test_what_is_told_of_an_earlier_submission_says_nothing_of_the_next(turns: Turns, kind: str) -> None:
     """Which may be at another machine, and run."""
     (submit,) = turns.submitted(proposals=proposals(0))
-    name = submit.job_name
+    name = submit.attempt.job_name
     before, now = (JobHandle(platform="fake", version=1, job_name=name, data=at) for at in ("one", "two"))
     turns.take(Seen(handles=(before,)))
-    told = dataclasses.replace(JobReport(state=JobState.LOST, about=before), **{kind: True})
+    told = dataclasses.replace(Observation(state=JobState.LOST, about=before), **{kind: True})
     assert turns.take(Seen(reports={name: told})).calls, "it is submitted again"
     for seen in (Seen(reports={name: told}), Seen(handles=(now,), reports={name: told})):
         assert not [call for call in turns.take(seen).calls if isinstance(call, d.Submit) and not call.is_repeat]
-    assert jobs.undecided(turns.connection, submit.service) == [now]
+    assert jobs.undecided(turns.connection, submit.attempt.service) == [now]
 
 
 def test_what_was_seen_to_run_is_lost_whatever_its_platform_says_later(turns: Turns) -> None:
     (name,) = turns.start(0)
-    never = JobReport(state=JobState.LOST, was_never_taken=True)
+    never = Observation(state=JobState.LOST, was_never_taken=True)
     records = turns.take(Seen(reports={name: never})).records
     assert [record for record in records if isinstance(record, d.GiveUpAttempt)]
 
 
 def test_what_was_never_had_and_is_to_end_ends(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
-    turns.take(Seen(handles=(JobHandle(platform="fake", version=1, job_name=submit.job_name),)))
-    trials.ask_stop(turns.connection, submit.trial_id, StopRequest.USER)
-    never = JobReport(state=JobState.LOST, was_never_taken=True)
-    result = turns.take(Seen(reports={submit.job_name: never}))
+    turns.take(Seen(handles=(JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name),)))
+    trials.ask_stop(turns.connection, submit.attempt.trial_id, StopRequest.USER)
+    never = Observation(state=JobState.LOST, was_never_taken=True)
+    result = turns.take(Seen(reports={submit.attempt.job_name: never}))
     assert [record.status for record in result.records if isinstance(record, d.Finish)] == ["USER_CANCELED"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.ids import job_name
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
@@ -35,9 +36,9 @@ def add_with(
 def start(connection: sqlite3.Connection, id: str, attempt: int = 1, at: int = 0, experiment: str = "exp1") -> str:
     """Submitted, accepted, running; answers the job's name."""
     name = job_name(experiment, id, attempt)
-    jobs.intend(connection, trial_id=id, number=attempt, job_name=name, service="local", now_ms=at)
+    jobs.intend(connection, Attempt(id, attempt, name, service="local", intended_ms=at))
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name, data=id))
-    jobs.set_report(connection, name, JobReport(state=JobState.RUNNING, started_ms=at), at)
+    jobs.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=at), at)
     trials.set_running(connection, id, at)
     return name
 

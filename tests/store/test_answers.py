@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.errors import NotFound
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.reason import Reason
@@ -63,9 +64,11 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", 3, values, at=1)
     job = start(connection, "aaaaa", at=2)
     report(connection, job, intermediate(0.25), final(0.1), at=3)
-    jobs.set_report(connection, job, JobReport(state=JobState.RUNNING, place="hostA, gpu 0", link="https://there/1"), 8)
     jobs.set_report(
-        connection, job, JobReport(state=JobState.FAILED, exit_code=3, stderr_tail="ö\x1b[0m", ended_ms=4), 9
+        connection, job, Observation(state=JobState.RUNNING, place="hostA, gpu 0", link="https://there/1"), 8
+    )
+    jobs.set_report(
+        connection, job, Observation(state=JobState.FAILED, exit_code=3, stderr_tail="ö\x1b[0m", ended_ms=4), 9
     )
     end(connection, "aaaaa", "FAILED", "USER_CODE", "exit code 3", at=4)
     found = strict(answers.trial(connection, "aaaaa"))
@@ -158,10 +161,10 @@ def test_why_the_platform_does_not_start_a_job_and_since_when_it_is_out_of_reach
     connection: sqlite3.Connection,
 ) -> None:
     add(connection, "aaaaa")
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="openpai-2", now_ms=1)
+    jobs.intend(connection, Attempt("aaaaa", 1, "j", service="openpai-2", intended_ms=1))
     wait = Wait(code=WaitCode.GPU, sentence="gpu 0 is busy", details={"gpu": 0})
-    assert not jobs.set_report(connection, "j", JobReport(state=JobState.PENDING, wait=wait), 2)
-    gone = JobReport(state=JobState.UNKNOWN, unreachable="hostA does not answer")
+    assert not jobs.set_report(connection, "j", Observation(state=JobState.PENDING, wait=wait), 2)
+    gone = Observation(state=JobState.UNKNOWN, unreachable="hostA does not answer")
     assert jobs.set_report(connection, "j", gone, 3), "it says more than was known"
     assert not jobs.set_report(connection, "j", gone, 4)
     (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
@@ -173,14 +176,14 @@ def test_why_the_platform_does_not_start_a_job_and_since_when_it_is_out_of_reach
 
 def test_when_a_job_was_out_of_reach_stays_in_its_record(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="remote", now_ms=1)
-    back = JobReport(state=JobState.RUNNING, started_ms=2)
+    jobs.intend(connection, Attempt("aaaaa", 1, "j", service="remote", intended_ms=1))
+    back = Observation(state=JobState.RUNNING, started_ms=2)
     for at_ms in range(10, 1010, 10):
-        jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, unreachable=f"away {at_ms}"), at_ms)
+        jobs.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable=f"away {at_ms}"), at_ms)
         jobs.set_report(connection, "j", back, at_ms + 5)
         jobs.set_report(connection, "j", back, at_ms + 6)
-    jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, unreachable="once more"), 2000)
-    jobs.set_report(connection, "j", JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 2001)
+    jobs.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable="once more"), 2000)
+    jobs.set_report(connection, "j", Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 2001)
     (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
     assert attempt["interruptions"][:1] == [{"sinceMs": 10, "untilMs": 15, "sentence": "away 10"}]
     assert len(attempt["interruptions"]) == 100, "no record grows for ever"
@@ -190,11 +193,11 @@ def test_when_a_job_was_out_of_reach_stays_in_its_record(connection: sqlite3.Con
 def test_a_job_that_is_known_to_be_kept_is_out_of_reach_no_more(connection: sqlite3.Connection) -> None:
     """Nothing else is said of it."""
     add(connection, "aaaaa")
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="remote", now_ms=1)
-    jobs.set_report(connection, "j", JobReport(state=JobState.RUNNING, started_ms=2), 3)
-    jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, unreachable="hostA does not answer"), 4)
+    jobs.intend(connection, Attempt("aaaaa", 1, "j", service="remote", intended_ms=1))
+    jobs.set_report(connection, "j", Observation(state=JobState.RUNNING, started_ms=2), 3)
+    jobs.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable="hostA does not answer"), 4)
     assert jobs.why_unreachable(connection) == {"remote": ("hostA does not answer",)}
-    jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, message="kept by an older keeper"), 5)
+    jobs.set_report(connection, "j", Observation(state=JobState.UNKNOWN, message="kept by an older keeper"), 5)
     (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
     assert (attempt["state"], attempt["unreachableMs"], attempt["unreachable"]) == ("RUNNING", None, "")
     assert attempt["interruptions"] == [{"sinceMs": 4, "untilMs": 5, "sentence": "hostA does not answer"}]
@@ -301,11 +304,11 @@ def test_a_trial_that_cannot_be_asked_about_says_why_at_once(connection: sqlite3
     add(connection, "aaaaa")
     name = start(connection, "aaaaa")
     trials.set_running(connection, "aaaaa", 5)
-    jobs.set_report(connection, name, JobReport(state=JobState.RUNNING, started_ms=5), 50)
-    gone = JobReport(state=JobState.UNKNOWN, unreachable="hostA unreachable since 12:00 (timeout)")
+    jobs.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=5), 50)
+    gone = Observation(state=JobState.UNKNOWN, unreachable="hostA unreachable since 12:00 (timeout)")
     jobs.set_report(connection, name, gone, 60)
     (shown,) = listed(connection)["trials"]
     told = (shown["status"], shown["message"])
     assert told == ("RUNNING", "the platform cannot be asked: hostA unreachable since 12:00 (timeout)")
-    jobs.set_report(connection, name, JobReport(state=JobState.RUNNING, started_ms=5), 70)
+    jobs.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=5), 70)
     assert listed(connection)["trials"][0]["message"] == ""

@@ -4,8 +4,9 @@ import sqlite3
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.store import experiments, jobs, trials
 from tests.store.life import add, end, start
 
@@ -50,7 +51,7 @@ def test_since_when_a_job_is_out_of_reach_moves_too(connection: sqlite3.Connecti
     """Else a step would use up the time for which its machine may be away."""
     add(connection, "aaaaa", at=2 * HOUR_MS)
     job = start(connection, "aaaaa", at=3 * HOUR_MS)
-    away = JobReport(state=JobState.UNKNOWN, unreachable="the machine is away")
+    away = Observation(state=JobState.UNKNOWN, unreachable="the machine is away")
     jobs.set_report(connection, job, away, 4 * HOUR_MS)
     experiments.shift_moments(connection, HOUR_MS, 6 * HOUR_MS)
     (trial,) = trials.load_open(connection)
@@ -61,7 +62,7 @@ def test_nothing_that_is_stored_ended_before_it_began(connection: sqlite3.Connec
     """The clock was set back while nobody looked."""
     add(connection, "aaaaa", at=5 * HOUR_MS)
     job = start(connection, "aaaaa", at=5 * HOUR_MS)
-    jobs.set_report(connection, job, JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=HOUR_MS), HOUR_MS)
+    jobs.set_report(connection, job, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=HOUR_MS), HOUR_MS)
     end(connection, "aaaaa", at=HOUR_MS)
     for table in ("trials", "attempts"):
         assert connection.execute(f"SELECT started_ms, ended_ms FROM {table}").fetchone() == (5 * HOUR_MS, 5 * HOUR_MS)

@@ -7,27 +7,29 @@ import sqlite3
 
 import pytest
 
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.attempt import INTENT, PLATFORM, USER_CODE, Attempt, Observation
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.store import jobs, runners, trials
-from nni_manager.store.jobs import AttemptRow
 from tests.store.life import add, one
 
 pytestmark = pytest.mark.unit
 
 NAME = "nni_exp_exp1_trial_aaaaa"
 HANDLE = JobHandle(platform="local", version=3, job_name=NAME, data='{"deep": "ä"}')
-DONE = JobReport(state=JobState.FAILED, exit_code=2, message="exit code 2", stderr_tail="no", started_ms=5, ended_ms=6)
+DONE = Observation(
+    state=JobState.FAILED, exit_code=2, message="exit code 2", stderr_tail="no", started_ms=5, ended_ms=6
+)
 
 
 @pytest.fixture(autouse=True)
 def intent(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name=NAME, service="local", now_ms=4)
+    jobs.intend(connection, Attempt("aaaaa", 1, NAME, service="local", intended_ms=4))
 
 
-def attempt(connection: sqlite3.Connection) -> AttemptRow:
+def attempt(connection: sqlite3.Connection) -> Attempt:
     (trial,) = trials.load_open(connection)
     assert trial.job is not None
     return trial.job
@@ -35,7 +37,7 @@ def attempt(connection: sqlite3.Connection) -> AttemptRow:
 
 def test_an_intent_has_neither_handle_nor_evidence(connection: sqlite3.Connection) -> None:
     job = attempt(connection)
-    assert (job.job_name, job.state, job.handle, job.started_ms) == (NAME, jobs.INTENT, None, None)
+    assert (job.job_name, job.state, job.handle, job.started_ms) == (NAME, INTENT, None, None)
     assert jobs.undecided(connection, "local") == [] == jobs.unforgotten(connection, "local")
 
 
@@ -43,7 +45,7 @@ def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
     assert attempt(connection).state == "PENDING"
     assert jobs.undecided(connection, "local") == [HANDLE]
-    assert jobs.parse_handle(NAME, attempt(connection).handle or "") == HANDLE
+    assert attempt(connection).job_handle == HANDLE
     assert jobs.followed(connection, "local") == {NAME: {}}
 
 
@@ -59,7 +61,7 @@ def test_a_job_without_a_handle_is_followed_where_it_is_named(connection: sqlite
 
 
 def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
     jobs.set_handle(connection, HANDLE)
     assert (attempt(connection).state, attempt(connection).handle is not None) == ("RUNNING", True)
 
@@ -67,7 +69,7 @@ def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connecti
 def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, DONE, 50)
     for state in JobState:
-        jobs.set_report(connection, NAME, JobReport(state=state, exit_code=99, message="later"), 50)
+        jobs.set_report(connection, NAME, Observation(state=state, exit_code=99, message="later"), 50)
     job = attempt(connection)
     assert (job.state, job.exit_code, job.message, job.stderr_tail) == ("FAILED", 2, "exit code 2", "no")
 
@@ -81,24 +83,24 @@ def test_the_platform_s_word_and_the_cause_are_kept_apart(connection: sqlite3.Co
 
 
 def test_unknown_says_nothing(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.UNKNOWN, message="?"), 50)
-    assert attempt(connection).state == jobs.INTENT
+    jobs.set_report(connection, NAME, Observation(state=JobState.UNKNOWN, message="?"), 50)
+    assert attempt(connection).state == INTENT
 
 
 def test_the_start_is_remembered(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5), 50)
-    jobs.set_report(connection, NAME, JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (5, 9)
 
 
 def test_no_clock_of_a_node_starts_a_job_before_its_intent(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50)
+    jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (4, 4)
 
 
 def test_what_is_closed_is_fenced_off_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
-    jobs.close(connection, "aaaaa", 1, jobs.PLATFORM)
+    jobs.close(connection, "aaaaa", 1, PLATFORM)
     jobs.set_report(connection, NAME, DONE, 50)
     jobs.set_handle(connection, HANDLE)
     assert one(connection, "SELECT state FROM attempts") == "PENDING"
@@ -118,7 +120,7 @@ def test_an_intent_can_be_taken_back(connection: sqlite3.Connection) -> None:
     jobs.take_back(connection, NAME)
     (trial,) = trials.load_open(connection)
     assert (trial.job, trial.attempt) == (None, 1)
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name=NAME, service="local", now_ms=9)
+    jobs.intend(connection, Attempt("aaaaa", 1, NAME, service="local", intended_ms=9))
 
 
 @pytest.mark.parametrize("what", ["handle", "report", "close"])
@@ -134,11 +136,9 @@ def test_more_than_an_intent_cannot_be_taken_back(connection: sqlite3.Connection
 
 
 def test_retries_are_counted_on_two_accounts(connection: sqlite3.Connection) -> None:
-    for number, account in enumerate((jobs.PLATFORM, jobs.USER_CODE, jobs.PLATFORM), start=1):
+    for number, account in enumerate((PLATFORM, USER_CODE, PLATFORM), start=1):
         if number > 1:
-            jobs.intend(
-                connection, trial_id="aaaaa", number=number, job_name=f"{NAME}-{number}", service="local", now_ms=0
-            )
+            jobs.intend(connection, Attempt("aaaaa", number, f"{NAME}-{number}", service="local", intended_ms=0))
         jobs.close(connection, "aaaaa", number, account)
         trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
     assert jobs.retries(connection, "aaaaa") == (2, 1)
@@ -148,7 +148,7 @@ def test_retries_are_counted_on_two_accounts(connection: sqlite3.Connection) -> 
 def test_a_job_name_is_used_once(connection: sqlite3.Connection) -> None:
     add(connection, "bbbbb")
     with pytest.raises(sqlite3.IntegrityError):
-        jobs.intend(connection, trial_id="bbbbb", number=1, job_name=NAME, service="local", now_ms=0)
+        jobs.intend(connection, Attempt("bbbbb", 1, NAME, service="local", intended_ms=0))
 
 
 def test_a_page_that_is_known_at_once_is_kept_also_of_a_job_that_is_over(connection: sqlite3.Connection) -> None:

@@ -7,14 +7,14 @@ import sqlite3
 
 import pytest
 
+from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.store import answers, experiments, jobs, metrics, runners, trials
-from nni_manager.store.jobs import AttemptRow
 from tests.store.life import add, end, final, intermediate, one, report, start
 
 pytestmark = pytest.mark.unit
@@ -28,7 +28,7 @@ def job(connection: sqlite3.Connection) -> str:
     return start(connection, "aaaaa", at=2)
 
 
-def attempt(connection: sqlite3.Connection) -> AttemptRow:
+def attempt(connection: sqlite3.Connection) -> Attempt:
     (trial,) = trials.load_open(connection)
     assert trial.job is not None
     return trial.job
@@ -133,7 +133,7 @@ def test_jobs_that_were_decided_before_their_platform_spoke(connection: sqlite3.
         names[id_] = start(connection, id_)
     for id_ in ("aaaaa", "bbbbb", "ccccc"):
         runners.set_exit(connection, names[id_], WORD, 9)
-    jobs.set_report(connection, names["bbbbb"], JobReport(state=JobState.SUCCEEDED), 9)
+    jobs.set_report(connection, names["bbbbb"], Observation(state=JobState.SUCCEEDED), 9)
     for id_ in ("aaaaa", "bbbbb", "ddddd"):
         jobs.close(connection, id_, 1)
     assert jobs.unconfirmed(connection) == {names["aaaaa"]: WORD}
@@ -146,10 +146,10 @@ def test_what_the_platform_says_after_the_decision_completes_the_evidence(
 ) -> None:
     runners.set_exit(connection, job, WORD, 5)
     jobs.close(connection, "aaaaa", 1)
-    jobs.set_report(connection, job, JobReport(state=JobState.RUNNING, started_ms=1), 6)
+    jobs.set_report(connection, job, Observation(state=JobState.RUNNING, started_ms=1), 6)
     assert one(connection, "SELECT state, started_ms FROM attempts") == ("RUNNING", 2)
-    jobs.set_report(connection, job, JobReport(state=JobState.FAILED, exit_code=1), 7)
-    jobs.set_report(connection, job, JobReport(state=JobState.LOST), 8)
+    jobs.set_report(connection, job, Observation(state=JobState.FAILED, exit_code=1), 7)
+    jobs.set_report(connection, job, Observation(state=JobState.LOST), 8)
     assert one(connection, "SELECT state, exit_code, final_seen_ms FROM attempts") == ("FAILED", 1, 7)
 
 
@@ -157,7 +157,7 @@ def test_of_a_forgotten_job_nothing_more_is_said(connection: sqlite3.Connection,
     runners.set_exit(connection, job, WORD, 5)
     jobs.close(connection, "aaaaa", 1)
     jobs.set_forgotten(connection, job)
-    jobs.set_report(connection, job, JobReport(state=JobState.LOST), 8)
+    jobs.set_report(connection, job, Observation(state=JobState.LOST), 8)
     assert one(connection, "SELECT state FROM attempts") == "RUNNING"
 
 

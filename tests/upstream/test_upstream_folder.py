@@ -68,7 +68,7 @@ def _create(nni: Nni, nni3: Path, trial: str, trials: int) -> None:
         "trialCommand": f"{nni3} trial.py", "trialCodeDirectory": str(nni.code), "trialConcurrency": 2,
         "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
     }  # fmt: skip
-    nni.create(config)
+    nni.create_with_tuner(config)
 
 
 def _daemon(home: Path) -> Daemon:

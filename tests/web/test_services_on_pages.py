@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Room
 from tests.api.services import Acted, add_trial, create, shown
@@ -20,7 +21,7 @@ async def test_services_and_places_are_on_the_page(
     visitor: httpx.AsyncClient, world: World, link: str, is_shown: bool
 ) -> None:
     Acted.rooms["local"] = Room(free=1, why=Wait(code=WaitCode.GPU, sentence="gpu <0> is busy"))
-    Acted.first = JobReport(state=JobState.RUNNING, place="host <A>", link=link, started_ms=5)
+    Acted.first = Observation(state=JobState.RUNNING, place="host <A>", link=link, started_ms=5)
     id_ = await create(visitor, world)
     trial_id = await add_trial(visitor, id_)
     await shown(visitor, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")

@@ -23,11 +23,10 @@ from nni_manager.api.nni.addressed import (
     require_writable,
 )
 from nni_manager.domain.errors import Conflict, InvalidInput
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.domain.text import require_finite
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.store import experiments, nni_answers, overview
-from nni_manager.store.experiments import ExperimentRow
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ async def show(request: Request) -> Response:
     return json_text(json.dumps(profile))
 
 
-def _profile(row: ExperimentRow, path: str, context: ApiContext) -> dict[str, Any]:
+def _profile(row: StoredExperiment, path: str, context: ApiContext) -> dict[str, Any]:
     exec_ms = overview.exec_ms(row, context.service.live(row.id), context.clock())
     profile = {
         "params": mask(json.loads(row.config)), "id": row.id, "execDuration": exec_ms // 1000, "logDir": path,
@@ -72,7 +71,7 @@ async def start(request: Request) -> Response:
     return JSONResponse({"experiment_id": id_})
 
 
-def _require_own(row: ExperimentRow, given: object) -> None:
+def _require_own(row: StoredExperiment, given: object) -> None:
     if not isinstance(given, dict):
         raise InvalidInput("the body must be a config: a JSON object")
     config = json.loads(row.config)

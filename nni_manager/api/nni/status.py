@@ -16,11 +16,10 @@ from starlette.types import Scope, Send
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import ROOT, addressed, experiment_of, json_text
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.service import Readable
 from nni_manager.store import experiments, nni_registry, overview
-from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
 
@@ -96,7 +95,7 @@ class StatusAnswers:
         return self._keep(found[-1], (entry, live.problem), response)
 
 
-def _response(row: ExperimentRow, live: Live, status: ExperimentStatus | None = None) -> Response:
+def _response(row: StoredExperiment, live: Live, status: ExperimentStatus | None = None) -> Response:
     return json_text(json.dumps({"status": status or row.status, "errors": overview.errors(row, live)}))
 
 

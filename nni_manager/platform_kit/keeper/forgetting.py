@@ -20,17 +20,18 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import steady_ms
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host
 from trial_runner import protocol
 
 
-def job_report(job: Mapping[str, Any]) -> JobReport:
+def job_report(job: Mapping[str, Any]) -> Observation:
     """The report on a job of a keeper that told of it just now; `job` as in `trial_runner.protocol`."""
-    return JobReport(
+    return Observation(
         state=_state(job),
         exit_code=job.get("exit_code"),
         signal=job.get("signal"),
@@ -68,7 +69,7 @@ def _state(job: Mapping[str, Any]) -> JobState:
 
 
 class Tell(Protocol):
-    def __call__(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
+    def __call__(self, name: str, report: Observation, *, is_news: bool = True) -> None:
         """Notes what is known of the job now; `is_news`: somebody should look at it."""
 
 
@@ -80,7 +81,7 @@ class Deliveries:
         self._tell = tell
         #: Results handed over and not stored yet, and the ends that wait for them, by job.
         self._pending: dict[str, set[asyncio.Task[None]]] = {}
-        self._held_ends: dict[str, JobReport] = {}
+        self._held_ends: dict[str, Observation] = {}
 
     def add(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> asyncio.Task[None]:
         delivery = asyncio.create_task(
@@ -90,7 +91,7 @@ class Deliveries:
         delivery.add_done_callback(lambda done: self._on_delivered(job_name, done))
         return delivery
 
-    def hold_end(self, job_name: str, report: JobReport) -> bool:
+    def hold_end(self, job_name: str, report: Observation) -> bool:
         """Whether the job's end waits for results, after which it is told."""
         if job_name not in self._pending:
             return False

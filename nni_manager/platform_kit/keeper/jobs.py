@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUnavailable
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
@@ -48,10 +49,10 @@ class KeeperJobs:
         self.owner = owner_of(host)
         self._held = AsyncExitStack()
         self._connection: KeeperConnection | None = None
-        self.unheard_of = JobReport(state=JobState.LOST, message=f"the keeper of {place} knows nothing of this job")
-        self._no_word = JobReport(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
+        self.unheard_of = Observation(state=JobState.LOST, message=f"the keeper of {place} knows nothing of this job")
+        self._no_word = Observation(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
         #: What this connection to the keeper told of each job.
-        self._reports: dict[str, JobReport] = {}
+        self._reports: dict[str, Observation] = {}
         #: Jobs that were accepted and did not run when they were last heard of: the keeper has nothing of them on file.
         self._preparing: set[str] = set()
         self._is_connected = False
@@ -114,7 +115,7 @@ class KeeperJobs:
             return None
         return placement.reserve(name, is_repeat=is_repeat) or NoRoom(why=placement.why())
 
-    async def submit(self, name: str, job: Mapping[str, Any], reservation: Reservation | None = None) -> JobReport:
+    async def submit(self, name: str, job: Mapping[str, Any], reservation: Reservation | None = None) -> Observation:
         """Starts a job. `job`: what else `spawn` takes, see `trial_runner.protocol`. Raises SubmitRejected, too."""
         reserved = {} if reservation is None else {"reservation": reservation.as_json()}
         before = self._reports.get(name)
@@ -128,7 +129,7 @@ class KeeperJobs:
             self._entered.on_end(name)
         return self.report_of(told)
 
-    async def reports(self, names: Sequence[str]) -> dict[str, JobReport]:
+    async def reports(self, names: Sequence[str]) -> dict[str, Observation]:
         """The reports on these jobs. Raises PlatformUnavailable."""
         if not self._is_connected:
             raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
@@ -198,7 +199,7 @@ class KeeperJobs:
         elif kind == protocol.UNAVAILABLE:
             self._tell(job_name, _untaken(sentence))
         else:
-            self._tell(job_name, JobReport(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message=sentence))
+            self._tell(job_name, Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message=sentence))
 
     def on_ended(self, job_name: str, job: dict[str, Any]) -> None:
         self._preparing.discard(job_name)
@@ -208,7 +209,7 @@ class KeeperJobs:
         elif self._deliveries is None or not self._deliveries.hold_end(job_name, self.report_of(job)):
             self._tell(job_name, self.report_of(job))
 
-    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+    def report_of(self, job: Mapping[str, Any]) -> Observation:
         """The keeper's word about a job as a report; on other machines there is more to say."""
         return job_report(job)
 
@@ -258,7 +259,7 @@ class KeeperJobs:
             (self._preparing.add if job["state"] == protocol.PREPARING else self._preparing.discard)(name)
             self._tell(name, self.report_of(job), is_news=is_news)
 
-    def _tell(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
+    def _tell(self, name: str, report: Observation, *, is_news: bool = True) -> None:
         self._reports[name] = report
         if is_news:
             self._host.wake(name)
@@ -275,16 +276,27 @@ class KeeperJobs:
             self._deliveries.drop_ends()
 
 
+def spawn_request(
+    spec: JobSpec, *, command: str, environment: Mapping[str, str], directory: str, attempt_directory: str
+) -> dict[str, Any]:
+    """The job as `KeeperJobs.submit` takes it: its command, and its folders as the keeper's machine knows them."""
+    return {
+        "command": command, "environment": dict(environment), "directory": directory,
+        "attempt_directory": attempt_directory, "files": {protocol.PARAMETER_FILE: spec.parameter_record},
+        "grace_s": spec.grace_period_s, "from": dict(spec.stored),
+    }  # fmt: skip
+
+
 def owner_of(host: Host) -> str:
     """The owner of a service's jobs at a keeper, ``service:experiment``."""
     # what earlier versions called those of `local`, some of which may still run
     return host.experiment_id if host.service == "local" else f"{host.service}:{host.experiment_id}"
 
 
-def _untaken(sentence: str) -> JobReport:
-    return JobReport(state=JobState.LOST, message=sentence, is_untaken=True)
+def _untaken(sentence: str) -> Observation:
+    return Observation(state=JobState.LOST, message=sentence, is_untaken=True)
 
 
 _ALIVE = (protocol.PREPARING, protocol.RUNNING)
 _RUNS = {"state": protocol.RUNNING}
-_DRAINING = JobReport(state=JobState.UNKNOWN, message="ended; its last results are being read")
+_DRAINING = Observation(state=JobState.UNKNOWN, message="ended; its last results are being read")

@@ -6,8 +6,9 @@ import asyncio
 import dataclasses
 from contextlib import AsyncExitStack, suppress
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
-from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.domain.job import JobHandle
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes import handle_data
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
@@ -37,7 +38,7 @@ class FollowedJobs:
         self._service = service
         self._mending: asyncio.Task[None] | None = None
 
-    def report(self, handle: JobHandle) -> JobReport:
+    def report(self, handle: JobHandle) -> Observation:
         told, memory = handle_data.read(handle), self.memory(handle)
         found = self._following.report(memory)
         if memory.is_slow_to_start and (self._mending is None or self._mending.done()):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformError
-from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.informer import Informer
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory, Read
@@ -81,7 +81,7 @@ class Following:
             if (task := tasks.pop(name, None)) is not None:
                 task.cancel()
 
-    def report(self, memory: JobMemory) -> JobReport:
+    def report(self, memory: JobMemory) -> Observation:
         loop = asyncio.get_running_loop()
         found, again_s = memory.report(self._read, loop.time())
         alarm = self._alarms.pop(memory.name, None)

@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.kubernetes import evidence
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.names import REPORTS
@@ -22,7 +23,7 @@ _NOTICED_S = 3.0
 #: Seconds that the pods of a job that is gone may take to end, beside their own grace period.
 _ENDING_S = 60.0
 
-Read = Callable[[Object], JobReport]
+Read = Callable[[Object], Observation]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class JobMemory:
     #: We asked for its end.
     is_cancelled: bool = False
     #: Ends that we saw stay as they were.
-    final: JobReport | None = None
+    final: Observation | None = None
     #: It was seen running: what is pending again is being restarted.
     has_run: bool = False
     #: It has failed and no pod told how: they come by a stream of their own, which may be behind.
@@ -75,7 +76,7 @@ class JobMemory:
         found = _reporter(self.pods.values())
         return str(found["metadata"]["name"]) if found else None
 
-    def report(self, read: Read, now_s: float) -> tuple[JobReport, float | None]:
+    def report(self, read: Read, now_s: float) -> tuple[Observation, float | None]:
         """The report as of now, and the seconds after which to look again though nothing is heard; None: not before."""
         if self.final is not None:
             return self.final, None
@@ -84,7 +85,7 @@ class JobMemory:
             self.final = found
         return found, again_s
 
-    def _look(self, read: Read, now_s: float) -> tuple[JobReport, float | None]:
+    def _look(self, read: Read, now_s: float) -> tuple[Observation, float | None]:
         if self.object is None:
             return _LOST, None
         found = read(self.object)
@@ -102,7 +103,7 @@ class JobMemory:
             return self._pending(found, now_s)
         return self._taken(found, now_s)
 
-    def _taken(self, found: JobReport, now_s: float) -> tuple[JobReport, float | None]:
+    def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job that runs, by its operator's word, and the seconds after which to look again.
 
         The operator may be away when a pod is taken from it. What the runner heard then is a signal alone.
@@ -129,7 +130,7 @@ class JobMemory:
         has_ended = is_gone or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         return evidence.pod_end(pod, self.container) if has_ended else None
 
-    def _ended(self, found: JobReport) -> JobReport:
+    def _ended(self, found: Observation) -> Observation:
         """The report on a job that has ended, with what its pods say of its end."""
         pods = self.all_pods
         where = evidence.place(pods)
@@ -138,7 +139,7 @@ class JobMemory:
         end = evidence.failure(pods, self.container)
         self.lacks_pods = end is None and found.exit_code is None and found.cause is None and not self.has_all_pods
         if self.lacks_pods:
-            return JobReport(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
+            return Observation(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
         if end is None:
             return dataclasses.replace(
                 found, cause=found.cause or evidence.CAUSES.get(found.native_reason), place=where
@@ -152,14 +153,14 @@ class JobMemory:
             stderr_tail=end.stderr_tail, ended_ms=found.ended_ms or end.ended_ms, place=where,
         )  # fmt: skip
 
-    def _removed(self, found: JobReport, since_s: float, now_s: float) -> tuple[JobReport, float | None]:
+    def _removed(self, found: Observation, since_s: float, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job whose object is gone, and the seconds after which to look again.
 
         Its end is told when its pods are gone: until then they hold what they hold, and may still tell results.
         """
         grace = max((_grace_s(pod) for pod in self.pods.values()), default=0.0)
         if self.pods and now_s < since_s + grace + _ENDING_S:
-            running = JobReport(
+            running = Observation(
                 state=JobState.RUNNING, started_ms=found.started_ms, message="it was deleted, and its pods are ending",
                 place=evidence.place(list(self.pods.values())),
             )  # fmt: skip
@@ -168,12 +169,12 @@ class JobMemory:
             return dataclasses.replace(found, state=JobState.CANCELLED, native_reason="Deleted", wait=None), None
         if self.was_deleted:
             sentence = f"{self.object and self.object.get('kind')} {self.name} was deleted in the cluster"
-            return JobReport(
+            return Observation(
                 state=JobState.CANCELLED, native_reason="Deleted", message=sentence, started_ms=found.started_ms
             ), None
         return _LOST, None
 
-    def _pending(self, found: JobReport, now_s: float) -> tuple[JobReport, float | None]:
+    def _pending(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         pods = list(self.pods.values())
         self._making_s = (self._making_s or now_s) if evidence.is_being_made(pods) else None
         self.is_slow_to_start = self._making_s is not None and now_s - self._making_s >= _SLOW_S
@@ -200,4 +201,4 @@ def _grace_s(pod: Object) -> float:
     return float((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 30)
 
 
-_LOST = JobReport(state=JobState.LOST, native_reason="NotFound", message="the cluster does not have it any more")
+_LOST = Observation(state=JobState.LOST, native_reason="NotFound", message="the cluster does not have it any more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nni_manager.domain.job import JobReport
+from nni_manager.domain.attempt import Observation
 from nni_manager.platform_kit.kubernetes.client import MERGE_PATCH, Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.resource import Resource
@@ -21,7 +21,7 @@ class Kind:
     #: The container that runs the trial.
     container: str
     #: State, times and the operator's own words, of an object of the kind. Pure.
-    read: Callable[[Object], JobReport]
+    read: Callable[[Object], Observation]
     #: The version of the API; empty: whichever the cluster has.
     version: str = ""
     #: Merged into an object to end it; None: it is deleted.

@@ -13,9 +13,10 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit import job_folders
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import (
@@ -250,7 +251,7 @@ class KubernetesPlatform(Platform):
 
     # Observing
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         jobs, _, resource = self._entered
         cluster = await self._cluster()
         for informer in (cluster.informer(resource), cluster.informer(PODS)):

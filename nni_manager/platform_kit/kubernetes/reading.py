@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes.choice import runner_container
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
@@ -37,7 +38,7 @@ class Reading(Protocol):
     def notice(self, memory: JobMemory) -> None:
         """Notes that a job's object or its pods have changed."""
 
-    def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
+    def seen(self, memory: JobMemory, report: Observation) -> Observation:
         """The report on a job that may be told now: an end waits for what is still being read."""
 
     def forget(self, memory: JobMemory) -> None:
@@ -68,7 +69,7 @@ class _FromStorage:
     def notice(self, memory: JobMemory) -> None:
         """Does nothing: a job that runs writes by itself."""
 
-    def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
+    def seen(self, memory: JobMemory, report: Observation) -> Observation:
         if self._task.done():
             self._task.result()  # a fault of ours, which must not go unseen
         if not report.state.is_final or memory.all_pods == []:
@@ -76,7 +77,7 @@ class _FromStorage:
         self._pull.finish(memory.job_name, _PATIENCE_S)
         if self._pull.is_over(memory.job_name):
             return report
-        return JobReport(state=JobState.RUNNING, started_ms=report.started_ms, place=report.place)
+        return Observation(state=JobState.RUNNING, started_ms=report.started_ms, place=report.place)
 
     def forget(self, memory: JobMemory) -> None:
         self._pull.forget(memory.job_name)
@@ -110,7 +111,7 @@ class _FromPods:
     def notice(self, memory: JobMemory) -> None:
         self._exec.notice(memory)
 
-    def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
+    def seen(self, memory: JobMemory, report: Observation) -> Observation:
         return report  # pods wait until they were read
 
     def forget(self, memory: JobMemory) -> None:

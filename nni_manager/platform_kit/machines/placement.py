@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.service import Wait, WaitCode
@@ -60,9 +61,13 @@ class Placement:
         self.reach({name: why for name, why in away.items() if name in demands})
         self.want(wanted)
 
-    def reserve(self, job_name: str, *, is_repeat: bool = False) -> Reservation | None:
-        """Places for a job about to be started; None: there are none, or it is somebody else's turn."""
-        found = self._places.line.reserve(self._owner, job_name, self._demands, is_repeat=is_repeat)
+    def reserve(self, job_name: str, *, count: int | None = None, is_repeat: bool = False) -> Reservation | None:
+        """Places for a job about to be started, `count` of them where the job says so itself; None: there are none, or
+        it is somebody else's turn."""
+        demands = self._demands
+        if count is not None:
+            demands = {name: replace(demand, count=count) for name, demand in demands.items()}
+        found = self._places.line.reserve(self._owner, job_name, demands, is_repeat=is_repeat)
         self._places.watch_offers()
         return found
 

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing.feature import Feature
@@ -65,19 +66,19 @@ async def run(world: World, platform: Platform, spec: JobSpec, recorder: Recorde
 
 async def seen(
     world: World, platform: Platform, handle: JobHandle, *states: JobState, recorder: Recorder | None = None
-) -> JobReport:
+) -> Observation:
     """The first report on a job that has one of these states."""
     what = " or ".join(states)
     return await seen_as(world, platform, handle, lambda report: report.state in states, what, recorder)
 
 
 async def seen_as(
-    world: World, platform: Platform, handle: JobHandle, is_it: Callable[[JobReport], bool], what: str,
+    world: World, platform: Platform, handle: JobHandle, is_it: Callable[[Observation], bool], what: str,
     recorder: Recorder | None = None,
-) -> JobReport:  # fmt: skip
+) -> Observation:  # fmt: skip
     """The first report on a job that is `what`. A watching adapter has to wake us for it."""
     recorder = recorder or world.recorder
-    last: JobReport | None = None
+    last: Observation | None = None
     try:
         async with asyncio.timeout(world.patience_s):
             while True:

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import AttemptDecided
-from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.domain.job import JobHandle
 from nni_manager.domain.text import require_text
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
@@ -52,7 +53,7 @@ class Recorder:
         #: Job name → identities of its containers, the newest last.
         self.containers: dict[str, list[str]] = {}
         #: Ends that were told together with a job's last lines.
-        self.told_ends: dict[str, JobReport] = {}
+        self.told_ends: dict[str, Observation] = {}
         self._stored = asyncio.Event()
         self._accepted: set[str] = set()
         self._lines: dict[str, dict[str, list[str]]] = {}
@@ -139,7 +140,7 @@ class Recorder:
         self.news.set()
 
     async def _deliver(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: Observation | None = None,
         container: str = "",
     ) -> Delivery:  # fmt: skip
         require_text("outbox", outbox)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.evidence import milliseconds
@@ -28,7 +29,7 @@ def state_of(phase: str) -> JobState:
     return PHASES.get(phase, JobState.UNKNOWN)
 
 
-def report(job: Object) -> JobReport:
+def report(job: Object) -> Observation:
     """The report on an AdaptDLJob as the API gives it. `group` counts the times that pods were made: the first is 0."""
     status: dict[str, Any] = job.get("status") or {}
     phase = str(status.get("phase") or "Pending")
@@ -37,7 +38,7 @@ def report(job: Object) -> JobReport:
     if state is JobState.PENDING and has_run:
         state = JobState.RUNNING
     reason = str(status.get("reason") or phase)
-    return JobReport(
+    return Observation(
         state=state, native_reason=reason, message=_short(str(status.get("message") or "")),
         cause=Reason.SUBMIT_REJECTED if reason in _NEVER_MADE else None,
         ended_ms=milliseconds(status.get("completionTimestamp")) if state.is_final else None,

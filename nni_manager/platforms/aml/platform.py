@@ -17,10 +17,11 @@ from typing import Any, ClassVar, Self
 
 import httpx
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.ids import attempt_directory_of
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
 from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.pull import Pull
@@ -193,7 +194,7 @@ class AmlPlatform(Platform):
 
     # Looking
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         for task in self._tasks:
             if task.done():
                 task.result()  # a fault of ours, which must not go unseen
@@ -208,14 +209,14 @@ class AmlPlatform(Platform):
     async def _ask_for(self, handle: JobHandle) -> Any | None:
         return await self._lease.call(lambda account: account.get(f"jobs/{_name(handle)}"))
 
-    def _report(self, handle: JobHandle, job: Any | None, asked: dict[JobHandle, Any | None]) -> JobReport:
+    def _report(self, handle: JobHandle, job: Any | None, asked: dict[JobHandle, Any | None]) -> Observation:
         if job is None and handle not in asked:
-            return JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
+            return Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         if job is None and (job := asked[handle]) is None:
-            return JobReport(state=JobState.LOST, message="Azure ML does not know the job any more")
+            return Observation(state=JobState.LOST, message="Azure ML does not know the job any more")
         return self._with_what_is_read(handle, states.job_report(job))
 
-    def _with_what_is_read(self, handle: JobHandle, report: JobReport) -> JobReport:
+    def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
         """The report on a job that may be told: an end is told when what the job left was read."""
         name, mirror = handle.job_name, self._mirror
         assert mirror is not None, "entered"

@@ -26,7 +26,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.state_table import StateTable
 
@@ -50,14 +51,14 @@ def job_state(status: str) -> JobState:
     return _TABLE.state(status)
 
 
-def job_report(job: Mapping[str, Any]) -> JobReport:
+def job_report(job: Mapping[str, Any]) -> Observation:
     """The report on one job as the service has it."""
     properties = job.get("properties") or {}
     status = str(properties.get("status") or "")
     state = job_state(status)
     code, what = _WAITS.get(status, (WaitCode.SUBMITTED, "has accepted the job"))
     wait = Wait(code=code, sentence=f"Azure ML {what} ({status})", details={"status": status})
-    return JobReport(
+    return Observation(
         state=state, native_reason=status if state in (JobState.FAILED, JobState.CANCELLED) else "",
         message=f"Azure ML says {status}; its page has the logs of the node" if state is JobState.FAILED else "",
         wait=wait if state is JobState.PENDING else None, link=link(job),

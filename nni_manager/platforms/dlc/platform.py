@@ -17,11 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.job_folders import read_stretch
@@ -179,7 +180,7 @@ class DlcPlatform(Platform):
         """Makes our folder on the NAS. Raises OSError: of a NAS that is not mounted, too."""
         make_root(self._mount_point, FOLDER)
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # a fault of ours, which must not go unseen
         listed = await self._jobs.read(min(_sent_ms(handle) for handle in handles))
@@ -198,11 +199,11 @@ class DlcPlatform(Platform):
     def _may_be_late(self, handle: JobHandle) -> bool:
         return _id(handle) not in self._seen and self._clock() - _sent_ms(handle) < self._lag_s * 1000
 
-    def _report(self, handle: JobHandle, item: Item | None, asked: Mapping[JobHandle, Item | None]) -> JobReport:
+    def _report(self, handle: JobHandle, item: Item | None, asked: Mapping[JobHandle, Item | None]) -> Observation:
         if item is None and handle in asked:
             item = asked[handle]
             if item is None:
-                return JobReport(
+                return Observation(
                     state=JobState.LOST, native_reason="REMOVED", message="PAI-DLC does not know the job any more"
                 )
         link = self._link(_id(handle))
@@ -210,7 +211,7 @@ class DlcPlatform(Platform):
             self._missing.seen(handle.job_name)
         else:
             late = self._may_be_late(handle)
-            return JobReport(
+            return Observation(
                 state=JobState.PENDING if late else JobState.UNKNOWN, link=link, wait=_ACCEPTED if late else None
             )
         return self._with_what_is_read(handle, states.job_report(item, link))
@@ -218,7 +219,7 @@ class DlcPlatform(Platform):
     def _link(self, id: str) -> str:
         return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={id}&regionId={self._config.region}"
 
-    def _with_what_is_read(self, handle: JobHandle, report: JobReport) -> JobReport:
+    def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
         """The report on a job that may be told: an end is told when what the job left was read."""
         name = handle.job_name
         folder = self._storage.attempt(attempt_directory_of(name)).here
@@ -234,7 +235,7 @@ class DlcPlatform(Platform):
             return dataclasses.replace(report, state=JobState.RUNNING, ended_ms=None)
         return report if report.state is not JobState.FAILED else self._explained(report, folder)
 
-    def _explained(self, report: JobReport, folder: Path) -> JobReport:
+    def _explained(self, report: Observation, folder: Path) -> Observation:
         """The report on a failed job with a reason: PAI-DLC tells no exit codes, and a job that left nothing at all
         has seen another storage, or never began."""
         if (folder / protocol.CODE_FOLDER).exists():

@@ -33,7 +33,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.state_table import StateTable
 
@@ -62,11 +63,11 @@ def job_state(status: str) -> JobState:
     return _TABLE.state(status)
 
 
-def job_report(item: Mapping[str, Any], link: str) -> JobReport:
+def job_report(item: Mapping[str, Any], link: str) -> Observation:
     """The report on one job as ListJobs and GetJob have it."""
     status = str(item.get("Status") or "")
     state = _state(status, item)
-    return JobReport(
+    return Observation(
         state=state, native_reason=str(item.get("ReasonCode") or "") if state is not JobState.SUCCEEDED else "",
         message=str(item.get("ReasonMessage") or "") if state in _REASONED else "",
         started_ms=_ms(item.get("GmtRunningTime")), ended_ms=_ms(item.get("GmtFinishTime")) if state.is_final else None,

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
 from nni_manager.platform_kit.web_account import Refused
@@ -126,23 +127,23 @@ class DltsPlatform(WebJobs[DltsAccount]):
 
     # Looking
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         self._lease.connection.followed.note(self._owner, len(handles))
         listed = await self._lease.call(lambda account: account.jobs(self._accepted_s))
         entries = {handle: listed[handle.data] for handle in handles if handle.data in listed}
         unlisted = self._unlisted.due([handle for handle in handles if handle not in entries])
         asked = {handle: await self._asked(handle) for handle in unlisted}
         reports = {handle: self._judged(handle, entry) for handle, entry in entries.items()} | asked
-        unknown = JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
+        unknown = Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return {handle: self._folders.told(handle.job_name, reports.get(handle, unknown)) for handle in handles}
 
-    async def _asked(self, handle: JobHandle) -> JobReport:
+    async def _asked(self, handle: JobHandle) -> Observation:
         entry = await self._status(handle.data)
         if entry is None:
-            return JobReport(state=JobState.LOST, message="DLWorkspace does not know the job any more")
+            return Observation(state=JobState.LOST, message="DLWorkspace does not know the job any more")
         return self._judged(handle, entry)
 
-    def _judged(self, handle: JobHandle, entry: Entry) -> JobReport:
+    def _judged(self, handle: JobHandle, entry: Entry) -> Observation:
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
         dashboard, cluster, _, _ = _account_settings(self.settings)

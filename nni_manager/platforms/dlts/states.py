@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.state_table import StateTable
 
@@ -43,16 +44,16 @@ def job_state(native: str) -> JobState:
     return _TABLE.state(native)
 
 
-def report(entry: Mapping[str, Any]) -> JobReport:
+def report(entry: Mapping[str, Any]) -> Observation:
     """The report on a job, by its entry in the list or by its status."""
     native = str(entry.get("jobStatus"))
     state = job_state(native)
     if state is JobState.PENDING:
         sentence = f"DLWorkspace says {native}: {_WAITS[native]}"
-        return JobReport(state=state, wait=Wait(code=WaitCode.SUBMITTED, sentence=sentence))
+        return Observation(state=state, wait=Wait(code=WaitCode.SUBMITTED, sentence=sentence))
     if state is JobState.FAILED:
         words = str(entry.get("errorMsg") or "").strip().partition("\n")[0][:300]
-        return JobReport(state=state, native_reason=native, message=f"DLWorkspace: {words or 'the job failed'}")
+        return Observation(state=state, native_reason=native, message=f"DLWorkspace: {words or 'the job failed'}")
     if state is JobState.CANCELLED:
-        return JobReport(state=state, message="it was killed on DLWorkspace")
-    return JobReport(state=state)
+        return Observation(state=state, message="it was killed on DLWorkspace")
+    return Observation(state=state)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.evidence import milliseconds
@@ -37,7 +38,7 @@ def state_of(state: str) -> JobState:
     return STATES.get(state, JobState.UNKNOWN)
 
 
-def report(framework: Object) -> JobReport:
+def report(framework: Object) -> Observation:
     """The report on a Framework as the API gives it."""
     status: dict[str, Any] = framework.get("status") or {}
     state = str(status.get("state") or "AttemptCreationPending")
@@ -45,15 +46,17 @@ def report(framework: Object) -> JobReport:
     started_ms = milliseconds(attempt.get("runTime")) or milliseconds(status.get("startTime"))
     if state != COMPLETED:
         found = state_of(state)
-        return JobReport(state=found, native_reason=state, started_ms=None if found is JobState.PENDING else started_ms)
+        return Observation(
+            state=found, native_reason=state, started_ms=None if found is JobState.PENDING else started_ms
+        )
     return _completed(attempt.get("completionStatus") or {}, started_ms, milliseconds(status.get("completionTime")))
 
 
-def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | None) -> JobReport:
+def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | None) -> Observation:
     code = told.get("code")
     number = code if isinstance(code, int) else None
     message = "; ".join(filter(None, (_trigger(told), str(told.get("diagnostics") or ""))))
-    return JobReport(
+    return Observation(
         state=_end(told.get("type") or {}, number), cause=Reason.SUBMIT_REJECTED if number == _NOT_CREATED else None,
         exit_code=number if number is not None and 0 <= number <= _LARGEST_EXIT_CODE else None,
         native_reason=str(told.get("phrase") or ""), message=message, started_ms=started_ms, ended_ms=ended_ms,

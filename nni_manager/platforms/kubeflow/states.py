@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.evidence import milliseconds
 
@@ -25,15 +26,15 @@ def state_of(condition: str) -> JobState:
     return STATES.get(condition, JobState.UNKNOWN)
 
 
-def report(job: Object) -> JobReport:
+def report(job: Object) -> Observation:
     """The report on a TFJob or PyTorchJob as the API gives it."""
     status: dict[str, Any] = job.get("status") or {}
     true = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
     found = next((kind for kind in STATES if kind in true), None)
     if found is None:
-        return JobReport(state=JobState.UNKNOWN if true else JobState.PENDING)
+        return Observation(state=JobState.UNKNOWN if true else JobState.PENDING)
     state, told = STATES[found], true[found]
-    return JobReport(
+    return Observation(
         state=state, native_reason=str(told.get("reason") or found), message=str(told.get("message") or ""),
         started_ms=None if state is JobState.PENDING else milliseconds(status.get("startTime")),
         ended_ms=milliseconds(status.get("completionTime")) if state.is_final else None,

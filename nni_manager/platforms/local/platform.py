@@ -14,12 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of, gpu_environment
 from nni_manager.platform_kit.job_folders import read_stretch
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs, spawn_request
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
@@ -94,10 +95,10 @@ class LocalPlatform(Platform):
     # Verbs
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
-        if self._park is None:
+        if self._park is None or not spec.gpu_number:
             await self._start(spec, None)
             return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
-        found = await self._park.reserve(spec.name, is_repeat=spec.is_repeat)
+        found = await self._park.reserve(spec)
         if isinstance(found, NoRoom):
             return found
         with self._park.held(found, spec.name):
@@ -106,15 +107,10 @@ class LocalPlatform(Platform):
 
     async def _start(self, spec: JobSpec, reservation: Reservation | None) -> None:
         place = await self._place(spec)
-        job = {
-            "command": place.command,
-            "environment": {**_environment(spec, reservation), **place.environment},
-            "directory": place.directory,
-            "attempt_directory": spec.attempt_directory,
-            "files": {protocol.PARAMETER_FILE: spec.parameter_record},
-            "grace_s": spec.grace_period_s,
-            "from": dict(spec.stored),
-        }
+        job = spawn_request(
+            spec, command=place.command, directory=place.directory, attempt_directory=spec.attempt_directory,
+            environment={**_environment(spec, reservation), **place.environment},
+        )  # fmt: skip
         await self.jobs.submit(spec.name, job, reservation)
 
     async def _place(self, spec: JobSpec) -> _Place:
@@ -128,7 +124,7 @@ class LocalPlatform(Platform):
             environment=self._shared.environment(spec.name, there),
         )  # fmt: skip
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         reports = await self.jobs.reports([handle.job_name for handle in handles])
         return {handle: reports[handle.job_name] for handle in handles}
 
@@ -173,7 +169,7 @@ class _Jobs(KeeperJobs):
         super().__init__(host)
         self._shared = shared
 
-    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+    def report_of(self, job: Mapping[str, Any]) -> Observation:
         return self._shared.explained(super().report_of(job))
 
 
@@ -185,5 +181,5 @@ def _environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, st
         **directory_environment(spec.attempt_directory, spec.code_directory),
         protocol.ENV_PLATFORM: "local",
         protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
-        **gpu_environment(spec.gpu_number, reservation),
+        **gpu_environment(spec, reservation),
     }

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import urlencode
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host, NoRoom, PreflightFinding, Room
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
@@ -141,7 +142,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
 
     # Looking
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         self._lease.connection.followed.note(self._owner, len(handles))
         listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
         unlisted = [handle for handle in handles if _name(handle) not in listing.entries]
@@ -152,21 +153,21 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
             reports[handle] = self._folders.told(handle.job_name, report)
         return reports
 
-    async def _seen(self, handle: JobHandle, listing: Listing) -> JobReport:
+    async def _seen(self, handle: JobHandle, listing: Listing) -> Observation:
         entry = listing.entries.get(_name(handle))
         if entry is None:
-            return JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
+            return Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return await self._judged(handle, entry)
 
-    async def _asked(self, handle: JobHandle, listing: Listing) -> JobReport:
+    async def _asked(self, handle: JobHandle, listing: Listing) -> Observation:
         detail = await self._lease.call(lambda account: account.detail(_name(handle)))
         if detail is None:
-            return JobReport(state=JobState.LOST, message="OpenPAI does not know the job any more")
+            return Observation(state=JobState.LOST, message="OpenPAI does not know the job any more")
         if listing.is_cut_off:
             self._lease.connection.note_overlooked()
         return await self._judged(handle, detail)
 
-    async def _judged(self, handle: JobHandle, entry: Any) -> JobReport:
+    async def _judged(self, handle: JobHandle, entry: Any) -> Observation:
         """The report on a job, by its entry in the list or its detail. An end is worked out once."""
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]

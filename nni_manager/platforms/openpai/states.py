@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.state_table import StateTable
@@ -62,28 +63,28 @@ def needs_detail(entry: Mapping[str, Any]) -> bool:
     return entry.get("state") == "FAILED"
 
 
-def report(entry: Mapping[str, Any], detail: Mapping[str, Any] | None = None) -> JobReport:
+def report(entry: Mapping[str, Any], detail: Mapping[str, Any] | None = None) -> Observation:
     """The report on a job, by its entry in the list; `detail`: its `jobStatus`, where `needs_detail`."""
     state = job_state(str(entry.get("state")))
     started_ms, ended_ms = _moment(entry, "launchedTime"), _moment(entry, "completedTime")
     if not state.is_final:
-        return JobReport(state=state, wait=_wait(entry) if state is JobState.PENDING else None, started_ms=started_ms)
+        return Observation(state=state, wait=_wait(entry) if state is JobState.PENDING else None, started_ms=started_ms)
     end = _failure(detail or entry) if state is JobState.FAILED else _end(state)
     return replace(end, started_ms=started_ms, ended_ms=ended_ms)
 
 
-def _end(state: JobState) -> JobReport:
+def _end(state: JobState) -> Observation:
     if state is JobState.SUCCEEDED:
-        return JobReport(state=state, exit_code=0)
-    return JobReport(state=state, message="it was stopped on OpenPAI")
+        return Observation(state=state, exit_code=0)
+    return Observation(state=state, message="it was stopped on OpenPAI")
 
 
-def _failure(detail: Mapping[str, Any]) -> JobReport:
+def _failure(detail: Mapping[str, Any]) -> Observation:
     """The report on a failed job. OpenPAI's code is none of a command; the container's is in what the runtime said."""
     spec, said = _mapping(detail, "appExitSpec"), _mapping(_mapping(detail, "appExitMessages"), "runtime")
     phrase = _phrase(detail, spec, said)
     is_theirs = spec.get("type") == "PLATFORM_FAILURE"
-    return JobReport(
+    return Observation(
         state=JobState.PREEMPTED if is_theirs else JobState.FAILED,
         exit_code=None if is_theirs else _users_code(said),
         native_reason=phrase,

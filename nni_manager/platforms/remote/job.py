@@ -10,6 +10,7 @@ from typing import Any
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.gpu_machines import gpu_environment
+from nni_manager.platform_kit.keeper.jobs import spawn_request
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.payload import directory_environment
 from nni_manager.platform_kit.shared_folder import SharedFolder
@@ -54,16 +55,10 @@ def _request(
     spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, code: str
 ) -> dict[str, Any]:
     attempt = attempt_folder(folder, spec.name)
-    return {
-        "command": _command(spec.command, entry.pre_command),
-        "environment": _environment(spec, entry, greeting, attempt, code)
-        | gpu_environment(spec.gpu_number, reservation),
-        "directory": code,
-        "attempt_directory": attempt,
-        "files": {protocol.PARAMETER_FILE: spec.parameter_record},
-        "grace_s": spec.grace_period_s,
-        "from": dict(spec.stored),
-    }
+    return spawn_request(
+        spec, command=_command(spec.command, entry.pre_command), directory=code, attempt_directory=attempt,
+        environment=_environment(spec, entry, greeting, attempt, code) | gpu_environment(spec, reservation),
+    )  # fmt: skip
 
 
 def attempt_folder(folder: str, job_name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nni_manager.domain.job import JobReport
+from nni_manager.domain.attempt import Observation
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platforms.remote.address import Address
@@ -24,7 +24,7 @@ class MachineJobs(KeeperJobs):
 
     def __init__(
         self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
-        explained: Callable[[JobReport], JobReport], started: Callable[[], None], refused: Callable[[str], None],
+        explained: Callable[[Observation], Observation], started: Callable[[], None], refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         key = address.key
 
@@ -53,7 +53,7 @@ class MachineJobs(KeeperJobs):
         await super().forget(names)
         self.seen.difference_update(names)
 
-    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+    def report_of(self, job: Mapping[str, Any]) -> Observation:
         """The report on a job, with the machine it is on."""
         if job["state"] != protocol.PREPARING:
             self.seen.add(job["name"])

@@ -11,9 +11,10 @@ from functools import partial
 from types import TracebackType
 from typing import ClassVar, Self
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of
 from nni_manager.platform_kit.machines.ledger import Demand
@@ -130,16 +131,16 @@ class RemotePlatform(Platform):
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         return await Starting(self._sites, self._placed, self._park, self._shared, self.room).start(spec)
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        reports: dict[JobHandle, JobReport] = {}
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
+        reports: dict[JobHandle, Observation] = {}
         for key, group in self._by_machine(handles).items():
             reports.update(await self._observe(key, group))
         return reports
 
-    async def _observe(self, key: str, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def _observe(self, key: str, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         site = self._sites.get(key)
         if site is None:
-            report = JobReport(state=JobState.LOST, message=f"{_host(key)} is not in machineList any more")
+            report = Observation(state=JobState.LOST, message=f"{_host(key)} is not in machineList any more")
             return dict.fromkeys(handles, report)
         try:
             told = await site.jobs.reports([handle.job_name for handle in handles])
@@ -231,7 +232,7 @@ class RemotePlatform(Platform):
         return groups
 
 
-def _judged(handle: JobHandle, report: JobReport, site: Site) -> JobReport:
+def _judged(handle: JobHandle, report: Observation, site: Site) -> Observation:
     """The keeper's word on a job. One that it does not know, and that nobody has seen run, never ran: what it accepts
     is on file from the job's start on."""
     is_unheard_of = report is site.jobs.unheard_of and handle.job_name not in site.jobs.seen

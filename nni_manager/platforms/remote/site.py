@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.checked_code import sha256_of
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
@@ -204,15 +205,15 @@ class Site:
         doing = "the code is being sent" if self._shared is None else "its shared storage is looked at"
         return f"{host}: {self._aside}" if self._aside else f"{host}: {doing}{self._progress}"
 
-    def unasked(self, name: str) -> JobReport:
+    def unasked(self, name: str) -> Observation:
         """The report on a job while there is nobody to ask: it is given up in time, unless it is known to be kept.
 
         A job that is to end and was not told so counts as unreachable, whatever keeps it.
         """
         host = self.entry.address.host
         if self.is_left_alone and name not in self._untold:
-            return JobReport(state=JobState.UNKNOWN, message=self.why, place=host)
-        return JobReport(state=JobState.UNKNOWN, unreachable=self.why or host, place=host)
+            return Observation(state=JobState.UNKNOWN, message=self.why, place=host)
+        return Observation(state=JobState.UNKNOWN, unreachable=self.why or host, place=host)
 
     async def cancel(self, names: Sequence[str], grace_period_s: float) -> None:
         """Asks jobs to end, and notes those that could not be told. Raises PlatformUnavailable."""
@@ -320,7 +321,7 @@ class Site:
         if failure:
             log.warning("%s: its shared storage stays mounted: %s", self.entry.address.host, failure)
 
-    def _explained(self, report: JobReport) -> JobReport:
+    def _explained(self, report: Observation) -> Observation:
         """The report on a trial; one that did not find the storage has it looked at again before the next one."""
         if self._shared is None:
             return report

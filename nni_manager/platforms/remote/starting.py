@@ -42,7 +42,7 @@ class Starting:
             known = None
         if not any(one.is_up for one in self._sites):
             raise PlatformUnavailable(self._sites.why().sentence, refused=True)
-        if (park := self._park) is not None:
+        if (park := self._park) is not None and spec.gpu_number:
             return await self._pass_over(spec, lambda: self._start_with_gpus(spec, park))
         return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
 
@@ -61,7 +61,7 @@ class Starting:
         return NoRoom(why=self._sites.why()) if site is None else await self._start_at(site, spec, None)
 
     async def _start_with_gpus(self, spec: JobSpec, park: MachinePark) -> JobHandle | NoRoom:
-        found = await park.reserve(spec.name, is_repeat=spec.is_repeat)
+        found = await park.reserve(spec)
         if isinstance(found, NoRoom):
             return found
         site = next(one for one in self._sites if one.jobs is found.jobs)

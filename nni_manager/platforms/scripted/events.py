@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nni_manager.domain.job import JobReport
+from nni_manager.domain.attempt import Observation
 from nni_manager.platform_kit.contract import Host
 
 
@@ -15,8 +15,8 @@ class Events:
         self._host = host
         self._is_doubled = is_doubled
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._told: dict[str, JobReport] = {}
-        self._stale: dict[str, JobReport] = {}
+        self._told: dict[str, Observation] = {}
+        self._stale: dict[str, Observation] = {}
 
     def wake(self, job_name: str) -> None:
         for _ in range(2 if self._is_doubled else 1):
@@ -28,7 +28,7 @@ class Events:
         loop = asyncio.get_running_loop()
         self._timers[job_name] = loop.call_later(milliseconds / 1000, self.wake, job_name)
 
-    def tell(self, job_name: str, report: JobReport) -> JobReport:
+    def tell(self, job_name: str, report: Observation) -> Observation:
         """The report that answers a question about this job."""
         if not self._is_doubled:
             return report

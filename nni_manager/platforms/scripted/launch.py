@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import apart_ms
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
-from nni_manager.domain.job import JobReport, JobSpec
+from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.ledger import Reservation
@@ -41,11 +42,11 @@ class Processes(KeeperJobs):
         }  # fmt: skip
         await self.submit(job_name, job, reservation)
 
-    async def find(self, names: Sequence[str]) -> dict[str, JobReport]:
+    async def find(self, names: Sequence[str]) -> dict[str, Observation]:
         """The reports on those of these jobs of which the keeper has word."""
         return {name: report for name, report in (await self.reports(names)).items() if report is not self.unheard_of}
 
-    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+    def report_of(self, job: Mapping[str, Any]) -> Observation:
         """The keeper's word with times since the epoch, by which the script goes."""
         return super().report_of(job).dated(apart_ms())
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
 from nni_manager.platform_kit.job_folders import read_stretch
 from nni_manager.platform_kit.machines.ledger import Reservation
@@ -193,7 +194,7 @@ class ScriptedPlatform(Platform):
                 await self._jobs.remove(job.name)
                 raise
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         await self._ask("observe")
         await asyncio.sleep(self._config.slow_observe)
         if self._pulling is not None and self._pulling.done():
@@ -258,13 +259,15 @@ class ScriptedPlatform(Platform):
 
     # A job's state
 
-    async def _look(self, job: Job | None, name: str, process: JobReport | None) -> JobReport:
+    async def _look(self, job: Job | None, name: str, process: Observation | None) -> Observation:
         if job is None:
             return UNHEARD_OF
         if (why := self._faults.unreachable().get(job.machine)) is not None:
             if self._pull is not None:
                 self._pull.forget(name)  # nor can its results be read, until it is followed again
-            return JobReport(state=JobState.UNKNOWN, unreachable=why, place=machines.in_words(job.machine, job.places))
+            return Observation(
+                state=JobState.UNKNOWN, unreachable=why, place=machines.in_words(job.machine, job.places)
+            )
         now = self._clock() - round(self._config.late_events * 1000)
         if self._config.launch == NONE:
             await self._simulated_reports.tell(job, now)
@@ -275,17 +278,17 @@ class ScriptedPlatform(Platform):
             self._events.wake_in(name, change - now)
         return self._events.tell(name, self._with_place(job, self._with_what_is_read(job, process, report)))
 
-    def _with_place(self, job: Job, report: JobReport) -> JobReport:
+    def _with_place(self, job: Job, report: Observation) -> Observation:
         place = machines.in_words(job.machine, job.places) or job.rule.place
         return dataclasses.replace(report, place=place, link=job.rule.link) if place or job.rule.link else report
 
-    def _with_what_is_read(self, job: Job, process: JobReport | None, report: JobReport) -> JobReport:
+    def _with_what_is_read(self, job: Job, process: Observation | None, report: Observation) -> Observation:
         """The report on a job that may be told: the end of a process when what it left was read; and a job runs once
         its runner was heard of, as nobody else can tell that its container does."""
         if self._pull is None:
             return report
         self._pull.follow(job.name, Path(job.system_directory), Path(job.attempt_directory))
-        running = JobReport(state=JobState.RUNNING, started_ms=job.starts_ms)
+        running = Observation(state=JobState.RUNNING, started_ms=job.starts_ms)
         if report.state.is_final and process is not None and process.state.is_final:
             self._pull.finish(job.name, _READ_PATIENCE_S)
             return report if self._pull.is_over(job.name) else running

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.scripted.config import Rule
@@ -35,7 +36,7 @@ STATES = {
 }
 #: Words of a rule's `reason` that decide something here.
 _CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
-UNHEARD_OF = JobReport(state=JobState.LOST, message="the scripted cluster knows nothing of this job")
+UNHEARD_OF = Observation(state=JobState.LOST, message="the scripted cluster knows nothing of this job")
 #: Seconds beyond its grace period after which a container that was told to stop counts as ended.
 _STOP_MARGIN_S = 15.0
 
@@ -44,7 +45,7 @@ def job_state(native: str) -> JobState:
     return STATES.get(native, JobState.UNKNOWN)
 
 
-def job_report(job: Job, launch: str, process: JobReport | None, now_ms: int) -> JobReport:
+def job_report(job: Job, launch: str, process: Observation | None, now_ms: int) -> Observation:
     """The cluster's report on `job` at `now_ms`. `process`: the keeper's report; None: it knows of none."""
     if launch == PROCESS and process is None:
         return UNHEARD_OF
@@ -52,11 +53,11 @@ def job_report(job: Job, launch: str, process: JobReport | None, now_ms: int) ->
     if past:
         return min(past, key=lambda end: end.ended_ms or 0)
     if launch == EXTERNAL or now_ms < job.starts_ms:
-        return JobReport(state=job_state("waiting"), wait=_pending_reason(job, now_ms))
-    return JobReport(state=job_state("running"), started_ms=job.starts_ms)
+        return Observation(state=job_state("waiting"), wait=_pending_reason(job, now_ms))
+    return Observation(state=job_state("running"), started_ms=job.starts_ms)
 
 
-def next_change_ms(job: Job, launch: str, process: JobReport | None, now_ms: int) -> int | None:
+def next_change_ms(job: Job, launch: str, process: Observation | None, now_ms: int) -> int | None:
     """The time when the next thing happens to a job by itself, if it is known; None: it is not."""
     ends = [end.ended_ms or 0 for end in _ends(job, launch, process)]
     reasons = [job.submitted_ms + round(pending.after * 1000) for pending in job.rule.pending_reason]
@@ -70,7 +71,7 @@ def _pending_reason(job: Job, now_ms: int) -> Wait | None:
     return Wait(code=WaitCode(due[-1].code), sentence=due[-1].sentence) if due else None
 
 
-def _ends(job: Job, launch: str, process: JobReport | None) -> Iterator[JobReport]:
+def _ends(job: Job, launch: str, process: Observation | None) -> Iterator[Observation]:
     """All ends that there are or will be; the earliest counts."""
     after_s = end_after_s(job.rule, launch)
     if after_s is not None:
@@ -82,7 +83,7 @@ def _ends(job: Job, launch: str, process: JobReport | None) -> Iterator[JobRepor
         yield _process_end(job, process)
 
 
-def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> JobReport:
+def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> Observation:
     if is_platform_end(rule):
         native, message = _PLATFORM_ENDS[(rule.lost, rule.preempted, rule.cancelled_by_person)]
         return _end(native, started_ms, ended_ms, reason=rule.reason, message=message)
@@ -98,7 +99,7 @@ _PLATFORM_ENDS = {
 }
 
 
-def _process_end(job: Job, process: JobReport) -> JobReport:
+def _process_end(job: Job, process: Observation) -> Observation:
     ended_ms, exit_code, signal = process.ended_ms or 0, process.exit_code, process.signal
     if process.state is JobState.LOST:
         return _end("lost", job.starts_ms, ended_ms, message="the machine's keeper cannot vouch for this job any more")
@@ -112,15 +113,15 @@ def _process_end(job: Job, process: JobReport) -> JobReport:
 
 def _exited(
     exit_code: int | None, signal: int | None, started_ms: int, ended_ms: int, reason: str = "", stderr_tail: str = ""
-) -> JobReport:
+) -> Observation:
     native = "succeeded" if exit_code == 0 else "failed"
-    return JobReport(
+    return Observation(
         state=job_state(native), exit_code=exit_code, signal=signal, started_ms=started_ms, ended_ms=ended_ms,
         native_reason=reason, cause=_CAUSES.get(reason), stderr_tail=stderr_tail,
     )  # fmt: skip
 
 
-def _end(native: str, started_ms: int, ended_ms: int, *, reason: str = "", message: str = "") -> JobReport:
-    return JobReport(
+def _end(native: str, started_ms: int, ended_ms: int, *, reason: str = "", message: str = "") -> Observation:
+    return Observation(
         state=job_state(native), started_ms=started_ms, ended_ms=ended_ms, native_reason=reason, message=message
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.domain.experiment import PlatformSpec, StoredExperiment
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.live_spec import LiveSpec
@@ -20,7 +20,6 @@ from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store.database import Database
-from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
 
 
@@ -39,7 +38,7 @@ class Build:
     """The building of one experiment at work from its open folder."""
 
     folder: Folder
-    row: ExperimentRow
+    row: StoredExperiment
     spec: LiveSpec
     database: Database
     shared: SharedParts

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nni_manager.config import code_paths, credentials, experiment_file
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec, StoredExperiment
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiment_log import ExperimentLog
@@ -25,7 +25,6 @@ from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import experiments, jobs, private, services, stored_config
 from nni_manager.store.database import Database
-from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
@@ -174,7 +173,7 @@ async def open_experiment(
 class _Stored(NamedTuple):
     """Rows that an experiment is opened from."""
 
-    row: ExperimentRow
+    row: StoredExperiment
     interpreter: str
     #: Services that the config has no more, and that still have something of the experiment.
     removed: tuple[PlatformSpec, ...]

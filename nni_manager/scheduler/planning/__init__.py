@@ -1,1 +1,1 @@
-"""Decides: one experiment's picture becomes decisions. Pure: no await, no clock, no input or output."""
+"""Decides: the snapshot of one experiment becomes decisions. Pure: no await, no clock, no database, no network."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
@@ -27,10 +28,7 @@ class AddTrial:
 class StartAttempt:
     """The intent to submit; always comes with a `Submit`."""
 
-    trial_id: str
-    attempt: int
-    job_name: str
-    service: str
+    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,7 @@ class GiveUpAttempt:
 
     trial_id: str
     attempt: int
-    #: `store.jobs.PLATFORM` or `store.jobs.USER_CODE`.
+    #: `domain.attempt.PLATFORM` or `USER_CODE`.
     account: str
     sentence: str
     #: What platform and runner said, when they disagree.
@@ -169,16 +167,10 @@ Record = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    job_name: str
-    trial_id: str
-    attempt: int
+    attempt: Attempt
     sequence_id: int
     #: JSON, as the trial reads it.
     record: str
-    #: The training service that it goes to.
-    service: str
-    #: When it was decided on, milliseconds since the epoch.
-    intended_ms: int
     #: It may have been submitted before.
     is_repeat: bool = False
     #: Outbox → bytes stored, when it may have run since.

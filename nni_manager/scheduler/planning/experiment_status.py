@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, StoredExperiment
 from nni_manager.domain.reason import Reason
 from nni_manager.scheduler.planning.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.planning.snapshot import Snapshot
-from nni_manager.store.experiments import ExperimentRow
 
 
 def takes_attempts(snapshot: Snapshot) -> bool:
@@ -23,7 +22,7 @@ def trials_left(snapshot: Snapshot) -> int:
     return room(snapshot.spec, snapshot.experiment, snapshot.exec_ms)
 
 
-def room(spec: ExperimentSpec, experiment: ExperimentRow, exec_ms: int) -> int:
+def room(spec: ExperimentSpec, experiment: StoredExperiment, exec_ms: int) -> int:
     """How many more trials the limits of `spec` leave, after `exec_ms` milliseconds at work."""
     most, longest_s = spec.max_trial_number, spec.max_experiment_duration_s
     if longest_s is not None and exec_ms > longest_s * 1000:
@@ -37,7 +36,7 @@ def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisi
     `finished`: the ends that the plan has just decided on.
     """
     made = sum(isinstance(record, AddTrial) for record in decisions.records)
-    still_open = made > 0 or len(snapshot.open_trials) > len(finished)
+    still_open = made > 0 or len(snapshot.stored.open_trials) > len(finished)
     mismatch = next((f.message for f in finished if f.reason is Reason.VERSION_MISMATCH), "")
     status = _next_status(snapshot, finished, mismatch, made, still_open)
     if status is not snapshot.experiment.status:

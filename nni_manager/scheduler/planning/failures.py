@@ -26,21 +26,21 @@ def hold_for_failures(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | 
 def _first_ones(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
     if not finished or snapshot.experiment.ended_trials >= SAME_FAILURES:
         return None
-    ended = [*snapshot.first_ended, *((f.trial_id, f.status, f.reason, f.message) for f in finished)]
+    ended = [*snapshot.stored.first_ended, *((f.trial_id, f.status, f.reason, f.message) for f in finished)]
     first = ended[:SAME_FAILURES]
     # a platform's sentence may name the job, and so the trial, or its folder
     ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
     if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
         return None
-    example = finished[SAME_FAILURES - 1 - len(snapshot.first_ended)]  # the one whose last words are at hand
+    example = finished[SAME_FAILURES - 1 - len(snapshot.stored.first_ended)]  # the one whose last words are at hand
     return _same_failure(snapshot, f"the first {SAME_FAILURES} trials all failed in the same way", example)
 
 
 def _in_a_row(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
     """The hold once `maxSameFailures` ends in a row have one key, whatever succeeded before them."""
     most = snapshot.spec.max_same_failures
-    keys = [*snapshot.last_keys, *(end.failure_key for end in finished)]
-    for number, end in enumerate(finished, start=len(snapshot.last_keys) + 1):
+    keys = [*snapshot.stored.last_keys, *(end.failure_key for end in finished)]
+    for number, end in enumerate(finished, start=len(snapshot.stored.last_keys) + 1):
         if most and end.failure_key and keys[max(0, number - most) : number] == [end.failure_key] * most:
             return _same_failure(snapshot, f"{most} trials in a row failed in the same way (maxSameFailures)", end)
     return None
@@ -72,7 +72,7 @@ def _more_than_may(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | Non
     """The hold at the first failure above `maxFailedTrials`."""
     spec = snapshot.spec
     new = [end for end in finished if end.failure_key]
-    failed = snapshot.failed + len(new)
+    failed = snapshot.stored.failed + len(new)
     if spec.max_failed_trials is None or not new or failed <= spec.max_failed_trials:
         return None
     id_, last = snapshot.experiment.id, new[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt, Observation
 from nni_manager.domain.evidence import (
     NEVER_HEARD,
     PLATFORM_CAUSED,
@@ -15,12 +16,13 @@ from nni_manager.domain.evidence import (
     weigh,
 )
 from nni_manager.domain.failure import failure_key
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import (
     PLATFORM_FAILURES,
     PLATFORM_RETRIES,
+    OpenTrial,
     Outcome,
     StopRequest,
     TrialStatus,
@@ -40,9 +42,6 @@ from nni_manager.scheduler.planning.decisions import (
 )
 from nni_manager.scheduler.planning.missed_attempts import forget_missed, hear_missed
 from nni_manager.scheduler.planning.snapshot import Service, Snapshot
-from nni_manager.store import jobs
-from nni_manager.store.jobs import AttemptRow
-from nni_manager.store.trials import OpenTrial
 from trial_runner import protocol
 
 #: A trial whose platform cannot be asked for so long becomes UNKNOWN; so does one that nothing but its runner's posts
@@ -76,7 +75,7 @@ def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> 
         verdict = _STOPPED_AWAY if snapshot.is_stopping else _ended_away(trial)
         _finish(snapshot, trial, verdict, AttemptEnd(report=may_run), decisions, may_run=True)
         if job.handle is not None:
-            decisions.calls.append(Forget(handle=_handle(job), service=job.service))
+            decisions.calls.append(Forget(handle=job.job_handle, service=job.service))
     else:
         _follow_state(snapshot, trial, job, decisions)
         if trial.asked is not None or snapshot.is_stopping or _ran_too_long(snapshot, trial, job, decisions):
@@ -87,7 +86,7 @@ def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) 
     asked = trial.asked or (StopRequest.EXPERIMENT_STOPPED if snapshot.is_stopping else None)
     if asked is None:
         return
-    never_ran = JobReport(state=JobState.CANCELLED, message="it had not been submitted")
+    never_ran = Observation(state=JobState.CANCELLED, message="it had not been submitted")
     verdict = outcome(never_ran, asked, platform_retries=0, user_retries=0)
     _finish(snapshot, trial, verdict, AttemptEnd(report=never_ran), decisions)
 
@@ -95,53 +94,54 @@ def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) 
 # Its attempt has ended
 
 
-def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> AttemptEnd | None:
+def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> AttemptEnd | None:
     """The attempt's end by the words of platform and runner, once it is worth deciding on."""
     service = snapshot.service(job.service)
-    platform = _platform_end(job) or _lost_sight_of(snapshot, service, job, decisions)
+    platform = job.end or _lost_sight_of(snapshot, service, job, decisions)
     runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
     if platform is None and runner is None and job.handle is not None:
         return _silent(snapshot, job)
     if platform is None and (runner is None or job.handle is None):
         return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
-    if platform is None and service.state.platform_decides:
+    if platform is None and service.state.capabilities.platform_decides:
         return None  # it may start the command again
-    since_ms = _waits_since(snapshot, trial, job, platform, runner, has_portal=service.state.has_portal)
+    since_ms = _waits_since(snapshot, trial, job, platform, runner, has_portal=service.state.capabilities.has_portal)
     if since_ms is not None:
         until_ms = since_ms + round(_patience_s(snapshot, job, platform, runner) * 1000)
         if snapshot.here.now_ms < until_ms:
             decisions.wake_at(until_ms)
             return None
-    if runner is None and platform is not None and service.state.expects_runner and not _had_a_runner(job):
+    if runner is None and platform is not None and service.state.capabilities.expects_runner and not _had_a_runner(job):
         platform = unstarted(platform)
     finding = weigh(platform, runner)
     return finding and replace(finding, doubt=_doubt(snapshot, job, finding.report, runner))
 
 
-def _patience_s(snapshot: Snapshot, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None) -> float:
+def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerWord | None) -> float:
     """The seconds to wait for what is missing. Storage may show a success late, and nothing else is as dear."""
     word = runner.report() if runner is not None else platform
-    may_lag = job.channel == protocol.PULL or (snapshot.service(job.service).state.is_read and not job.channel)
+    is_read = snapshot.service(job.service).state.capabilities.is_read
+    may_lag = job.channel == protocol.PULL or (is_read and not job.channel)
     is_success = word is not None and word.state is JobState.SUCCEEDED
     return snapshot.spec.metric_grace_s * (STORAGE_PATIENCE if may_lag and is_success else 1)
 
 
-def _doubt(snapshot: Snapshot, job: AttemptRow, report: JobReport, runner: RunnerWord | None) -> str:
+def _doubt(snapshot: Snapshot, job: Attempt, report: Observation, runner: RunnerWord | None) -> str:
     """Why results of an attempt that ended well may be missing; empty when nothing says so."""
     found = [job.doubt]
     if runner is not None:
-        if missing := snapshot.missing.get(job.job_name):
+        if missing := snapshot.stored.missing.get(job.job_name):
             found.append(missing_results(missing))
         found.append(runner.doubts)
     elif report.state is JobState.SUCCEEDED:
         if _had_a_runner(job):
             found.append(UNHEARD)
-        elif snapshot.service(job.service).state.expects_runner:
+        elif snapshot.service(job.service).state.capabilities.expects_runner:
             found.append(NEVER_HEARD)
     return "; ".join(filter(None, found))
 
 
-def _silent(snapshot: Snapshot, job: AttemptRow) -> AttemptEnd | None:
+def _silent(snapshot: Snapshot, job: Attempt) -> AttemptEnd | None:
     """Nobody can tell whether it runs, and nothing was heard for very long."""
     silence_ms = snapshot.here.silence_ms(job)
     if silence_ms is None or silence_ms < LOST_AFTER_MS:
@@ -149,16 +149,16 @@ def _silent(snapshot: Snapshot, job: AttemptRow) -> AttemptEnd | None:
     message = (
         f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and nobody else can tell whether it runs"
     )
-    return AttemptEnd(report=JobReport(state=JobState.LOST, message=message))
+    return AttemptEnd(report=Observation(state=JobState.LOST, message=message))
 
 
-def _had_a_runner(job: AttemptRow) -> bool:
+def _had_a_runner(job: Attempt) -> bool:
     return job.channel in (protocol.PUSH, protocol.PULL, protocol.EXEC)
 
 
-def _lost_sight_of(snapshot: Snapshot, service: Service, job: AttemptRow, decisions: Decisions) -> JobReport | None:
+def _lost_sight_of(snapshot: Snapshot, service: Service, job: Attempt, decisions: Decisions) -> Observation | None:
     """The report that a job is LOST, when nobody could ask about it for longer than its service allows; else None."""
-    grace_s = service.state.unreachable_grace_s
+    grace_s = service.state.capabilities.unreachable_grace_s
     if job.unreachable_ms is None or grace_s is None:
         return None
     until_ms = job.unreachable_ms + round(grace_s * 1000)
@@ -166,22 +166,11 @@ def _lost_sight_of(snapshot: Snapshot, service: Service, job: AttemptRow, decisi
         decisions.wake_at(until_ms)
         return None
     message = f"not reachable for {grace_s:.0f} s: {job.unreachable}"
-    return JobReport(state=JobState.LOST, message=message, started_ms=job.started_ms)
-
-
-def _platform_end(job: AttemptRow) -> JobReport | None:
-    """The platform's report on the end; None while it reports none."""
-    if job.state == jobs.INTENT or not JobState(job.state).is_final:
-        return None
-    return JobReport(
-        state=JobState(job.state), exit_code=job.exit_code, signal=job.signal,
-        native_reason=job.native_reason, cause=Reason(job.cause) if job.cause else None, message=job.message,
-        stderr_tail=job.stderr_tail, started_ms=job.started_ms, ended_ms=job.ended_ms,
-    )  # fmt: skip
+    return Observation(state=JobState.LOST, message=message, started_ms=job.started_ms)
 
 
 def _waits_since(
-    snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None,
+    snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation | None, runner: RunnerWord | None,
     *, has_portal: bool,
 ) -> int | None:  # fmt: skip
     """The moment since which something is expected that completes what is known of the end; None: nothing is.
@@ -193,25 +182,25 @@ def _waits_since(
     if runner is not None:
         was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
         unexplained = was_stopped and platform is None and trial.asked is None
-        is_complete = job.job_name in snapshot.drained and not unexplained
+        is_complete = snapshot.stored.is_drained(job.job_name) and not unexplained
         return None if is_complete else job.runner_exit_ms
     if platform is None or not _may_be_heard(snapshot, trial, job, platform):
         return None
     return job.final_seen_ms
 
 
-def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport) -> bool:
+def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation) -> bool:
     """After the platform's word something may still come from the runner."""
     if platform.state is JobState.SUCCEEDED:
-        return _had_a_runner(job) or snapshot.service(job.service).state.expects_runner
+        return _had_a_runner(job) or snapshot.service(job.service).state.capabilities.expects_runner
     is_asked = trial.asked is not None or snapshot.is_stopping
     has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_CAUSED and not is_asked)
     return has_more and _had_a_runner(job)
 
 
-def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: AttemptEnd, decisions: Decisions) -> None:
+def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: AttemptEnd, decisions: Decisions) -> None:
     """The attempt has ended: the trial is tried again, or gets its last status."""
-    by_platform, by_user = snapshot.retries.get(trial.id, (0, 0))
+    by_platform, by_user = snapshot.stored.retries.get(trial.id, (0, 0))
     verdict = outcome(
         finding.report,
         trial.asked,
@@ -219,7 +208,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Atte
         user_retries=snapshot.spec.max_trial_retries - by_user,
         has_final=trial.has_final,
     )
-    if finding.report.state is JobState.LOST and _platform_end(job) is None:
+    if finding.report.state is JobState.LOST and not job.has_ended_there:
         lost = LoseJob(
             trial_id=trial.id, attempt=trial.attempt, message=finding.report.message, ended_ms=snapshot.here.now_ms
         )
@@ -231,13 +220,13 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Atte
             decisions.records.append(StartTrial(trial_id=trial.id, started_ms=job.started_ms))
         _finish(snapshot, trial, verdict, finding, decisions)
     if job.handle is not None and not _is_missed(job, verdict, finding):
-        word = job.runner_exit if _platform_end(job) is None else None
-        decisions.calls.append(Forget(handle=_handle(job), service=job.service, runner_word=word or ""))
+        word = job.runner_exit if not job.has_ended_there else None
+        decisions.calls.append(Forget(handle=job.job_handle, service=job.service, runner_word=word or ""))
 
 
-def _is_missed(job: AttemptRow, verdict: Outcome, finding: AttemptEnd) -> bool:
+def _is_missed(job: Attempt, verdict: Outcome, finding: AttemptEnd) -> bool:
     """Whether the job may be heard of again, while its trial is tried again: the platform is to keep it until then."""
-    is_lost = finding.report.state is JobState.LOST and _platform_end(job) is None
+    is_lost = finding.report.state is JobState.LOST and not job.has_ended_there
     return is_lost and job.unreachable_ms is not None and verdict.status is TrialStatus.WAITING
 
 
@@ -248,7 +237,7 @@ def _tells_another_start(trial: OpenTrial, started_ms: int) -> bool:
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
     """The trial is tried again: this attempt is given up, and the trial waits for a slot."""
-    account = jobs.PLATFORM if verdict.reason in PLATFORM_FAILURES else jobs.USER_CODE
+    account = PLATFORM if verdict.reason in PLATFORM_FAILURES else USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
         trial_id=trial.id, attempt=trial.attempt, account=account, disagreement=finding.disagreement,
@@ -276,15 +265,15 @@ def _finish(
     forget_missed(snapshot, trial, decisions)
 
 
-def _last_words(verdict: Outcome, report: JobReport) -> str:
+def _last_words(verdict: Outcome, report: Observation) -> str:
     """The last line of stderr of a trial that failed by itself; empty where the message tells it, too."""
     line = last_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
     return "" if line in report.message else line
 
 
 def _out_of_reach(
-    snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions
-) -> JobReport | None:  # fmt: skip
+    snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions
+) -> Observation | None:  # fmt: skip
     """The report on a job whose end cannot be waited for, as nobody can be asked: of a stopping experiment, or of
     one that is to end on a service which was removed."""
     service = snapshot.service(job.service)
@@ -304,12 +293,12 @@ def _out_of_reach(
         decisions.wake_at(until_ms)
         return None
     why = job.unreachable or service.state.trouble or "it cannot be asked"
-    return JobReport(state=JobState.UNKNOWN, message=f"{jobs.MAY_STILL_RUN}{job.service}: {why}")
+    return Observation(state=JobState.UNKNOWN, message=f"{MAY_STILL_RUN}{job.service}: {why}")
 
 
 def _ended_away(trial: OpenTrial) -> Outcome:
     """The outcome of a trial as if its service had ended it when it was asked to."""
-    return outcome(JobReport(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
+    return outcome(Observation(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
 
 
 _STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED)
@@ -318,7 +307,7 @@ _STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIME
 # Its attempt has not ended
 
 
-def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> None:
+def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> None:
     here, state = snapshot.here, snapshot.service(job.service).state
     moments = [moment for moment in (state.away_since_ms, job.unreachable_ms) if moment is not None]
     since, sentence = min(moments, default=None), f"the platform cannot be asked: {job.unreachable or state.trouble}"
@@ -343,7 +332,7 @@ def _start(snapshot: Snapshot, trial: OpenTrial, started_ms: int, decisions: Dec
         decisions.wake_at(started_ms + snapshot.spec.max_trial_duration_s * 1000)
 
 
-def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> bool:
+def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> bool:
     """Asks a trial over `maxTrialDuration` to stop, by what its platform has told this process."""
     limit, heard = snapshot.spec.max_trial_duration_s, snapshot.here.heard
     if limit is None or trial.started_ms is None or (heard is not None and job.job_name not in heard):
@@ -356,13 +345,8 @@ def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisio
     return True
 
 
-def _stop(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> None:
+def _stop(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> None:
     if trial.asked is None and snapshot.is_stopping:
         decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
     if job.handle is not None and job.job_name not in snapshot.here.cancelled:
-        decisions.calls.append(Cancel(handle=_handle(job), service=job.service))
-
-
-def _handle(job: AttemptRow) -> JobHandle:
-    assert job.handle is not None
-    return jobs.parse_handle(job.job_name, job.handle)
+        decisions.calls.append(Cancel(handle=job.job_handle, service=job.service))

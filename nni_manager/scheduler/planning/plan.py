@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobState
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial import OpenTrial, TrialStatus
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     AskTuner,
@@ -37,8 +38,6 @@ from nni_manager.scheduler.planning.failures import hold_for_failures, refusals
 from nni_manager.scheduler.planning.open_trial import decide_trial
 from nni_manager.scheduler.planning.service_choice import Choice
 from nni_manager.scheduler.planning.snapshot import Service, Snapshot
-from nni_manager.store.jobs import AttemptRow
-from nni_manager.store.trials import OpenTrial
 
 #: What a trial waits for between its submission and its start.
 SUBMITTED = Wait(code=WaitCode.SUBMITTED, sentence="handed to the platform, not started yet")
@@ -56,13 +55,13 @@ _ENDS = (Finish, GiveUpAttempt, ReviveAttempt)
 def plan(snapshot: Snapshot) -> Decisions:
     """Everything that should happen now."""
     decisions = Decisions()
-    for trial in snapshot.open_trials:
+    for trial in snapshot.stored.open_trials:
         decide_trial(snapshot, trial, decisions)
     finished = [record for record in decisions.records if isinstance(record, Finish)]
     in_play, waiting = _going_on(snapshot, decisions)
     snapshot = _notice_holds(snapshot, finished, decisions)
     _submit_intended(snapshot, in_play, decisions)
-    taken = len(snapshot.open_trials) - len(finished) - len(waiting)  # who tries again keeps the slot
+    taken = len(snapshot.stored.open_trials) - len(finished) - len(waiting)  # who tries again keeps the slot
     waiting = _without_left(snapshot, waiting, decisions)
     choice = Choice(snapshot, in_play)
     still_waiting = _fill_slots(_as_tried(snapshot), waiting, choice, taken, decisions)
@@ -75,7 +74,7 @@ def plan(snapshot: Snapshot) -> Decisions:
 def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial], list[OpenTrial]]:
     """The trials with an attempt that has not ended, and those whose attempt was not started yet; oldest first."""
     ended = {record.trial_id for record in decisions.records if isinstance(record, _ENDS)}
-    trials = [trial for trial in snapshot.open_trials if trial.id not in ended]
+    trials = [trial for trial in snapshot.stored.open_trials if trial.id not in ended]
     return [trial for trial in trials if trial.job is not None], [trial for trial in trials if trial.job is None]
 
 
@@ -90,7 +89,7 @@ def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Dec
     if hold is None:
         return snapshot
     decisions.records.append(PutOnHold(hold=hold))
-    return replace(snapshot, experiment=snapshot.experiment._replace(hold=hold))
+    return snapshot.with_hold(hold)
 
 
 # The platform
@@ -111,9 +110,11 @@ def _submit_intended(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions
         if _needs_a_person(snapshot, service) and not snapshot.is_stopping:
             continue
         if service.state.may_submit(snapshot.here.now_ms):
-            again = _submit(snapshot, trial, service.name, trial.job.intended_ms)
-            stored = snapshot.stored[trial.job.job_name]
-            decisions.calls.append(replace(again, stored=stored, is_repeat=True))
+            stored = snapshot.stored.offsets[trial.job.job_name]
+            again = Submit(
+                attempt=trial.job, sequence_id=trial.sequence_id, record=trial.record, stored=stored, is_repeat=True
+            )
+            decisions.calls.append(again)
         else:
             _wake_to_try_again(service, decisions)
 
@@ -130,7 +131,7 @@ def _as_tried(snapshot: Snapshot) -> Snapshot:
     is_tried = any(service.is_tried for service in snapshot.services)
     if not is_tried or snapshot.experiment.hold not in [service.hold for service in snapshot.services]:
         return snapshot
-    return replace(snapshot, experiment=snapshot.experiment._replace(hold=None))
+    return snapshot.with_hold(None)
 
 
 def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
@@ -144,14 +145,6 @@ def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
 def _wake_to_try_again(service: Service, decisions: Decisions) -> None:
     if service.state.is_ready:
         decisions.wake_at(service.state.retry_at_ms)
-
-
-def _submit(snapshot: Snapshot, trial: OpenTrial | NewTrial, service: str, intended_ms: int) -> Submit:
-    name = job_name(snapshot.experiment.id, trial.id, trial.attempt)
-    return Submit(
-        job_name=name, trial_id=trial.id, attempt=trial.attempt, sequence_id=trial.sequence_id, record=trial.record,
-        service=service, intended_ms=intended_ms,
-    )  # fmt: skip
 
 
 # The slots
@@ -186,11 +179,11 @@ def _fill_slots(
 def _without_left(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: Decisions) -> list[OpenTrial]:
     """The trials of which nothing runs any more; the others wait until their last job was ended."""
     for trial in waiting:
-        if (name := snapshot.left.get(trial.id)) is not None:
+        if (name := snapshot.stored.left.get(trial.id)) is not None:
             trouble = snapshot.service(name).state.trouble or "it is being ended"
             sentence = f"its last job may still run on {name}: {trouble}"
             _set_wait(snapshot, trial, Wait(code=WaitCode.PLATFORM_UNAVAILABLE, sentence=sentence), decisions)
-    return [trial for trial in waiting if trial.id not in snapshot.left]
+    return [trial for trial in waiting if trial.id not in snapshot.stored.left]
 
 
 def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, decisions: Decisions) -> bool:
@@ -198,17 +191,16 @@ def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, deci
     service = choice.pick()
     if service is None:
         return False
-    submit = _submit(snapshot, trial, service, snapshot.here.now_ms)
-    decisions.records.append(
-        StartAttempt(trial_id=trial.id, attempt=trial.attempt, job_name=submit.job_name, service=service)
-    )
-    decisions.calls.append(submit)
+    name = job_name(snapshot.experiment.id, trial.id, trial.attempt)
+    attempt = Attempt(trial.id, trial.attempt, name, service=service, intended_ms=snapshot.here.now_ms)
+    decisions.records.append(StartAttempt(attempt=attempt))
+    decisions.calls.append(Submit(attempt=attempt, sequence_id=trial.sequence_id, record=trial.record))
     return True
 
 
 def _made_in_vain(decisions: Decisions) -> int:
     """Trials made by this plan that no service had room for."""
-    started = {record.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
+    started = {record.attempt.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
     return sum(isinstance(record, AddTrial) and record.trial_id not in started for record in decisions.records)
 
 
@@ -218,7 +210,7 @@ def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decis
     Also where no service has room: a trial that is there can say what it waits for.
     """
     proposals, left = snapshot.here.proposals, trials_left(snapshot)
-    ids = snapshot.fresh_ids[: min(free, left)]
+    ids = snapshot.stored.fresh_ids[: min(free, left)]
     made = len(ids)
     for number, (trial_id, proposal) in enumerate(zip(ids, proposals[:made], strict=True)):
         parameters = Parameters(
@@ -279,16 +271,13 @@ def _name_start_reasons(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisi
             _set_wait(snapshot, trial, _start_reason(snapshot, trial.job), decisions)
 
 
-def _start_reason(snapshot: Snapshot, job: AttemptRow) -> Wait:
+def _start_reason(snapshot: Snapshot, job: Attempt) -> Wait:
     state = snapshot.service(job.service).state
     if job.unreachable_ms is not None:
         return Wait(code=WaitCode.MACHINE_DOWN, sentence=job.unreachable)
     if state.trouble:
         return Wait(code=WaitCode.PLATFORM_UNAVAILABLE, sentence=state.trouble)
-    if job.wait_code:
-        code, details = WaitCode(job.wait_code), json.loads(job.wait_details)
-        return Wait(code=code, sentence=job.wait_sentence, details=details)
-    return SUBMITTED
+    return job.wait or SUBMITTED
 
 
 def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decisions) -> None:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.domain.trial import OpenTrial
 from nni_manager.scheduler.planning.snapshot import Service, Snapshot
-from nni_manager.store.trials import OpenTrial
 
 
 class Choice:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import PlatformSpec
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.ids import attempt_directory
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.contract import NoRoom
-from nni_manager.platform_kit.payload import job_spec
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.decisions import Submit
@@ -22,6 +23,7 @@ from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import TrialListener, runner_environment
+from trial_runner import protocol
 
 
 class JobFactory:
@@ -45,23 +47,39 @@ class JobFactory:
         """
         if has_runner:
             await self._runner_listener.open(self._experiment_id)
-        return job_spec(
-            self._spec.now, service=service, experiment_id=self._experiment_id,
-            folder_of_trials=self._folder_of_trials, caller_environment=self._caller_environment,
-            job_name=call.job_name, trial_id=call.trial_id, attempt=call.attempt, sequence_id=call.sequence_id,
-            record=call.record, stored=call.stored, is_repeat=call.is_repeat, intended_ms=call.intended_ms,
-            nonce=self._nonce, runner_environment=self._runner_environment(call, service) if has_runner else {},
+        attempt, spec, own = call.attempt, self._spec.now, service.settings
+        return JobSpec(
+            name=attempt.job_name, experiment_id=self._experiment_id, trial_id=attempt.trial_id,
+            attempt=attempt.number, sequence_id=call.sequence_id,
+            command=str(own.get("trialCommand", spec.trial_command)), parameter_record=call.record,
+            protocol_environment=self._protocol_environment(call), caller_environment=self._caller_environment,
+            code_directory=str(own.get("trialCodeDirectory", spec.trial_code_directory)),
+            attempt_directory=str(self._folder_of_trials / attempt_directory(attempt.trial_id, attempt.number)),
+            gpu_number=_gpu_number(own.get("trialGpuNumber", spec.trial_gpu_number)),
+            grace_period_s=spec.grace_period_s, stored=call.stored, is_repeat=call.is_repeat,
+            intended_ms=attempt.intended_ms, nonce=self._nonce,
+            runner_environment=self._runner_environment(attempt, service) if has_runner else {},
         )  # fmt: skip
 
-    def _runner_environment(self, call: Submit, service: PlatformSpec) -> dict[str, str]:
+    def _protocol_environment(self, call: Submit) -> dict[str, str]:
+        return {
+            protocol.ENV_EXPERIMENT_ID: self._experiment_id,
+            protocol.ENV_TRIAL_ID: call.attempt.trial_id,
+            protocol.ENV_SEQUENCE_ID: str(call.sequence_id),
+        }
+
+    def _runner_environment(self, attempt: Attempt, service: PlatformSpec) -> dict[str, str]:
         return runner_environment(
-            self._runner_listener, manager_ip=self._manager_ip(service), experiment_id=self._experiment_id,
-            trial_id=call.trial_id, attempt=call.attempt, job_name=call.job_name,
+            self._runner_listener, attempt, manager_ip=self._manager_ip(service), experiment_id=self._experiment_id
         )  # fmt: skip
 
     def _manager_ip(self, service: PlatformSpec) -> str:
         own = service.settings.get("nniManagerIp")
         return own if isinstance(own, str) else self._spec.now.manager_ip
+
+
+def _gpu_number(raw: object) -> int | None:
+    return raw if isinstance(raw, int) else None
 
 
 log = logging.getLogger(__name__)
@@ -121,39 +139,39 @@ class Actions:
     # Submit
 
     def _submit(self, call: d.Submit) -> None:
-        self.submitting.add(call.job_name)
-        self._start(self._do_submit(call), f"submit {call.job_name}")
+        self.submitting.add(call.attempt.job_name)
+        self._start(self._do_submit(call), f"submit {call.attempt.job_name}")
 
     async def _do_submit(self, call: d.Submit) -> None:
-        service = self._services[call.service]
+        service, name = self._services[call.attempt.service], call.attempt.job_name
         try:
             job = await self._jobs.make(call, service.spec, has_runner=service.platform.capabilities.has_runner)
             answer = await service.submit(job)
         except SubmitRejected as error:
-            self._fail(call.job_name, JobState.FAILED, str(error), Reason.SUBMIT_REJECTED)
+            self._fail(name, JobState.FAILED, str(error), Reason.SUBMIT_REJECTED)
         except PlatformUnavailable as error:
             service.note_refusal(error)
             if error.refused:
-                self._inbox.refused(call.job_name)
+                self._inbox.refused(name)
         except BadCredentials as error:
             service.note_refusal(error)
             if not call.is_repeat:  # what an earlier call has done is not known
-                self._inbox.refused(call.job_name)
+                self._inbox.refused(name)
         except Exception as error:
             service.note_bug(error)
             if self.is_stopping:  # nobody will put it right before the experiment is closed
-                self._fail(call.job_name, JobState.LOST, f"its platform's adapter failed: {error!r}")
+                self._fail(name, JobState.LOST, f"its platform's adapter failed: {error!r}")
         else:
             if isinstance(answer, NoRoom):
-                self._inbox.refused(call.job_name)
+                self._inbox.refused(name)
             else:
                 self._inbox.accepted(answer)
         finally:
-            self.submitting.discard(call.job_name)
+            self.submitting.discard(name)
             self._inbox.wake_soon()
 
     def _fail(self, job_name: str, state: JobState, message: str, cause: Reason | None = None) -> None:
-        report = JobReport(state=state, cause=cause, message=message, ended_ms=self._clock())
+        report = Observation(state=state, cause=cause, message=message, ended_ms=self._clock())
         self._inbox.report({job_name: report})
 
     # Cancel

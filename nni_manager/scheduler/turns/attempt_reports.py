@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy
 from nni_manager.domain.evidence import apart_ms, possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.platform_kit import kept_logs
 from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
@@ -97,7 +98,7 @@ class AttemptReports:
         self.require_open()
         side = self.side
         started_ms = possible_ms(started_ms, side.intended_ms, now_ms, apart_ms(told_ms, now_ms))
-        self.experiment.loop.inbox.report({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
+        self.experiment.loop.inbox.report({side.job_name: Observation(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
     async def exited(self, word: Mapping[str, Any]) -> bool:

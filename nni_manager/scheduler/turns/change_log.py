@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.planning import decisions as d
 
@@ -15,7 +16,7 @@ log = logging.getLogger("nni_manager.experiment")
 
 
 def log_changes(
-    handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, JobReport]]
+    handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, Observation]]
 ) -> None:
     """One line for each job that its platform took and for each record that a person would want to find later, and
     what jobs that failed wrote at last, line by line."""

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nni_manager import __version__
 from nni_manager.domain import outbox, version
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import StoreCorrupt, VersionRefused
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import spelled
 from nni_manager.platform_kit.contract import Delivery
@@ -49,7 +50,7 @@ class Deliveries:
         self._named: dict[tuple[str, str], set[str]] = {}
 
     async def store(
-        self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None,
+        self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: Observation | None,
         container: str = "", word: str = "",
     ) -> Receipt:  # fmt: skip
         """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended; `word`: its
@@ -89,7 +90,7 @@ class Deliveries:
             )  # fmt: skip
         return f"a line of {name} was dropped: {next(iter(parsed.broken.values()))}" if is_first else ""
 
-    def _start(self, chunk: OutboxPart, ended: JobReport | None) -> asyncio.Future[Receipt]:
+    def _start(self, chunk: OutboxPart, ended: Observation | None) -> asyncio.Future[Receipt]:
         if chunk.word:
             return self._inbox.lines_with_word(chunk)
         if ended is None:
@@ -147,14 +148,14 @@ class JobMessages:
         self._clock = clock
 
     async def deliver(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: Observation | None = None,
         container: str = "",
     ) -> Delivery:  # fmt: skip
         """As `store`, for who can do nothing but send again."""
         return delivery(await self.store(job_name, outbox, start, end, lines, ended, container))
 
     async def store(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: Observation | None = None,
         container: str = "", word: str = "",
     ) -> Receipt:  # fmt: skip
         """Stores lines of an outbox, and the end of its job, or its runner's word about that, if they were the last;
@@ -190,7 +191,7 @@ class JobMessages:
         """
         refusal = version.refusal(manager_version, runner_version) if self._spec.now.checks_version else ""
         if refusal:
-            report = JobReport(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message=refusal)
+            report = Observation(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message=refusal)
             self._inbox.report({job_name: report})
             raise VersionRefused(refusal)
         told = runner_version or "unknown"

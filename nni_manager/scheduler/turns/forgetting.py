@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.evidence import RunnerWord, weigh
-from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.planning.decisions import Forget
 from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.store import jobs
@@ -42,7 +43,7 @@ class Forgetting:
 
     def __init__(
         self, forget: Callable[[Sequence[JobHandle]], Awaitable[None]],
-        observe: Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, JobReport]]],
+        observe: Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, Observation]]],
         observer: Observer, forgotten: Callable[[Sequence[str]], None],
     ) -> None:  # fmt: skip
         self._forget_there = forget
@@ -87,7 +88,7 @@ class Forgetting:
                 self._be_ready(job)
         self._go_on()
 
-    def hear(self, reports: Mapping[str, JobReport]) -> None:
+    def hear(self, reports: Mapping[str, Observation]) -> None:
         """Takes reports on any jobs: one that has ended by its platform's word, too, can be forgotten."""
         for name in self._unheard.keys() & reports.keys():
             if reports[name].state.is_final:
@@ -176,7 +177,7 @@ class Forgetting:
                 _compare(job, reports[job.handle])
 
 
-def _compare(job: Forget, report: JobReport) -> None:
+def _compare(job: Forget, report: Observation) -> None:
     finding = weigh(report, RunnerWord.parse(job.runner_word)) if report.state.is_final else None
     if finding is not None and finding.disagreement:
         log.warning("Job %s: %s", job.handle.job_name, finding.disagreement, extra={"action": "disagreement"})

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import Hold, HoldCode
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.turns.turn import Seen
 from nni_manager.store.metrics import OutboxPart, Receipt
 
@@ -56,7 +57,7 @@ class _News:
     """The events since the last turn."""
 
     handles: list[JobHandle] = field(default_factory=list)
-    reports: dict[str, JobReport] = field(default_factory=dict)
+    reports: dict[str, Observation] = field(default_factory=dict)
     last_lines: list[OutboxPart] = field(default_factory=list)
     waiting: list[asyncio.Future[Receipt]] = field(default_factory=list)
     #: (job name, its runner's word about the end), and what waits until they are stored.
@@ -100,7 +101,7 @@ class Inbox:
         self._news.forgotten += job_names
         self.heard.difference_update(job_names)
 
-    def report(self, reports: Mapping[str, JobReport]) -> None:
+    def report(self, reports: Mapping[str, Observation]) -> None:
         """Evidence from platform or runner: what says more counts, and of two ends the first."""
         known = self._news.reports
         self.heard.update(reports)
@@ -113,7 +114,7 @@ class Inbox:
         else:
             self.wake_soon()
 
-    def end_with_lines(self, chunk: OutboxPart, end: JobReport) -> asyncio.Future[Receipt]:
+    def end_with_lines(self, chunk: OutboxPart, end: Observation) -> asyncio.Future[Receipt]:
         """The last lines of a job that has ended; its end counts when they are stored. Both are one commit."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._news.last_lines.append(chunk)

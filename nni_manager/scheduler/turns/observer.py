@@ -8,7 +8,8 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
-from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobHandle
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.store import jobs
 from nni_manager.store.database import Database
@@ -16,7 +17,7 @@ from nni_manager.store.database import Database
 log = logging.getLogger(__name__)
 
 #: Asks the service; None: it could not be asked, which is noted already.
-Observe = Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, JobReport] | None]]
+Observe = Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, Observation] | None]]
 #: Seconds between two looks at a service that has to be asked, when jobs are accepted one after the other.
 _GATHER_S = 1.0
 #: Seconds until a job that was accepted just now is looked at where its service tells of changes: a short one is over
@@ -28,7 +29,7 @@ class Observer:
     """`tell` receives what was seen; what it means is the plan's business."""
 
     def __init__(
-        self, *, service: str, database: Database, observe: Observe, tell: Callable[[Mapping[str, JobReport]], None],
+        self, *, service: str, database: Database, observe: Observe, tell: Callable[[Mapping[str, Observation]], None],
         capabilities: Capabilities,
     ) -> None:  # fmt: skip
         self._service = service
@@ -118,7 +119,7 @@ class Observer:
         if reports:
             self._tell({handle.job_name: self._named(handle, report) for handle, report in reports.items()})
 
-    def _named(self, handle: JobHandle, report: JobReport) -> JobReport:
+    def _named(self, handle: JobHandle, report: Observation) -> Observation:
         """The report, with the submission that it is about where there may be another; that one is not looked at any
         more."""
         if not (report.is_untaken or report.was_never_taken):

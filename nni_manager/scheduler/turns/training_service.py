@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Hold, HoldCode, PlatformSpec
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import LiveService, ServiceStatus, Wait, WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.scheduler.planning.snapshot import ServiceState
@@ -106,12 +107,7 @@ class TrainingService:
             free=0 if self._full is not None else room.free if room is not None else None,
             is_tried=self._refusals.may_try,
             full=self._full or (room.why if room is not None else None),
-            platform_decides=self.platform.capabilities.platform_decides,
-            has_portal=self.platform.capabilities.has_portal,
-            unreachable_grace_s=self.platform.capabilities.unreachable_grace_s,
-            expects_runner=self.platform.capabilities.expects_runner,
-            is_read=self.platform.capabilities.is_read,
-            lives_by_runner=self.platform.capabilities.lives_by_runner,
+            capabilities=self.platform.capabilities,
         )
 
     @property
@@ -282,10 +278,10 @@ class TrainingService:
         if self.is_removed:
             self._inbox.wake_soon()  # it may be the last thing that was kept there
 
-    async def _observe_once(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport]:
+    async def _observe_once(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation]:
         return await self.call("observe", lambda: self.platform.observe(handles))
 
-    async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport] | None:
+    async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation] | None:
         """The reports on jobs; None: the service cannot be asked now."""
         try:
             reports = await self._observe_once(handles)
@@ -296,7 +292,7 @@ class TrainingService:
         self._refusals.accepted("observe")
         return reports
 
-    def _tell(self, reports: Mapping[str, JobReport]) -> None:
+    def _tell(self, reports: Mapping[str, Observation]) -> None:
         self.forgetting.hear(reports)
         self._inbox.report(reports)
 

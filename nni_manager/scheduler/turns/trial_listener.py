@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from nni_manager.domain.attempt import Attempt
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from trial_runner import protocol
 
@@ -26,9 +27,9 @@ class TrialListener(Protocol):
 
 
 def runner_environment(
-    listener: TrialListener, *, manager_ip: str, experiment_id: str, trial_id: str, attempt: int, job_name: str
+    listener: TrialListener, attempt: Attempt, *, manager_ip: str, experiment_id: str
 ) -> dict[str, str]:
     """The variables that tell an attempt's runner where it reaches us, and as whom. Holds its token: never log it."""
-    base = f"{listener.url(manager_ip)}/trial/v1/{experiment_id}/{trial_id}/{attempt}"
+    base = f"{listener.url(manager_ip)}/trial/v1/{experiment_id}/{attempt.trial_id}/{attempt.number}"
     trusted = {protocol.ENV_MANAGER_CA: protocol.on_one_line(listener.authority)} if listener.authority else {}
-    return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: listener.tokens.token(job_name), **trusted}
+    return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: listener.tokens.token(attempt.job_name), **trusted}

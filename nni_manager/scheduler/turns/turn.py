@@ -11,15 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nni_manager.domain.attempt import PLATFORM, Observation
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.domain.job import JobHandle
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.failures import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
-from nni_manager.scheduler.planning.snapshot import ProcessState, load
-from nni_manager.store import experiments, history, jobs, metrics, missed_jobs, runners, services, trials
+from nni_manager.scheduler.planning.snapshot import ProcessState, Snapshot
+from nni_manager.store import experiments, history, jobs, metrics, missed_jobs, runners, services, stored_state, trials
 from nni_manager.store.metrics import OutboxPart, Receipt, Stored
 
 #: Execution time is written down at least so often, in milliseconds.
@@ -32,7 +33,7 @@ class Seen:
 
     handles: tuple[JobHandle, ...] = ()
     #: Job name → evidence.
-    reports: Mapping[str, JobReport] = field(default_factory=dict)
+    reports: Mapping[str, Observation] = field(default_factory=dict)
     #: Last lines of jobs whose end is among the reports, where it counts only when they are stored.
     last_lines: tuple[OutboxPart, ...] = ()
     #: (job name, its runner's word about the end, JSON), of those that came without last lines.
@@ -81,9 +82,12 @@ def take_turn(
 ) -> Result:
     """`told`: results the tuner knows, by end order; `assessed`: an assessor wants intermediates with them."""
     receipts, shows_more = take_in(connection, seen, here.now_ms)
-    snapshot = load(connection, spec, here, first_ended=SAME_FAILURES)
-    decided = plan(snapshot)
-    before = snapshot.experiment
+    stored = stored_state.load(
+        connection, spec, proposals=len(here.proposals), submitting=here.submitting, by_runner=here.by_runner,
+        first_ended=SAME_FAILURES,
+    )  # fmt: skip
+    decided = plan(Snapshot.of(stored, spec, here))
+    before = stored.experiment
     if here.now_ms - before.counted_ms >= _COUNT_EVERY_MS:
         experiments.count_time(connection, here.now_ms)
     for record in decided.records:
@@ -162,11 +166,8 @@ def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) 
 
 
 def _start_attempt(connection: sqlite3.Connection, record: d.StartAttempt, now_ms: int) -> None:
-    jobs.intend(
-        connection, trial_id=record.trial_id, number=record.attempt, job_name=record.job_name, service=record.service,
-        now_ms=now_ms,
-    )  # fmt: skip
-    trials.set_waiting(connection, record.trial_id, SUBMITTED, now_ms)
+    jobs.intend(connection, record.attempt)
+    trials.set_waiting(connection, record.attempt.trial_id, SUBMITTED, now_ms)
 
 
 def _start_trial(connection: sqlite3.Connection, record: d.StartTrial, now_ms: int) -> None:
@@ -200,7 +201,7 @@ def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: in
 
 def _revive(connection: sqlite3.Connection, record: d.ReviveAttempt, now_ms: int) -> None:
     if record.replaced is not None:
-        jobs.close(connection, record.trial_id, record.replaced, jobs.PLATFORM, may_run=record.may_run)
+        jobs.close(connection, record.trial_id, record.replaced, PLATFORM, may_run=record.may_run)
     missed_jobs.revive(connection, record.trial_id, record.attempt, now_ms)
     trials.revive_attempt(connection, record.trial_id, record.attempt, record.sentence)
 

@@ -17,7 +17,8 @@ from darabonba.request import DaraRequest
 from darabonba.response import DaraResponse
 from dlc_world import DlcWorld
 
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
@@ -88,9 +89,9 @@ class VirtualDlc(DlcWorld):
         return response
 
 
-async def until_ended(platform: Platform, handles: list[JobHandle], within_s: float) -> dict[JobHandle, JobReport]:
+async def until_ended(platform: Platform, handles: list[JobHandle], within_s: float) -> dict[JobHandle, Observation]:
     """Looks every ten seconds, as the scheduler does; no job may ever be LOST."""
-    ended: dict[JobHandle, JobReport] = {}
+    ended: dict[JobHandle, Observation] = {}
     async with asyncio.timeout(within_s):
         while len(ended) < len(handles):
             open_ = [handle for handle in handles if handle not in ended]

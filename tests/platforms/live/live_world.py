@@ -27,7 +27,6 @@ from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.payload import job_spec
 from nni_manager.platform_kit.testing import Feature, Recorder, World, unreachable_keeper
 from nni_manager.platform_kit.testing.listener import FakeListener
 from nni_manager.platform_kit.testing.observing import insist, seen_as
@@ -178,14 +177,19 @@ class LiveWorld(World):
                 ledger.write(json.dumps([recorder.experiment_id, str(recorder.folder), name]) + "\n")
 
     def _made(self, recorder: Recorder, name: str, trial_id: str) -> JobSpec:
-        spec = dataclasses.replace(self._spec, trial_command=self.orders.command(name))
-        settings = {**self._section.settings, "trialCommand": spec.trial_command}
-        settings["trialCodeDirectory"] = str(self._code)
-        return job_spec(
-            spec, service=dataclasses.replace(self._section, settings=settings),
-            experiment_id=recorder.experiment_id, folder_of_trials=recorder.folder / "trials",
-            caller_environment={"PATH": os.environ["PATH"]}, job_name=name, trial_id=trial_id, attempt=1,
-            sequence_id=0, record=_RECORD, runner_environment=self._way(name),
+        gpus = self._section.settings.get("trialGpuNumber", self._spec.trial_gpu_number)
+        return JobSpec(
+            name=name, experiment_id=recorder.experiment_id, trial_id=trial_id, attempt=1, sequence_id=0,
+            command=self.orders.command(name), parameter_record=_RECORD,
+            protocol_environment={
+                protocol.ENV_EXPERIMENT_ID: recorder.experiment_id,
+                protocol.ENV_TRIAL_ID: trial_id,
+                protocol.ENV_SEQUENCE_ID: "0",
+            },
+            caller_environment={"PATH": os.environ["PATH"]}, code_directory=str(self._code),
+            attempt_directory=str(recorder.folder / "trials" / trial_id),
+            gpu_number=gpus if isinstance(gpus, int) else None, grace_period_s=self._spec.grace_period_s,
+            runner_environment=self._way(name),
         )  # fmt: skip
 
     def _way(self, name: str) -> Mapping[str, str]:

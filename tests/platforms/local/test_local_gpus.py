@@ -71,6 +71,14 @@ async def test_every_trial_has_cards_of_its_own_and_says_which(world: LocalWorld
         assert (await world.environment(await start(world, platform, "c")))[protocol.ENV_GPUS] == "0"
 
 
+async def test_a_job_says_itself_how_many_cards_it_gets(world: LocalWorld) -> None:
+    async with make(world) as platform:
+        without = await start(world, platform, "a", gpus=0)
+        both = await start(world, platform, "b", gpus=2)
+        shown = [(await world.environment(handle))[protocol.ENV_GPUS] for handle in (without, both)]
+        assert shown == ["", "0,1"]
+
+
 async def test_a_new_daemon_knows_who_has_which_card(world: LocalWorld) -> None:
     async with make(world) as platform:
         first = await start(world, platform, "a")

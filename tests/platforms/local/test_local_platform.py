@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from local_world import LocalWorld
 
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, SubmitRejected
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.keeper import client
 from nni_manager.platform_kit.testing import DeliveredLines
@@ -39,7 +40,7 @@ async def submitted(world: LocalWorld, platform: Platform, spec: JobSpec) -> Job
     return world.recorder.accept(await insist(world, lambda: platform.submit(spec)))
 
 
-async def run(world: LocalWorld, command: str, **changes: object) -> tuple[JobHandle, JobReport]:
+async def run(world: LocalWorld, command: str, **changes: object) -> tuple[JobHandle, Observation]:
     """Runs one command to its end."""
     async with world.make() as platform:
         handle = await submitted(world, platform, world.command("trial", command, **changes))

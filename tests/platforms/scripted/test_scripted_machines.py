@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from scripted_world import ScriptedWorld
 
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing import Recorder
@@ -50,7 +51,7 @@ async def refused(world: ScriptedWorld, platform: Platform, trial_id: str, **cha
     return answer
 
 
-async def report(platform: Platform, handle: JobHandle) -> JobReport:
+async def report(platform: Platform, handle: JobHandle) -> Observation:
     return (await platform.observe([handle]))[handle]
 
 

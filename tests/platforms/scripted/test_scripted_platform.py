@@ -13,8 +13,9 @@ import pytest
 from scripted_world import SECRET, ScriptedWorld
 
 from nni_manager.config.experiment_file import load_file
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, ConfigInvalid, InvalidInput, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
@@ -61,7 +62,7 @@ class Cluster:
     async def submit(self, platform: ScriptedPlatform, **changes: Any) -> JobHandle:
         return self.recorder.accept(await platform.submit(self.spec(**changes)))
 
-    async def at(self, platform: ScriptedPlatform, handle: JobHandle, seconds: float) -> JobReport:
+    async def at(self, platform: ScriptedPlatform, handle: JobHandle, seconds: float) -> Observation:
         self.clock.ms = START_MS + round(seconds * 1000)
         return (await platform.observe([handle]))[handle]
 

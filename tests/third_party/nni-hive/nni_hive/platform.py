@@ -12,9 +12,10 @@ import httpx
 
 from nni_hive.connection import HiveConnection
 from nni_hive.states import UNHEARD_OF, job_report
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room, Severity
@@ -111,11 +112,11 @@ class HivePlatform(Platform):
             raise SubmitRejected(f"the Hive has another job named {spec.name}, or refuses it: {answer.text[:200]}")
         return JobHandle(platform="hive", version=1, job_name=spec.name)
 
-    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         jobs = (await self._call("GET", f"{self._group}/jobs")).json()["jobs"]
         return {handle: self._report(jobs.get(handle.job_name), handle.job_name) for handle in handles}
 
-    def _report(self, job: dict[str, Any] | None, name: str) -> JobReport:
+    def _report(self, job: dict[str, Any] | None, name: str) -> Observation:
         return UNHEARD_OF if job is None else job_report(job, f"{self.settings['url']}/jobs/{name}")
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:

@@ -1,0 +1,83 @@
+"""Reads the stored state of an experiment for a turn; runs inside the turn's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator
+
+from nni_manager.domain.attempt import Attempt
+from nni_manager.domain.evidence import RunnerWord
+from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.job import JobState
+from nni_manager.domain.stored_state import StoredState
+from nni_manager.domain.trial import OpenTrial
+from nni_manager.store import experiments, jobs, missed_jobs, runners, services, trials
+from trial_runner import protocol
+
+
+def load(
+    connection: sqlite3.Connection, spec: ExperimentSpec, *, proposals: int, submitting: Collection[str],
+    by_runner: Collection[str], first_ended: int,
+) -> StoredState:  # fmt: skip
+    """`proposals`: how many are in hand; `submitting`: jobs whose submission is under way; `by_runner`: services whose
+    running jobs nothing but posts of their runners tell of; `first_ended`: how many of the first ends are wanted."""
+    experiment = experiments.load(connection)
+    open_trials = trials.load_open(connection)
+    failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job, by_runner)]
+    few = experiment.ended_trials < first_ended
+    return StoredState(
+        experiment=experiment,
+        holds={name: row.hold for name, row in services.load(connection).items()},
+        open_trials=open_trials,
+        retries={id_: jobs.retries(connection, id_) for id_ in failed},
+        offsets={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, submitting)},
+        missing=dict(_missing(connection, open_trials)),
+        left=_left(connection, open_trials),
+        missed=_missed(connection, open_trials),
+        fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, proposals, open_trials)),
+        first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
+        last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1),
+        failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
+    )
+
+
+def _most_new_trials(spec: ExperimentSpec, proposals: int, open_trials: Iterable[OpenTrial]) -> int:
+    in_play = sum(trial.job is not None and not trial.job.has_ended for trial in open_trials)
+    return min(proposals, max(0, spec.trial_concurrency - in_play))
+
+
+def _may_have_failed(attempt: Attempt, by_runner: Collection[str]) -> bool:
+    if attempt.service in by_runner and attempt.channel == protocol.PUSH and attempt.state == JobState.RUNNING:
+        return True
+    return attempt.has_ended and (attempt.runner_exit is not None or attempt.state != JobState.SUCCEEDED)
+
+
+def _without_handle(open_trials: Iterable[OpenTrial], submitting: Collection[str]) -> Iterator[str]:
+    """Names of jobs that were submitted in vain, or by a process that died before it wrote the answer down."""
+    for trial in open_trials:
+        if trial.job is not None and trial.job.handle is None and trial.job.job_name not in submitting:
+            yield trial.job.job_name
+
+
+def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, str]:
+    """After a stop that did not reach their service, and a resume."""
+    tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
+    return {id_: service for id_ in tried if (service := jobs.left_of(connection, id_)) is not None}
+
+
+def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Attempt, ...]]:
+    found: dict[str, tuple[Attempt, ...]] = {}
+    if any(trial.attempt > 1 for trial in open_trials):
+        for one in missed_jobs.missed(connection):
+            found[one.trial_id] = (*found.get(one.trial_id, ()), one)
+    return found
+
+
+def _missing(
+    connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]
+) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    """The results that are missing, by job, of jobs whose runner has said that its command ended."""
+    for trial in open_trials:
+        if trial.job is not None and trial.job.runner_exit is not None:
+            word = RunnerWord.parse(trial.job.runner_exit)
+            yield trial.job.job_name, runners.missing(connection, trial.job.job_name, word.outboxes)
