@@ -31,9 +31,7 @@ READY, MOUNTABLE, ABSENT, OTHER, DENIED, FAILED = "ready", "mountable", "absent"
 NFS = "NFS"
 _RECORDS = os.path.join(".nni-manager", "mounts")
 #: Seconds: a server that does not answer is away; and what was written elsewhere a moment ago may not be seen yet.
-_MOUNT_S = 20.0
-_PATIENCE_S = 5.0
-_LOOK_S = 0.2
+_MOUNT_S, _PATIENCE_S, _LOOK_S = 20.0, 5.0, 0.2
 #: Seconds for which a machine may show what another one has changed since.
 _CACHE_S = 5
 _BLOBFUSE = "blobfuse2"
@@ -367,7 +365,10 @@ def _blobfuse_settings(cache: str) -> str:
         "file_cache": {"path": cache, "timeout-sec": _CACHE_S},
         "attr_cache": {"timeout-sec": _CACHE_S},
         "azstorage": {
-            "type": "block", "mode": "key", "account-name": SETTINGS["account"], "account-key": SETTINGS["key"],
+            "type": "block",
+            "mode": "key",
+            "account-name": SETTINGS["account"],
+            "account-key": SETTINGS["key"],
             "container": SETTINGS["container"],
         },
     }  # fmt: skip

@@ -20,7 +20,7 @@ from nni_manager.api.exposition import by_label, counter, counters, gauge, gauge
 from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.scheduler.turns.process_state import tally
+from nni_manager.scheduler.turns.tally import tally
 from nni_manager.store import database, tallies
 from nni_manager.store.tallies import TrialTally
 

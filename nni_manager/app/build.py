@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from nni_manager.app import identity, index_file, reserves
-from nni_manager.config.data_directory import make_data_directory
+from nni_manager.client.data_directory import make_data_directory
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailable
@@ -21,12 +21,13 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper import machines
 from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
 from nni_manager.platform_kit.keeper.machines import KeeperConnection
-from nni_manager.scheduler.experiments.build import SharedParts
+from nni_manager.platform_kit.machines.line import Places
+from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.experiments.leftovers import Leftovers
 from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.experiments.submission import Endpoints
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
@@ -64,7 +65,7 @@ async def experiments(
         keeper = await stack.enter_async_context(connected(process))
         name = await asyncio.to_thread(identity.of, settings.data_dir)
         connections = Connections(name, partial(identity.place, settings.data_dir, secrets.token_hex(8)))
-        connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
+        connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.shared_object(Places)))
         left = Leftovers(index_database, connections, settings.data_dir)
         await left.load()
         stack.push_async_callback(left.close)

@@ -6,10 +6,16 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from nni_manager.client import daemon
 from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import index
 from nni_manager.store.connection import connect_readonly
+
+
+def are_all_at_rest(data_directory: Path) -> bool:
+    """Whether no daemon runs for a data directory, and all experiments in it are closed."""
+    return not daemon.is_running(data_directory) and are_all_closed(data_directory)
 
 
 def are_all_closed(data_directory: Path) -> bool:

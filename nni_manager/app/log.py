@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from nni_manager.scheduler.experiments import experiment_log
+from nni_manager.scheduler import experiment_log
 
 #: Seconds in which one thing is said once, however often it happens.
 _ONCE_IN_S = 60.0

@@ -36,9 +36,9 @@ from nni_manager.app.trial_listener import TrialListenerSocket
 from nni_manager.client import service_note
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
+from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.experiments.service import Service
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.scheduler.turns.runner_reports import RunnerReports
 from nni_manager.store import nni_registry
 from nni_manager.store.ownership import Ownership

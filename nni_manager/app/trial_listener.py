@@ -20,7 +20,7 @@ from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentWarning
 from nni_manager.platform_kit.runner_token import RunnerTokens
-from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from trial_runner.wire import foreign_files
 
 

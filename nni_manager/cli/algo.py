@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli import table, terminal
-from nni_manager.cli.caller import data_directory_option, resolve_data_directory
+from nni_manager.cli.caller import MANAGER_VARIABLE, data_directory_option, resolve_data_directory
 from nni_manager.cli.output import echo_json
-from nni_manager.cli.session import MANAGER_VARIABLE
 from nni_manager.cli.table import Column
 
 if TYPE_CHECKING:

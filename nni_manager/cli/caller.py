@@ -15,6 +15,8 @@ from nni_manager.domain.text import parse_token
 
 # as in config.settings, whose import would cost every command ten milliseconds
 DATA_VARIABLE = "NNI_MANAGER_DATA"
+#: The variable that names the manager. The trial runner's NNI_MANAGER_URL is another: one attempt's own address.
+MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
 DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
 
 Function = TypeVar("Function", bound=Callable[..., Any])

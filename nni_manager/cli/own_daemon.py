@@ -98,7 +98,7 @@ def _opened(pid: int) -> int | None:
 
 def _running() -> ManagerClient | None:
     """A client of the daemon that is meant; None: none runs here. Raises NniManagerError if one cannot be reached."""
-    from nni_manager.cli.daemon import is_taken
+    from nni_manager.client.daemon import is_taken
     from nni_manager.client.manager_client import ManagerClient
 
     place = current()

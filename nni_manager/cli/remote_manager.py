@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager import __version__
+from nni_manager.cli.caller import MANAGER_VARIABLE, environment_token, read_token
 from nni_manager.cli.caller import TOKEN_VARIABLE as TOKEN_VARIABLE
-from nni_manager.cli.caller import environment_token, read_token
-from nni_manager.cli.session import MANAGER_VARIABLE
 from nni_manager.client.address import parse_url
 from nni_manager.client.errors import TokenRefused
 from nni_manager.client.manager_client import ManagerClient

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli.caller import data_directory_option, resolve_data_directory
+from nni_manager.cli.caller import MANAGER_VARIABLE, data_directory_option, resolve_data_directory
 from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
-
-#: The variable that names the manager. The trial runner's NNI_MANAGER_URL is another: one attempt's own address.
-MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -119,7 +116,7 @@ def connect(place: ChosenDaemon) -> ManagerClient:
         from nni_manager.cli import remote_manager
 
         return remote_manager.reach_remote(place.url, place.token_file)
-    from nni_manager.cli import daemon
+    from nni_manager.client import daemon
     from nni_manager.client.manager_client import ManagerClient
 
     return ManagerClient(daemon.reach(place.data_directory))
@@ -127,16 +124,16 @@ def connect(place: ChosenDaemon) -> ManagerClient:
 
 def nothing_is_open() -> bool:
     """Whether all experiments that the command could mean are closed and no daemon runs: no daemon need be started."""
-    from nni_manager.cli import daemon
+    from nni_manager.app import closed_experiments
 
     place = current()
     is_substituted = click.get_current_context().obj is not None
-    return not place.is_remote and not is_substituted and daemon.has_only_closed(place.data_directory)
+    return not place.is_remote and not is_substituted and closed_experiments.are_all_at_rest(place.data_directory)
 
 
 def connect_to_read(place: ChosenDaemon) -> ManagerClient:
     """A client, as by `connect`; where there is nothing to read no daemon is started. Raises NotFound there."""
-    from nni_manager.cli import daemon
+    from nni_manager.client import daemon
 
     if not place.is_remote and daemon.has_nothing(place.data_directory):
         raise NotFound(f"there is no experiment in {place.data_directory}; `nnictl create` makes one")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.config.document import Path, fold
+from nni_manager.config.experiment_fields import FIELDS
 from nni_manager.config.source import Source
 from nni_manager.domain.errors import InvalidInput
 
@@ -29,8 +30,6 @@ def place_of(key: str, path: Path, source: Source) -> str:
 
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(name, path of its section, the same in words) of every field that the file could have."""
-    from nni_manager.config.dialect_v2 import FIELDS
-
     given = {fold(name): value for name, value in values.items()}
     yield from ((name, "", "at the top of the file") for name in FIELDS)
     yield from _of_platforms(given.get("trainingservice"))

@@ -13,6 +13,7 @@ from typing import Any
 from nni_manager.config import placeholders, scalars, trial_file
 from nni_manager.config.algorithm_section import read_algorithm
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
+from nni_manager.config.experiment_fields import FIELDS
 from nni_manager.config.platform_section import SHARED, judge, needs_command, read_platforms, read_shared_storage
 from nni_manager.config.scalars import seconds, whole_seconds
 from nni_manager.config.search_space import judge_dimensions, read_search_space
@@ -92,16 +93,6 @@ def _algorithm_spec(section: Mapping[str, Any]) -> AlgorithmSpec:
 def _optional(value: Any, convert: _ToSpec) -> Any:
     return None if value is None else convert(value)
 
-
-#: Every field of the top level, in the order of the canonical form.
-FIELDS = (
-    "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
-    "trialConcurrency", "trialGpuNumber", "trialGpuMemory", "maxExperimentDuration", "maxTrialNumber",
-    "maxTrialDuration", "maxTrialRetries", "maxSameFailures", "maxFailedTrials", "gracePeriod", "metricGrace",
-    "maxLogSize", "nniManagerIp", "useAnnotation", "multiPhase", "debug", "versionCheck", "logLevel", "logCollection",
-    "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython", "callerEnvironment", "tuner", "assessor", "advisor",
-    "trainingService", "sharedStorage", "deprecated",
-)  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
 _VALUES: Mapping[str, scalars.Parse] = {

@@ -13,6 +13,7 @@ from typing import Any
 
 from nni_manager.config import dialect_v1, dialect_v2
 from nni_manager.config.document import Document, fold
+from nni_manager.config.experiment_fields import FIELDS
 from nni_manager.config.first_format_paths import KINDS, split
 from nni_manager.config.scalars import kind
 from nni_manager.config.search_space import check_search_space
@@ -171,7 +172,7 @@ _SECOND = ("trainingService", "trialCommand", "trialCodeDirectory", "searchSpace
 def _refuse_mixed(values: Mapping[str, object], document: Document, source: Source) -> None:
     """Notes a problem for every field of the other format at the top level."""
     first = {fold(name): new for name, new in dialect_v1.top_names().items()}
-    second = {fold(name): name for name in dialect_v2.FIELDS}
+    second = {fold(name): name for name in FIELDS}
     unknown = [key for key in values if fold(key) not in first.keys() | second.keys()]
     of_platforms = _of_platforms() if unknown else {}
     if dialect_v1.is_first_format(values):

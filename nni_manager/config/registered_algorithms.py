@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from nni_manager.client.data_directory import make_data_directory, open_lock
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
-from nni_manager.config.data_directory import make_data_directory, open_lock
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import Json
 

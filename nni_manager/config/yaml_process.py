@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import Any
 
-from nni_manager.config import yaml_reader
+from nni_manager.config import yaml_parser
 from nni_manager.config.document import Document, Node, Unreadable, patience
 
 #: Seconds that a text may take.
@@ -20,7 +20,7 @@ _SCALAR, _LIST, _MAPPING = range(3)
 
 
 def parse(text: str) -> Document:
-    """As `yaml_reader.parse_here`. Raises Unreadable, also when it takes too long or nobody waits for it any more."""
+    """As `yaml_parser.parse_here`. Raises Unreadable, also when it takes too long or nobody waits for it any more."""
     waiting = patience.get()
     # -P: a folder that it happens to be started in has no modules for it
     command = [sys.executable, "-P", "-m", __name__, str(LIMIT_S)]
@@ -46,7 +46,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     signal.alarm(int(sys.argv[1]))
     try:
-        document = yaml_reader.parse_here(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))
+        document = yaml_parser.parse_here(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))
         answer: Any = {"root": _plain(document.root), "faults": document.faults}
     except Unreadable as error:
         answer = {"unreadable": [error.message, error.line]}
@@ -73,11 +73,11 @@ def _node(plain: list[Any]) -> Node:
     if kind == _MAPPING:
         named = {key: _node(child) for key, child in content.items()}
         return Node(
-            {key: child.value for key, child in named.items()}, line, named, yaml_reader.size_of(named.values())
+            {key: child.value for key, child in named.items()}, line, named, yaml_parser.size_of(named.values())
         )
     if kind == _LIST:
         listed = [_node(child) for child in content]
-        return Node([child.value for child in listed], line, listed, yaml_reader.size_of(listed))
+        return Node([child.value for child in listed], line, listed, yaml_parser.size_of(listed))
     return Node(content, line)
 
 

@@ -19,7 +19,6 @@ from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import BadCredentials
-from nni_manager.platform_kit.machines.line import Places
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +97,7 @@ class Connection:
 
 
 C = TypeVar("C", bound=Connection)
+T = TypeVar("T")
 
 
 class Lease(Generic[C]):
@@ -211,7 +211,7 @@ class _Shared:
 
 
 class Connections:
-    """All connections of a daemon, and the places of all its machines."""
+    """All connections of a daemon, and what else its experiments share."""
 
     def __init__(self, identity: str = "nobody", place: Callable[[], Place] | None = None) -> None:
         #: The name of this daemon, the same after a restart: it keeps apart what several daemons keep on one machine.
@@ -222,7 +222,15 @@ class Connections:
         self._shared: dict[str, _Shared] = {}
         #: Connections that the daemon itself knows how to make.
         self._makers: dict[str, Callable[[], Connection]] = {}
-        self.places = Places()
+        self._objects: dict[type, object] = {}
+
+    def shared_object(self, kind: type[T]) -> T:
+        """The daemon's one object of a class without arguments, made when it is first asked for."""
+        found = self._objects.get(kind)
+        if found is None:
+            found = self._objects[kind] = kind()
+        assert isinstance(found, kind)
+        return found
 
     def offer(self, key: str, make: Callable[[], Connection]) -> None:
         """Says how the connection `key` is made: who leases it needs not know."""

@@ -27,7 +27,7 @@ from nni_manager.platform_kit import why_not
 from nni_manager.platform_kit.contract import Host, JobPlan, NoRoom, PreflightFinding, Room, Severity
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
-from nni_manager.platform_kit.machines.line import KeeperMachine
+from nni_manager.platform_kit.machines.line import KeeperMachine, Places
 from nni_manager.platform_kit.machines.placement import Placement
 from trial_runner import protocol
 
@@ -86,7 +86,7 @@ class MachinePark:
 
     def __init__(self, host: Host, machines: Iterable[ParkedMachine], wake: Callable[[], None]) -> None:
         self._machines = {parked.machine.name: parked for parked in machines}
-        self._places = host.connections.places
+        self._places = host.connections.shared_object(Places)
         self._placement = Placement(
             self._places, f"{host.experiment_id}/{host.service}", demands=self._demands(),
             code=WaitCode.GPU, wake=wake,

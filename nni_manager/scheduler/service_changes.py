@@ -19,7 +19,7 @@ from nni_manager.store import experiments, private, services, trials
 from nni_manager.store.folder import Folder
 
 if TYPE_CHECKING:
-    from nni_manager.scheduler.experiments.build import SharedParts
+    from nni_manager.scheduler.experiments.shared_parts import SharedParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceCh
     admission.check_platforms(reading.spec)
     changed = service_change.changed_services(spec, reading.spec)
     folder, values = experiment.folder, {**stored, **reading.secrets}
-    found = await preflight.look(replace(reading.spec, platforms=changed), values, shared, folder)
+    found = await preflight.look(replace(reading.spec, platforms=changed), values, shared.connections, folder)
     preflight.warn(found, shared.warnings, experiment.id)
     return Change(spec=reading.spec, changed=changed, secrets=reading.secrets, now=wish.now)
 

@@ -14,16 +14,16 @@ from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Host, Platform
 from nni_manager.scheduler.experiments import preflight
 from nni_manager.scheduler.experiments.code import CodeArchive, archive_of
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import LiveSpec
 from nni_manager.scheduler.turns.training_service import Make, TrainingService
 from nni_manager.store import jobs, private
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 
 if TYPE_CHECKING:
-    from nni_manager.scheduler.experiments.build import SharedParts
+    from nni_manager.scheduler.experiments.shared_parts import SharedParts
 
 
 class Services:

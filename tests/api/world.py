@@ -39,13 +39,13 @@ from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.experiments import build
-from nni_manager.scheduler.experiments.build import SharedParts
 from nni_manager.scheduler.experiments.leftovers import Leftovers
 from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.tuning.feed import TunerFeed
-from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.store import experiments, index, jobs, metrics, migrate, trials
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder

@@ -18,7 +18,7 @@ from nni_manager.app import listeners as listeners_module
 from nni_manager.app.listeners import Listeners
 from nni_manager.app.log import Sparing
 from nni_manager.app.ports import reserve
-from nni_manager.scheduler.experiments import experiment_log
+from nni_manager.scheduler import experiment_log
 
 pytestmark = pytest.mark.unit
 

@@ -21,7 +21,7 @@ from nni_manager.app.ports import reserve
 from nni_manager.app.trial_listener import TrialListenerSocket
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from tests.app.foreign_port import free_port, listening, listening_at
 
 pytestmark = pytest.mark.unit

@@ -15,7 +15,7 @@ from nni_manager.app.trial_listener import TrialListenerSocket
 from nni_manager.app.trial_tls import TrialTls
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.turns.trial_listener import runner_environment
 from tests.app.test_trial_listener_socket import opened
 from tests.certificates import Authority

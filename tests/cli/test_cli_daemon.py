@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from stand_in_daemon import StandInDaemon
 
-from nni_manager.cli import daemon
+from nni_manager.client import daemon
 from nni_manager.client.address import Address
-from nni_manager.config.data_directory import make_data_directory
+from nni_manager.client.data_directory import make_data_directory
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.store.ownership import Ownership
 from tests.left_children import reaped
@@ -67,7 +67,7 @@ def test_it_outlives_the_command(tmp_path: Path) -> None:
     later = "; question = open('question').read(); open('answer', 'w').write(question.upper())"
     child = program(ANSWER.format("ready\n") + later)
     code = f"daemon.start(Path({str(tmp_path)!r}), {child!r})"
-    code = f"from pathlib import Path; from nni_manager.cli import daemon; {code}"
+    code = f"from pathlib import Path; from nni_manager.client import daemon; {code}"
     subprocess.run(program(code), timeout=30, check=True)
     (tmp_path / "question").write_text("alive")
     assert (tmp_path / "answer").read_text() == "ALIVE"

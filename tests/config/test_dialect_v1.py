@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nni_manager.config import for_nni
-from nni_manager.config.dialect_v2 import FIELDS
+from nni_manager.config.experiment_fields import FIELDS
 from nni_manager.config.experiment_file import convert_file, load, load_file
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.config.test_nni_examples import EXAMPLES

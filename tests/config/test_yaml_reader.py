@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config import document, yaml_process, yaml_reader
+from nni_manager.config import document, yaml_parser, yaml_process
 from nni_manager.config.document import MAX_DEPTH, Patience, Unreadable
 from nni_manager.config.source import LARGE_CHARACTERS
-from nni_manager.config.yaml_reader import parse, parse_here
+from nni_manager.config.yaml_parser import parse_here
+from nni_manager.config.yaml_reader import parse
 
 pytestmark = pytest.mark.unit
 
@@ -144,7 +145,7 @@ def test_json_escapes_characters_in_halves(text: str) -> None:
 
 def test_what_is_merged_counts_before_it_is_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of many small mappings may merge a large one: the work is refused, not only what comes of it."""
-    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 5_000)
+    monkeypatch.setattr(yaml_parser, "MAX_VALUES", 5_000)
     large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(1_000)) + "}\n"
     with pytest.raises(Unreadable, match="holds more than") as refused:
         parse(large + "b:\n" + "- {<<: *a}\n" * 1_000)
@@ -152,7 +153,7 @@ def test_what_is_merged_counts_before_it_is_all_there(monkeypatch: pytest.Monkey
 
 
 def test_what_is_merged_in_vain_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 5_000)
+    monkeypatch.setattr(yaml_parser, "MAX_VALUES", 5_000)
     large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(1_000)) + "}\n"
     with pytest.raises(Unreadable, match="holds more than"):
         parse(large + "b:\n" + "  <<: *a\n" * 5)

@@ -25,7 +25,7 @@ from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.keeper.local_process import LocalKeeper
 from nni_manager.platform_kit.keeper.machines import KeeperConnection
 from nni_manager.platform_kit.machines.ledger import Demand
-from nni_manager.platform_kit.machines.line import KeeperMachine
+from nni_manager.platform_kit.machines.line import KeeperMachine, Places
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from tests.fake_driver import FakeDriver
 from trial_runner import processes
@@ -117,7 +117,7 @@ class Daemon:
             await asyncio.wait(running)
 
     def _connection(self, keeper: Keeper, name: str) -> KeeperConnection:
-        return KeeperConnection(keeper, self._connections.places, _key(name))
+        return KeeperConnection(keeper, self._connections.shared_object(Places), _key(name))
 
     async def _work(self, stored: Stored) -> None:
         recorder = Recorder(stored.name)

@@ -13,10 +13,10 @@ import pytest
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tuning import watched
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
-from nni_manager.scheduler.turns.process_state import LiveSpec
 from nni_manager.store.database import Database
 
 Arguments = dict[str, Any]

@@ -12,8 +12,9 @@ import pytest
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
-from nni_manager.scheduler.experiments import experiment_log
-from nni_manager.scheduler.experiments.experiment_log import ExperimentLog, Formatter
+from nni_manager.scheduler import experiment_log
+from nni_manager.scheduler.experiment_log import ExperimentLog, Formatter
+from nni_manager.scheduler.turns import change_log
 
 _log = logging.getLogger("nni_manager.tests")
 
@@ -99,7 +100,7 @@ def test_what_is_plain_stays_as_it_is(log: ExperimentLog, tmp_path: Path) -> Non
 
 def test_what_a_job_wrote_at_last_is_a_line_for_a_line(log: ExperimentLog, tmp_path: Path) -> None:
     report = Observation(state=JobState.FAILED, exit_code=1, stderr_tail=f"Traceback\n\n  File x\n{EVIL}\n")
-    experiment_log.log_changes((), (), [("nni_exp_e1_trial_t1", report)])
+    change_log.log_changes((), (), [("nni_exp_e1_trial_t1", report)])
 
     lines = _written(tmp_path).splitlines()
     assert all(line.isprintable() and "(journal)" in line.replace("experiment_log", "journal") for line in lines)
@@ -109,7 +110,7 @@ def test_what_a_job_wrote_at_last_is_a_line_for_a_line(log: ExperimentLog, tmp_p
 
 def test_no_more_than_the_last_lines_of_a_text_are_written(log: ExperimentLog, tmp_path: Path) -> None:
     report = Observation(state=JobState.FAILED, exit_code=1, stderr_tail="\n".join(map(str, range(1000))))
-    experiment_log.log_changes((), (), [("j", report)])
+    change_log.log_changes((), (), [("j", report)])
 
     lines = _written(tmp_path).splitlines()
     assert len(lines) == 40 and lines[-1].endswith("wrote at last: 999")

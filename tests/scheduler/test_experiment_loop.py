@@ -23,6 +23,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.tuning import watched
 from nni_manager.scheduler.tuning.feed import TunerFeed
@@ -32,8 +33,9 @@ from nni_manager.scheduler.turns import inbox as inboxes
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
 from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import Heartbeats, LiveSpec, tally
+from nni_manager.scheduler.turns.tally import tally
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import experiments, jobs, services, trials

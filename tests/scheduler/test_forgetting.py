@@ -14,7 +14,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.contract import Capabilities, Host
 from nni_manager.scheduler.planning.decisions import Forget
 from nni_manager.scheduler.turns import forgetting
 from nni_manager.scheduler.turns.forgetting import Forgetting
@@ -40,7 +40,8 @@ class Bench:
         self.platform = FakePlatform({}, host)
         self.observer = Observer(
             service="fake", database=cast(Any, None), observe=self.platform.observe,
-            tell=lambda reports: self.forgetting.hear(reports), watches=True, slow_poll_s=20,
+            tell=lambda reports: self.forgetting.hear(reports),
+            capabilities=Capabilities(watches=True, reads_files=False, slow_poll_s=20),
         )  # fmt: skip
         self.observer._look_at_all = False  # there is no store
         self.forgotten: list[str] = []

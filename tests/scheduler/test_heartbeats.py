@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nni_manager.scheduler.turns.process_state import Heartbeats
+from nni_manager.scheduler.turns.heartbeats import Heartbeats
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from nni_manager.scheduler.turns.process_state import LiveSpec
 
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.domain.job import JobSpec
 from nni_manager.scheduler.planning.decisions import Submit
 from nni_manager.scheduler.turns.actions import JobFactory
-from nni_manager.scheduler.turns.process_state import LiveSpec
 from tests.scheduler.pictures import spec
 
 pytestmark = pytest.mark.unit

@@ -15,7 +15,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.contract import Delivery, Host
+from nni_manager.platform_kit.contract import Capabilities, Delivery, Host
 from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.store.connection import connect
 from nni_manager.store.database import Database
@@ -47,8 +47,8 @@ class Watch:
         )  # fmt: skip
         self.platform = FakePlatform({}, host)
         self.observer = Observer(
-            service="local", database=database, observe=self._observe, tell=self.told.append, watches=True,
-            slow_poll_s=20,
+            service="local", database=database, observe=self._observe, tell=self.told.append,
+            capabilities=Capabilities(watches=True, reads_files=False, slow_poll_s=20),
         )  # fmt: skip
 
     async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation] | None:

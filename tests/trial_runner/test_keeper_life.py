@@ -35,9 +35,9 @@ def running(keeper: KeeperProcess) -> KeeperProcess:
 def archive(tmp_path: Path) -> Path:
     """What is copied to other machines."""
     package = tmp_path / "source" / "trial_runner"
-    folders = [ROOT / "trial_runner", ROOT / "trial_runner" / "keeper", ROOT / "trial_runner" / "wire"]
-    for path in [path for folder in folders for path in folder.glob("*.py")]:
-        copy = package / path.relative_to(ROOT / "trial_runner")
+    source = ROOT / "trial_runner"
+    for path in [*source.glob("*.py"), *(source / "keeper").rglob("*.py"), *(source / "wire").rglob("*.py")]:
+        copy = package / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     zipapp.create_archive(tmp_path / "source", tmp_path / "keeper.pyz", main="trial_runner.keeper.__main__:main")

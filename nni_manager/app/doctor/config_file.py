@@ -20,6 +20,7 @@ from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.keeper import machines
 from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
 from nni_manager.platform_kit.keeper.machines import KeeperConnection
+from nni_manager.platform_kit.machines.line import Places
 from nni_manager.scheduler.experiments import preflight
 from nni_manager.scheduler.experiments.preflight import standalone_host
 
@@ -79,7 +80,7 @@ async def _ask(
     with tempfile.TemporaryDirectory(prefix="nni-doctor-", dir=TEMPORARY) as name:  # short: paths of sockets are
         process = LocalKeeper(Path(name) / "keeper", Path(name) / "keeper.sock")
         async with connected(process, "doctor's") as keeper:
-            connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
+            connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.shared_object(Places)))
             try:
                 host = standalone_host("doctor", service.service, folder, connections, storage)
                 return await preflight.ask(service, secrets, host)

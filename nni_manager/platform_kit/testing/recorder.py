@@ -15,6 +15,7 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.keeper.machines import LOCAL, KeeperConnection
+from nni_manager.platform_kit.machines.line import Places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class Recorder:
 
     def host(self, keeper: Keeper) -> Host:
         """The host to give to an adapter."""
-        self.connections.offer(LOCAL, lambda: KeeperConnection(keeper, self.connections.places))
+        self.connections.offer(LOCAL, lambda: KeeperConnection(keeper, self.connections.shared_object(Places)))
         return Host(
             experiment_id=self.experiment_id,
             service="service",

@@ -13,6 +13,7 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.keeper.machines import KeeperConnection
+from nni_manager.platform_kit.machines.line import Places
 from nni_manager.platforms.remote.address import Address, Credential
 from nni_manager.platforms.remote.faults import Fault, MachineFault
 from trial_runner import protocol
@@ -39,7 +40,7 @@ class Machine(KeeperConnection):
         self._folder = f"{connections.identity}/{address.folder}"
         self._place = connections.place
         self._python_path = python_path
-        super().__init__(Keeper(self._reach, address.host), connections.places, address.key, clock)
+        super().__init__(Keeper(self._reach, address.host), connections.shared_object(Places), address.key, clock)
         self._credential: Credential | None = None
         #: Logged in to check a credential, and not used yet.
         self._spare: tuple[Credential, asyncssh.SSHClientConnection] | None = None

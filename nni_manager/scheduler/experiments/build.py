@@ -5,42 +5,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from nni_manager.config.settings import Settings
-from nni_manager.domain.clock import Clock
 from nni_manager.domain.experiment import PlatformSpec, StoredExperiment
-from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.scheduler.experiments.leftovers import Leftovers
-from nni_manager.scheduler.experiments.submission import Endpoints
+from nni_manager.scheduler.changes import Changes
+from nni_manager.scheduler.experiments.shared_parts import SharedParts
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
 from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import Changes, DaemonWarnings, Heartbeats, LiveSpec
 from nni_manager.scheduler.turns.training_service import TrainingService
-from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedParts:
-    """The parts that all experiments of a daemon share."""
-
-    settings: Settings
-    keeper: Keeper
-    connections: Connections
-    trial_listener: TrialListener
-    endpoints: Endpoints
-    clock: Clock
-    warnings: DaemonWarnings
-    leftovers: Leftovers
-    #: Of any experiment at work, and of the list of all.
-    changes: Changes = field(default_factory=Changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ class Launcher:
         await asyncio.to_thread(admission.check, spec)
         with self._supervisor.opening():
             findings = await preflight.look(
-                spec, submission.secrets, self._shared, Folder(Path(spec.working_directory) / id_)
+                spec, submission.secrets, self._shared.connections, Folder(Path(spec.working_directory) / id_)
             )
             async with self._with_endpoint(id_, submission.endpoint) as endpoint:
                 preflight.warn(findings, self._shared.warnings, id_)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nni_manager.config import admission, credentials
 from nni_manager.domain.errors import BadCredentials, InvalidInput, NniManagerError, PlatformUnavailable
@@ -25,12 +24,9 @@ from nni_manager.platform_kit.contract import (
     Severity,
 )
 from nni_manager.platform_kit.private_text import PrivateText
-from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.store.folder import Folder
 from nni_manager.store.private import ServiceText
-
-if TYPE_CHECKING:
-    from nni_manager.scheduler.experiments.build import SharedParts
 
 
 def standalone_host(
@@ -83,13 +79,13 @@ PREFLIGHT = "PREFLIGHT"
 Findings = Mapping[str, Sequence[PreflightFinding]]
 
 
-async def look(spec: ExperimentSpec, secrets: Mapping[str, str], shared: SharedParts, folder: Folder) -> Findings:
+async def look(spec: ExperimentSpec, secrets: Mapping[str, str], connections: Connections, folder: Folder) -> Findings:
     """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
 
     storage = credentials.filled_storage(spec, secrets)
 
     def host(service: PlatformSpec) -> Host:
-        return standalone_host(folder.path.name, service.service, folder.path, shared.connections, storage)
+        return standalone_host(folder.path.name, service.service, folder.path, connections, storage)
 
     answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}
@@ -162,7 +158,7 @@ class ServicePlan:
 
 
 async def plan_jobs(
-    spec: ExperimentSpec, secrets: Mapping[str, str], id: str, shared: SharedParts
+    spec: ExperimentSpec, secrets: Mapping[str, str], id: str, connections: Connections
 ) -> Sequence[ServicePlan]:
     """Each service by itself, in the order of the config. `id`: of no experiment.
 
@@ -170,11 +166,11 @@ async def plan_jobs(
     """
     await asyncio.to_thread(admission.check, spec)
     folder = Path(spec.working_directory) / id
-    await look(spec, secrets, shared, Folder(folder))
+    await look(spec, secrets, connections, Folder(folder))
     storage = credentials.filled_storage(spec, secrets)
 
     async def ask(service: PlatformSpec) -> ServicePlan:
-        host = standalone_host(id, service.service, folder, shared.connections, storage)
+        host = standalone_host(id, service.service, folder, connections, storage)
         return await _ask_plan(spec, service, secrets, host)
 
     return await asyncio.gather(*map(ask, spec.platforms))

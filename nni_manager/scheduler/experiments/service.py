@@ -12,16 +12,15 @@ from typing import Any, TypeVar
 from nni_manager.config import experiment_file
 from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.endpoint import Endpoint
-from nni_manager.domain.errors import Conflict, NotFound, StoreCorrupt
+from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.service import WaitCode
 from nni_manager.domain.text import require_finite, require_text
-from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler import service_changes
-from nni_manager.scheduler.experiments import experiment_folder, left_objects, preflight
+from nni_manager.scheduler.changes import Changes
+from nni_manager.scheduler.experiments import command_writes, experiment_folder, left_objects, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.left_objects import Found
@@ -30,9 +29,7 @@ from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.scheduler.planning.experiment_status import room
-from nni_manager.scheduler.turns.process_state import Changes
-from nni_manager.store import experiments, index, nni_format, stored_config, trials
+from nni_manager.store import experiments, index, nni_format, stored_config
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
 
@@ -78,11 +75,11 @@ class Service:
                 return
             else:
                 now_ms = experiment.loop.now_ms
-                await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
+                await self._write(experiment, lambda c: command_writes.change(c, before, spec, now_ms))
                 experiment.go_by(spec)
             # a turn that began by the old limits may have found meanwhile that all is done
             then_ms = experiment.loop.now_ms
-            await self._write(experiment, lambda c: _go_on(c, before, spec, then_ms))
+            await self._write(experiment, lambda c: command_writes.go_on(c, before, spec, then_ms))
         name, platform = spec.name, stored_config.platform(spec.canonical)
         await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
         experiment.loop.wake()
@@ -103,7 +100,7 @@ class Service:
                 return await self._put_away(await self.entry(id))
             now_ms = experiment.loop.now_ms
             try:
-                await self._write(experiment, lambda c: _stop(c, now_ms))
+                await self._write(experiment, lambda c: command_writes.stop(c, now_ms))
             except StoreCorrupt:
                 await self._supervisor.closed(id)  # its loop gives up
                 return await self._put_away(await self.entry(id))
@@ -195,7 +192,9 @@ class Service:
     async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
         """Where an experiment's first trials would go; nothing is made. Raises InvalidInput for what cannot run."""
         with self._supervisor.opening():
-            plans = await preflight.plan_jobs(submission.spec, submission.secrets, submission.id, self._shared)
+            plans = await preflight.plan_jobs(
+                submission.spec, submission.secrets, submission.id, self._shared.connections
+            )
         self._supervisor.look_whether_empty()
         return plans
 
@@ -219,14 +218,14 @@ class Service:
         require_finite("parameters", values)
         require_text("parameters", values)
         most, now_ms = experiment.spec.max_trial_number, self._shared.clock()
-        added = await self._write(experiment, lambda c: _add_trial(c, parameters, most, now_ms))
+        added = await self._write(experiment, lambda c: command_writes.add_trial(c, parameters, most, now_ms))
         experiment.loop.wake()
         return added
 
     async def kill_trial(self, id: str, trial_id: str) -> None:
         """Asks a trial to end; it is USER_CANCELED once it has. Quiet for one that has ended."""
         experiment = self._supervisor.find(id)
-        await self._write(experiment, lambda c: _kill(c, trial_id))
+        await self._write(experiment, lambda c: command_writes.kill(c, trial_id))
         experiment.loop.wake()
 
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
@@ -357,41 +356,3 @@ def _require_text(config: Mapping[str, object]) -> None:
     """Requires that all text of a config is UTF-8. Raises InvalidInput that names the field."""
     for name, value in config.items():
         require_text(name, value)
-
-
-def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    experiments.set_config(connection, json.dumps(after.canonical))
-    _go_on(connection, before, after, now_ms)
-
-
-def _go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    """Takes a DONE experiment up again where the change gives it something to do."""
-    row = experiments.load(connection)
-    had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
-    is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more
-    if row.status is ExperimentStatus.DONE and has_room and is_news:
-        experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
-
-
-def _stop(connection: sqlite3.Connection, now_ms: int) -> None:
-    experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)
-
-
-def _add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int | None, now_ms: int) -> dict[str, Any]:
-    row = experiments.load(connection)
-    if row.status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
-        raise Conflict(f"experiment {row.id} is being stopped; `nnictl resume {row.id}` goes on with it")
-    if most is not None and row.next_sequence_id >= most:
-        raise Conflict(f"maxTrialNumber ({most}) is reached; raise it first")
-    (id_,) = trials.fresh_ids(connection, 1)
-    sequence_id = trials.add(
-        connection, id=id_, parameter_id=parameters.parameter_id, record=parameters.record(),
-        wait_code=WaitCode.CONCURRENCY, wait_sentence="waits for a free slot", now_ms=now_ms,
-    )  # fmt: skip
-    return {"id": id_, "sequenceId": sequence_id}
-
-
-def _kill(connection: sqlite3.Connection, trial_id: str) -> None:
-    if trials.status(connection, trial_id) is None:
-        raise NotFound(f"there is no trial {trial_id}")
-    trials.ask_stop(connection, trial_id, StopRequest.USER)

@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreError, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
-from nni_manager.scheduler.experiments.build import SharedParts
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
+from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import experiments, glance, index
 from nni_manager.store.database import Database

@@ -18,12 +18,12 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
-from nni_manager.scheduler.experiments.experiment_log import write_text
+from nni_manager.scheduler.experiment_log import write_text
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning.snapshot import Proposal
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.tuning.judging import Assessments
 from nni_manager.scheduler.tuning.watched import WatchedTuner
-from nni_manager.scheduler.turns.process_state import LiveSpec
 from nni_manager.store import history
 from nni_manager.store.database import Database
 

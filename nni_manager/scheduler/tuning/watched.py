@@ -14,7 +14,7 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
-from nni_manager.scheduler.experiments.experiment_log import write_text
+from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuning import orphans
 from nni_manager.scheduler.tuning.host import HostPlace, TunerHosts
 

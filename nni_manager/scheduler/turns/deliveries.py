@@ -20,9 +20,10 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import spelled
 from nni_manager.platform_kit.contract import Delivery
-from nni_manager.scheduler.experiments import experiment_log
+from nni_manager.scheduler import experiment_log
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import LiveSpec, tally
+from nni_manager.scheduler.turns.tally import tally
 from nni_manager.store import metrics, runners
 from nni_manager.store.database import Database
 from nni_manager.store.metrics import OutboxPart, Receipt, Stored

@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 from nni_manager.domain.clock import Clock, ClockSteps, apart_ms
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.service import LiveService, ServiceStatus
-from nni_manager.scheduler.experiments import experiment_log
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState
-from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.tuning.feed import TunerFeed
+from nni_manager.scheduler.turns import change_log
 from nni_manager.scheduler.turns.actions import Actions
+from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import Heartbeats, LiveSpec, tally
+from nni_manager.scheduler.turns.tally import tally
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
@@ -33,13 +35,26 @@ log = logging.getLogger(__name__)
 _LISTENER_WAIT_S = 2.0
 
 
+class ServicesAtWork(Protocol):
+    """The training services of one experiment, as its loop needs them."""
+
+    #: By name.
+    all: dict[str, TrainingService]
+
+    async def take_out_idle(self) -> list[TrainingService]:
+        """Takes removed services of which nothing is left out of `all`, and returns them."""
+
+    async def forget_secrets(self) -> None:
+        """Removes the secrets that no service refers to any more."""
+
+
 class ExperimentLoop:
     """Owned and run by the supervisor. `settings`: of the platform, secrets in place. `changed` is called after
     everything that clients might want to see."""
 
     def __init__(
         self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, feed: TunerFeed,
-        services: Services, actions: Actions, heartbeats: Heartbeats, trial_listener: TrialListener, clock: Clock,
+        services: ServicesAtWork, actions: Actions, heartbeats: Heartbeats, trial_listener: TrialListener, clock: Clock,
         safety_poll_s: float, changed: Callable[[], None],
         on_status: Callable[[Result], Awaitable[None]],
     ) -> None:  # fmt: skip
@@ -195,7 +210,7 @@ class ExperimentLoop:
             raise
         taken.stored(result.receipts)
         self.inbox.stored()
-        experiment_log.log_changes(taken.seen.handles, result.records, taken.seen.reports.items())
+        change_log.log_changes(taken.seen.handles, result.records, taken.seen.reports.items())
         await self._act(result)
 
     async def _record(self, seen: Seen) -> Result:

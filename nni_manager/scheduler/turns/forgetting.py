@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from nni_manager.domain.evidence import RunnerWord, weigh
 from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.planning.decisions import Forget
 from nni_manager.scheduler.turns.observer import Observer
+from nni_manager.store import jobs
 
 log = logging.getLogger(__name__)
 
@@ -182,3 +184,10 @@ def _compare(job: Forget, report: Observation) -> None:
     finding = weigh(report, RunnerWord.parse(job.runner_word)) if report.state.is_final else None
     if finding is not None and finding.disagreement:
         log.warning("Job %s: %s", job.handle.job_name, finding.disagreement, extra={"action": "disagreement"})
+
+
+def to_forget(connection: sqlite3.Connection, service: str) -> list[Forget]:
+    """The jobs of a service that it need not keep any more; `runner_word`: of those whose end it has not confirmed."""
+    words = jobs.unconfirmed(connection)
+    handles = jobs.unforgotten(connection, service)
+    return [Forget(handle=handle, service=service, runner_word=words.get(handle.job_name, "")) for handle in handles]

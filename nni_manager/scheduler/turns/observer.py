@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobHandle
+from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.store import jobs
 from nni_manager.store.database import Database
 
@@ -29,20 +30,20 @@ class Observer:
 
     def __init__(
         self, *, service: str, database: Database, observe: Observe, tell: Callable[[Mapping[str, Observation]], None],
-        watches: bool, slow_poll_s: float,
+        capabilities: Capabilities,
     ) -> None:  # fmt: skip
         self._service = service
         self._database = database
         self._observe = observe
         self._tell = tell
-        self._watches = watches
-        self._slow_poll_s = slow_poll_s
+        self._watches = capabilities.watches
+        self._slow_poll_s = capabilities.slow_poll_s
         self._news = asyncio.Event()
         self._changed: set[str] = set()
         self._look_at_all = True
         #: Accepted, undecided jobs of this process; filled from the store by a look at all.
         self._handles: dict[str, JobHandle] = {}
-        self._pause_s = slow_poll_s
+        self._pause_s = capabilities.slow_poll_s
         self._looked_s = float("-inf")
         #: It could not be asked last time.
         self._failed = False

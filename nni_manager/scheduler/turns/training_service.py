@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,13 +20,12 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Hold, HoldCode, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import LiveService, ServiceStatus, Wait, WaitCode
-from nni_manager.platform_kit.contract import TIME_LIMITS_S, NoRoom, Platform
-from nni_manager.scheduler.planning import decisions as d
+from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.scheduler.planning.snapshot import ServiceState
 from nni_manager.scheduler.turns import job_logs
-from nni_manager.scheduler.turns.forgetting import Forgetting
+from nni_manager.scheduler.turns.adapter_limits import leave, within_limit
+from nni_manager.scheduler.turns.forgetting import Forgetting, to_forget
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.leaving import leave
 from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals
 from nni_manager.store import jobs
@@ -68,10 +66,9 @@ class TrainingService:
         self._changed = changed
         self._entered = entered
         self._trials, self._max_log_bytes = trials, max_log_bytes
-        capabilities = self.platform.capabilities
         self.observer = Observer(
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
-            watches=capabilities.watches, slow_poll_s=capabilities.slow_poll_s,
+            capabilities=self.platform.capabilities,
         )  # fmt: skip
         self._refusals = Refusals(inbox, self.name)
         self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
@@ -198,7 +195,7 @@ class TrainingService:
 
     async def _live(self) -> None:
         """Enters the adapter, observes, and leaves it again. Raises what entering and observing raise."""
-        await self._limited("enter", self.platform.__aenter__)
+        await within_limit(self.name, "enter", self.platform.__aenter__)
         try:
             await self._end_unaccounted()
             self.is_entered = True
@@ -213,7 +210,7 @@ class TrainingService:
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
                 group.create_task(self._until_changed(), name=f"settings of {self.name}")
-                self.forgetting.add(await self._database.read(self._to_forget))
+                self.forgetting.add(await self._database.read(lambda c: to_forget(c, self.name)))
                 await self.observer.run()
         except ExceptionGroup as error:
             raise error.exceptions[0] from None
@@ -233,15 +230,8 @@ class TrainingService:
         """Jobs that may or may not run, of attempts that are closed, before anything new is submitted here."""
         names = await self._database.read(lambda c: jobs.unaccounted(c, self.name))
         if names:
-            await self._limited("clean", lambda: self.platform.clean(names))
+            await within_limit(self.name, "clean", lambda: self.platform.clean(names))
             self._inbox.forgotten(names)
-
-    def _to_forget(self, connection: sqlite3.Connection) -> list[d.Forget]:
-        words = jobs.unconfirmed(connection)
-        handles = jobs.unforgotten(connection, self.name)
-        return [
-            d.Forget(handle=handle, service=self.name, runner_word=words.get(handle.job_name, "")) for handle in handles
-        ]
 
     # Its verbs
 
@@ -275,17 +265,7 @@ class TrainingService:
         if not self.is_entered:
             sentence = self.trouble.sentence if self.trouble is not None else f"{self.name} is being connected"
             raise PlatformUnavailable(sentence, refused=True)
-        return await self._limited(verb, ask)
-
-    async def _limited(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
-        limit_s = TIME_LIMITS_S[verb]
-        try:
-            async with asyncio.timeout(limit_s) as limit:
-                return await ask()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise PlatformUnavailable(f"{self.name}: no answer to '{verb}' within {limit_s:.0f} s") from None
+        return await within_limit(self.name, verb, ask)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         """A stretch of a file of a job, as `Platform.read_file`."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nni_manager.client.address import POINTER_FILE, Address, find
+from nni_manager.client.data_directory import make_data_directory, open_lock
 from nni_manager.client.service_note import lost_service
-from nni_manager.config.data_directory import make_data_directory, open_lock
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
 
@@ -58,11 +58,9 @@ def has_nothing(data_dir: Path) -> bool:
     return LOCK not in names and POINTER_FILE not in names and not any(data_dir.glob("*/db"))
 
 
-def has_only_closed(data_dir: Path) -> bool:
-    """Whether no daemon runs for a data directory, and all experiments in it are closed."""
-    from nni_manager.app.closed_experiments import are_all_closed
-
-    return find(data_dir) is None and not is_taken(data_dir) and are_all_closed(data_dir)
+def is_running(data_dir: Path) -> bool:
+    """Whether a daemon of the data directory answers, or one that cannot be reached holds it."""
+    return find(data_dir) is not None or is_taken(data_dir)
 
 
 def start(data_dir: Path, command: Sequence[str]) -> None:
