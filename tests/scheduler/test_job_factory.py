@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from nni_manager.scheduler.turns.process_state import LiveSpec
 
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.domain.job import JobSpec
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning.decisions import Submit
 from nni_manager.scheduler.turns.actions import JobFactory
 from tests.scheduler.pictures import spec
