@@ -52,9 +52,12 @@ class Daemon:
         command = [sys.executable, *self.program, "serve", "--data-dir", str(self.data), "--ready-fd", str(told)]
         with (self.data.parent / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, *(arguments or ("--no-listen",))], pass_fds=(told,), stdout=log, stderr=log,
+                [*command, *(arguments or ("--no-listen",))],
+                pass_fds=(told,),
+                stdout=log,
+                stderr=log,
                 env=self.environment,
-            )  # fmt: skip
+            )
         os.close(told)
         with os.fdopen(ready, "rb") as pipe:
             word = pipe.readline().decode().strip()
@@ -186,9 +189,11 @@ def picked(shown: Iterable[dict[str, Any]], *fields: str) -> list[tuple[Any, ...
 
 @contextlib.contextmanager
 def running_daemon(
-    folder: Path, *arguments: str, program: Sequence[str] = ("-m", "nni_manager"),
+    folder: Path,
+    *arguments: str,
+    program: Sequence[str] = ("-m", "nni_manager"),
     environment: dict[str, str] | None = None,
-) -> Iterator[Daemon]:  # fmt: skip
+) -> Iterator[Daemon]:
     """A new one with its data below `folder`; ended with everything it started."""
     data = folder / "data"
     data.mkdir()

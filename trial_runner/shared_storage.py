@@ -371,7 +371,7 @@ def _blobfuse_settings(cache: str) -> str:
             "account-key": SETTINGS["key"],
             "container": SETTINGS["container"],
         },
-    }  # fmt: skip
+    }
     return json.dumps(settings)
 
 

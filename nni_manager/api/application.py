@@ -9,10 +9,11 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, scraping, submission, trials
+from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, submission, trials
+from nni_manager.api.access.guard import OPEN_PATHS, Guard
+from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.context import ApiContext
-from nni_manager.api.guard import OPEN_PATHS, Guard
-from nni_manager.api.local_users import LocalUsers
+from nni_manager.api.metrics import scraping
 from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.domain.ids import EXPERIMENT_ID
@@ -112,9 +113,17 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
 
 #: In this order they are looked through: `events` are no ids.
 _ROUTERS = (
-    events.router, experiments.router, trials.router, trials.metrics_router, platforms.router, logs.router, code.router,
-    daemon.router, scraping.router, daemon.health_router,
-)  # fmt: skip
+    events.router,
+    experiments.router,
+    trials.router,
+    trials.metrics_router,
+    platforms.router,
+    logs.router,
+    code.router,
+    daemon.router,
+    scraping.router,
+    daemon.health_router,
+)
 #: Where tools look for them, outside of the API's own paths.
 _PROBES = ("/healthz", "/readyz", "/metrics")
 OPENAPI = "/api/v1/openapi.json"
@@ -125,9 +134,15 @@ _NNI = re.compile(rf"/experiments/({EXPERIMENT_ID.pattern})((?:/api/v1/nni|/logs
 
 
 def create_application(
-    context: ApiContext, *, token: str = "", host: str = "", pages: ASGIApp | None = None, api: ASGIApp | None = None,
-    nni: ASGIApp | None = None, users: LocalUsers | None = None,
-) -> ASGIApp:  # fmt: skip
+    context: ApiContext,
+    *,
+    token: str = "",
+    host: str = "",
+    pages: ASGIApp | None = None,
+    api: ASGIApp | None = None,
+    nni: ASGIApp | None = None,
+    users: LocalUsers | None = None,
+) -> ASGIApp:
     """The application of every listener: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages`
     for all paths that are neither's, behind one guard.
 
@@ -143,9 +158,13 @@ def create_application(
 def create_api(context: ApiContext) -> FastAPI:
     """The API alone, unguarded."""
     api = FastAPI(
-        title="nni_manager", version=context.version, openapi_url=OPENAPI, docs_url=None,
-        redoc_url=None, redirect_slashes=False,
-    )  # fmt: skip
+        title="nni_manager",
+        version=context.version,
+        openapi_url=OPENAPI,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     api.state.context = context
     for router in _ROUTERS:
         api.include_router(router, dependencies=[Depends(errors.refuse_unknown_query)])

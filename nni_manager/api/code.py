@@ -81,7 +81,7 @@ class CodeFolders:
 
         Raises InvalidInput for what is no archive of code.
         """
-        from nni_manager.platform_kit.archive import unpack  # 40 ms to import, and most daemons need none
+        from nni_manager.code_archive import unpack  # 40 ms to import, and most daemons need none
 
         made = draft / "made"
         with _classified(self.root):
@@ -184,10 +184,13 @@ async def find(sha256: Sha256, context: Context) -> Code:
 
 
 @router.put(
-    "/{sha256}", operation_id="sendCode", summary="Send a code directory", status_code=201,
+    "/{sha256}",
+    operation_id="sendCode",
+    summary="Send a code directory",
+    status_code=201,
     responses={200: {"model": Code, "description": "It was there already."}, **_TOO_LARGE, **documented(400, 404, 503)},
     openapi_extra={"requestBody": _BODY},
-)  # fmt: skip
+)
 async def send(sha256: Sha256, request: Request, response: Response, context: Context) -> Code:
     """Answers when it is unpacked. Nothing is left behind of what is refused or breaks off."""
     folders = CodeFolders(context.data_directory)

@@ -12,18 +12,18 @@ from fastapi import Depends, Request
 from fastapi import Path as PathParameter
 
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
-from nni_manager.config.settings import own_environment
+from nni_manager.config.daemon_settings.settings import own_environment
 from nni_manager.domain.clock import Clock, LoopLag, now_ms
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
-from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
     """The parts of the daemon that answers of the API are made of."""
 
-    service: Service
+    service: ExperimentCommands
     version: str
     data_directory: Path
     started_ms: int

@@ -47,9 +47,12 @@ async def health() -> Health:
 
 
 @health_router.get(
-    "/readyz", operation_id="getReadiness", summary="Can the daemon be used?", response_model=Health,
+    "/readyz",
+    operation_id="getReadiness",
+    summary="Can the daemon be used?",
+    response_model=Health,
     responses=documented(503),
-)  # fmt: skip
+)
 async def ready(context: Context) -> Health:
     """200 when the list of experiments can be read; no listener is open before they are. Asks for no token."""
     await context.service.entries()

@@ -15,8 +15,8 @@ from nni_manager.api.errors import documented
 from nni_manager.api.event_stream import EventStream, Part, event, last_event_id
 from nni_manager.api.schemas import events as schema
 from nni_manager.domain.metrics import MetricType
-from nni_manager.store import answers
-from nni_manager.store.index import Entry
+from nni_manager.store.experiment import answers
+from nni_manager.store.index.index import Entry
 
 router = APIRouter(prefix="/api/v1/experiments")
 
@@ -31,20 +31,28 @@ def _answers(model: type[Any], told: str, *refusals: int) -> dict[int | str, dic
 
 
 @router.get(
-    "/events", operation_id="followExperiments", summary="Follow the list of experiments", tags=["experiments"],
-    response_class=EventStream, status_code=200,
+    "/events",
+    operation_id="followExperiments",
+    summary="Follow the list of experiments",
+    tags=["experiments"],
+    response_class=EventStream,
+    status_code=200,
     responses=_answers(schema.ListEvent, "`experiment`: one that is new or has changed; `removed`: one that is gone."),
-)  # fmt: skip
+)
 async def follow_all(context: Context) -> EventStream:
     """First every experiment, then those that change. Ends when the daemon ends."""
     return EventStream(_List(context), context.stopping)
 
 
 @router.get(
-    "/{id}/events", operation_id="followExperiment", summary="Follow an experiment", tags=["experiments"],
-    response_class=EventStream, status_code=200,
+    "/{id}/events",
+    operation_id="followExperiment",
+    summary="Follow an experiment",
+    tags=["experiments"],
+    response_class=EventStream,
+    status_code=200,
     responses=_answers(schema.StateEvent, "`state`: all but its config.", 404, 503),
-)  # fmt: skip
+)
 async def follow(id: ExperimentId, context: Context) -> EventStream:
     """Ends after the last state when the experiment is closed, and when the daemon ends."""
     await description.state(context, id)  # refusals are answers of their own, not events
@@ -52,10 +60,14 @@ async def follow(id: ExperimentId, context: Context) -> EventStream:
 
 
 @router.get(
-    "/{id}/trials/events", operation_id="followTrials", summary="Follow the trials of an experiment", tags=["trials"],
-    response_class=EventStream, status_code=200,
+    "/{id}/trials/events",
+    operation_id="followTrials",
+    summary="Follow the trials of an experiment",
+    tags=["trials"],
+    response_class=EventStream,
+    status_code=200,
     responses=_answers(schema.TrialEvent, "`trial`: one that is new or has changed.", 404, 503),
-)  # fmt: skip
+)
 async def follow_trials(id: ExperimentId, context: Context, request: Request) -> EventStream:
     """First every trial, then those that change; after `Last-Event-ID`, of those that have ended only the later ones.
     Ends when the experiment is closed, and when the daemon ends."""
@@ -64,10 +76,14 @@ async def follow_trials(id: ExperimentId, context: Context, request: Request) ->
 
 
 @router.get(
-    "/{id}/metrics/events", operation_id="followMetrics", summary="Follow the results of an experiment",
-    tags=["results"], response_class=EventStream, status_code=200,
+    "/{id}/metrics/events",
+    operation_id="followMetrics",
+    summary="Follow the results of an experiment",
+    tags=["results"],
+    response_class=EventStream,
+    status_code=200,
     responses=_answers(schema.MetricEvent, "`metric`: one result.", 400, 404, 503),
-)  # fmt: skip
+)
 async def follow_metrics(
     id: ExperimentId,
     context: Context,

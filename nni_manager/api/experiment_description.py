@@ -15,10 +15,10 @@ from nni_manager.domain.endpoint import Endpoint, EndpointWish, parse_prefix
 from nni_manager.domain.errors import InvalidInput, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.scheduler import no_more_trials
-from nni_manager.store import glance, overview
-from nni_manager.store.glance import Glance
-from nni_manager.store.index import Entry
-from nni_manager.store.overview import Overview, Service
+from nni_manager.store.index import list_summary, overview
+from nni_manager.store.index.index import Entry
+from nni_manager.store.index.list_summary import Glance
+from nni_manager.store.index.overview import Overview, ServiceSummary
 
 #: Names that sound like a secret and are none.
 _PLAIN = frozenset({"keyVaultKey"})
@@ -102,9 +102,11 @@ async def describe(context: ApiContext, id: str) -> schema.Experiment:
     found = await _read(context, id)
     experiment = context.service.at_work(id)
     return schema.Experiment(
-        **_state(found, await _place(context, id)), config=mask(found.config), references=_references(found.config),
+        **_state(found, await _place(context, id)),
+        config=mask(found.config),
+        references=_references(found.config),
         variables=None if experiment is None else experiment.variables,
-    )  # fmt: skip
+    )
 
 
 def _references(config: Mapping[str, Any]) -> list[str]:
@@ -126,7 +128,7 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
     sentences = (live.derived_hold.sentence if live.derived_hold else "", live.problem)
     errors = [sentence for sentence in sentences if sentence] or list(_missing(context, entry))
     fields = _entry(context, entry) | {"hold": _hold(live.derived_hold), "errors": errors}
-    fields |= _glance(glance.parse(entry.results))
+    fields |= _glance(list_summary.parse(entry.results))
     if context.service.at_work(entry.id) is not None:
         try:
             found = await _read(context, entry.id)
@@ -164,21 +166,38 @@ async def _place(context: ApiContext, id: str) -> dict[str, Any]:
 
 def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
     row, config = found.row, found.config
-    return _condition(found) | _glance(found.glance) | place | {
-        "id": row.id, "name": config.get("experimentName"), "platform": found.platform, "createdMs": row.created_ms,
-        "execDurationMs": found.exec_ms, "trialConcurrency": config["trialConcurrency"],
-        "maxExperimentDuration": config.get("maxExperimentDuration"),
-        "maxTrialDuration": config.get("maxTrialDuration"), "noMoreTrials": no_more_trials.sentence(found),
-        "revision": row.revision, "services": [_service(service) for service in found.services],
-        "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],
-    }  # fmt: skip
+    return (
+        _condition(found)
+        | _glance(found.glance)
+        | place
+        | {
+            "id": row.id,
+            "name": config.get("experimentName"),
+            "platform": found.platform,
+            "createdMs": row.created_ms,
+            "execDurationMs": found.exec_ms,
+            "trialConcurrency": config["trialConcurrency"],
+            "maxExperimentDuration": config.get("maxExperimentDuration"),
+            "maxTrialDuration": config.get("maxTrialDuration"),
+            "noMoreTrials": no_more_trials.sentence(found),
+            "revision": row.revision,
+            "services": [_service(service) for service in found.services],
+            "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],
+        }
+    )
 
 
-def _service(service: Service) -> schema.TrainingService:
+def _service(service: ServiceSummary) -> schema.TrainingService:
     return schema.TrainingService(
-        name=service.name, platform=service.platform, status=service.status, since_ms=service.since_ms,
-        sentence=service.sentence, room=service.room, limit=service.limit, open_attempts=service.open_attempts,
-    )  # fmt: skip
+        name=service.name,
+        platform=service.platform,
+        status=service.status,
+        since_ms=service.since_ms,
+        sentence=service.sentence,
+        room=service.room,
+        limit=service.limit,
+        open_attempts=service.open_attempts,
+    )
 
 
 def _condition(found: Overview) -> dict[str, Any]:
@@ -192,13 +211,14 @@ def _glance(found: Glance | None) -> dict[str, Any]:
         return dict.fromkeys(("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best", "commonFailure"))
     best, failure = found.best, found.common_failure
     return {
-        "counts": found.counts, "trialsMade": found.trials_made, "maxTrialNumber": found.max_trial_number,
+        "counts": found.counts,
+        "trialsMade": found.trials_made,
+        "maxTrialNumber": found.max_trial_number,
         "optimizeMode": found.optimize_mode,
         "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
-        "commonFailure": failure and schema.CommonFailure(
-            trials=failure.trials, trial_id=failure.trial_id, sentence=failure.sentence
-        ),
-    }  # fmt: skip
+        "commonFailure": failure
+        and schema.CommonFailure(trials=failure.trials, trial_id=failure.trial_id, sentence=failure.sentence),
+    }
 
 
 def _hold(hold: Hold | None) -> schema.Hold | None:
@@ -207,7 +227,12 @@ def _hold(hold: Hold | None) -> schema.Hold | None:
 
 def _entry(context: ApiContext, entry: Entry) -> dict[str, Any]:
     return {
-        "id": entry.id, "name": entry.name, "platform": entry.platform, "status": entry.status,
-        "createdMs": entry.created_ms, "endedMs": entry.ended_ms, "logPath": str(entry.folder.path),
+        "id": entry.id,
+        "name": entry.name,
+        "platform": entry.platform,
+        "status": entry.status,
+        "createdMs": entry.created_ms,
+        "endedMs": entry.ended_ms,
+        "logPath": str(entry.folder.path),
         "endpoint": describe_endpoint(context, entry.endpoint),
-    }  # fmt: skip
+    }

@@ -31,8 +31,8 @@ from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.submission import Reopening
-from nni_manager.store import answers
-from nni_manager.store.index import Entry
+from nni_manager.store.experiment import answers
+from nni_manager.store.index.index import Entry
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -41,9 +41,13 @@ _OF_SERVICES = frozenset({"secrets", "directory", "now"})
 
 
 @router.post(
-    "", operation_id="createExperiment", summary="Make an experiment and start it", status_code=201,
-    responses=documented(400, 409, 413, 503), openapi_extra={"requestBody": submission.REQUEST_BODY},
-)  # fmt: skip
+    "",
+    operation_id="createExperiment",
+    summary="Make an experiment and start it",
+    status_code=201,
+    responses=documented(400, 409, 413, 503),
+    openapi_extra={"requestBody": submission.REQUEST_BODY},
+)
 async def create(request: Request, response: Response, context: Context) -> Created:
     """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
     new = await submission.read(request, context)
@@ -74,9 +78,7 @@ async def list_all(
     """The experiments of this daemon, stopped ones included."""
     entries = [entry for entry in await context.service.entries() if _is_called(entry, name, platform)]
     found = await asyncio.gather(*(description.summarize(context, entry) for entry in entries))
-    matching = [
-        one for one in found if (not status or one.status in status) and hold in (None, one.hold is not None)
-    ]  # fmt: skip
+    matching = [one for one in found if (not status or one.status in status) and hold in (None, one.hold is not None)]
     if order is ExperimentOrder.NEWEST_FIRST:
         matching.reverse()
     page = matching[offset : None if limit is None else offset + limit]
@@ -96,18 +98,24 @@ async def stop_all(context: Context) -> StoppedExperiments:
 
 
 @router.get(
-    "/{id}", operation_id="getExperiment", summary="One experiment", response_model=Experiment,
+    "/{id}",
+    operation_id="getExperiment",
+    summary="One experiment",
+    response_model=Experiment,
     responses=documented(404, 503),
-)  # fmt: skip
+)
 async def show(id: ExperimentId, context: Context) -> Response:
     """An experiment: status, progress, best trial, config."""
     return _described(await description.describe(context, id))
 
 
 @router.patch(
-    "/{id}", operation_id="changeExperiment", summary="Change limits, name, search space or training services",
-    response_model=Experiment, responses=documented(400, 404, 409, 413, 503),
-)  # fmt: skip
+    "/{id}",
+    operation_id="changeExperiment",
+    summary="Change limits, name, search space or training services",
+    response_model=Experiment,
+    responses=documented(400, 404, 409, 413, 503),
+)
 async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], context: Context) -> Response:
     """Changes an experiment that is not stopped. Raising a limit wakes one that is DONE."""
     fields = body.model_dump(by_alias=True, exclude_unset=True, exclude={"training_service", *_OF_SERVICES})
@@ -123,9 +131,11 @@ async def stop(id: ExperimentId, context: Context) -> ExperimentSummary:
 
 
 @router.post(
-    "/{id}/resume", operation_id="resumeExperiment", summary="Go on with an experiment",
+    "/{id}/resume",
+    operation_id="resumeExperiment",
+    summary="Go on with an experiment",
     responses=documented(400, 404, 409, 413, 503),
-)  # fmt: skip
+)
 async def resume(
     id: ExperimentId, context: Context, body: Annotated[Resume | None, Body()] = None
 ) -> ExperimentSummary:
@@ -135,9 +145,12 @@ async def resume(
 
 
 @router.put(
-    "/{id}/credentials", operation_id="renewCredentials", summary="Give secrets anew", status_code=204,
+    "/{id}/credentials",
+    operation_id="renewCredentials",
+    summary="Give secrets anew",
+    status_code=204,
     responses=documented(400, 404, 409, 413, 503),
-)  # fmt: skip
+)
 async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()], context: Context) -> None:
     """Used from the platform's next call on; a hold for refused credentials is cleared. Also of a stopped one.
 
@@ -147,9 +160,11 @@ async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()
 
 
 @router.post(
-    "/view", operation_id="viewExperiment", summary="Open a stopped experiment for reading only",
+    "/view",
+    operation_id="viewExperiment",
+    summary="Open a stopped experiment for reading only",
     responses=documented(400, 404, 409, 503),
-)  # fmt: skip
+)
 async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSummary:
     """Opens an experiment for reading, also one whose folder was copied here, until `stop` or `resume`."""
     await context.service.view(body.id, _reopening(body))
@@ -157,27 +172,36 @@ async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSum
 
 
 @router.delete(
-    "/{id}", operation_id="deleteExperiment", summary="Delete a stopped experiment", status_code=204,
+    "/{id}",
+    operation_id="deleteExperiment",
+    summary="Delete a stopped experiment",
+    status_code=204,
     responses=documented(404, 409, 503),
-)  # fmt: skip
+)
 async def delete(id: ExperimentId, context: Context) -> None:
     """Removes its folder: database, logs, what its trials wrote."""
     await context.service.delete(id, also=partial(code.release, context.data_directory, id))
 
 
 @router.post(
-    "/{id}/import", operation_id="importResults", summary="Tell the tuner results from elsewhere", status_code=204,
+    "/{id}/import",
+    operation_id="importResults",
+    summary="Tell the tuner results from elsewhere",
+    status_code=204,
     responses=documented(400, 404, 409, 413, 503),
-)  # fmt: skip
+)
 async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
     """Tells the tuner results that are known from elsewhere; no trials are made of them."""
     await context.service.import_data(id, [entry.model_dump(by_alias=True) for entry in body])
 
 
 @router.get(
-    "/{id}/export", operation_id="exportResults", summary="Parameters and results of all trials that succeeded",
-    response_model=list[ExportedResult], responses=documented(400, 404, 503),
-)  # fmt: skip
+    "/{id}/export",
+    operation_id="exportResults",
+    summary="Parameters and results of all trials that succeeded",
+    response_model=list[ExportedResult],
+    responses=documented(400, 404, 503),
+)
 async def export_results(
     id: ExperimentId,
     context: Context,

@@ -21,7 +21,7 @@ from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.turns import job_logs
 from nni_manager.scheduler.turns.job_logs import ReadFile
-from nni_manager.store import answers, jobs
+from nni_manager.store.experiment import answers, jobs
 from nni_manager.store.folder import Folder
 from trial_runner.protocol import LOG_FILES
 from trial_runner.wire import foreign_files
@@ -45,9 +45,11 @@ async def service_response(
 ) -> StreamingResponse:
     """A stretch of a file that a job's training service is asked for. Raises NotFound or PlatformUnavailable."""
     return _answer(
-        await job_logs.size(handle, name, read_file), offset, limit,
+        await job_logs.size(handle, name, read_file),
+        offset,
+        limit,
         lambda start, end: _ask(handle, read_file, name, start, end),
-    )  # fmt: skip
+    )
 
 
 def _answer(
@@ -102,9 +104,12 @@ _ANSWER = {
 
 
 @router.get(
-    "/trials/{trialId}/logs/{name}", operation_id="readTrialLog", summary="A file a trial wrote",
-    response_class=StreamingResponse, responses=_ANSWER,
-)  # fmt: skip
+    "/trials/{trialId}/logs/{name}",
+    operation_id="readTrialLog",
+    summary="A file a trial wrote",
+    response_class=StreamingResponse,
+    responses=_ANSWER,
+)
 async def read_trial(
     id: ExperimentId,
     trial_id: TrialId,
@@ -123,9 +128,12 @@ async def read_trial(
 
 
 @router.get(
-    "/logs/{name}", operation_id="readExperimentLog", summary="A log of the manager",
-    response_class=StreamingResponse, responses=_ANSWER,
-)  # fmt: skip
+    "/logs/{name}",
+    operation_id="readExperimentLog",
+    summary="A log of the manager",
+    response_class=StreamingResponse,
+    responses=_ANSWER,
+)
 async def read_experiment(
     id: ExperimentId,
     name: Annotated[

@@ -25,22 +25,28 @@ router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
 
 
 @router.post(
-    "/plan", operation_id="planExperiment", summary="Where an experiment's first trials would go",
-    responses=documented(400, 409, 413, 503), openapi_extra={"requestBody": submission.REQUEST_BODY},
-)  # fmt: skip
+    "/plan",
+    operation_id="planExperiment",
+    summary="Where an experiment's first trials would go",
+    responses=documented(400, 409, 413, 503),
+    openapi_extra={"requestBody": submission.REQUEST_BODY},
+)
 async def plan(request: Request, context: Context) -> ServicePlanList:
     """The body is that of a new experiment, which is not made: nothing is started or reserved."""
     plans = await context.service.plan(await submission.read(request, context))
     return ServicePlanList(
         services=[
             ServicePlan(
-                service=one.service, platform=one.platform, trials=one.trials, trouble=one.trouble,
+                service=one.service,
+                platform=one.platform,
+                trials=one.trials,
+                trouble=one.trouble,
                 places=None if one.plan is None else list(one.plan.places),
                 why_not={} if one.plan is None else dict(one.plan.why_not),
             )
             for one in plans
         ]
-    )  # fmt: skip
+    )
 
 
 @router.post(
@@ -55,19 +61,24 @@ async def clean(context: Context, body: Annotated[Clean | None, Body()] = None) 
     return CleanedList(
         cleaned=[
             Cleaned(
-                experiment=one.left.experiment_id, service=one.left.service, platform=one.left.platform,
+                experiment=one.left.experiment_id,
+                service=one.left.service,
+                platform=one.left.platform,
                 jobs=len(one.left.job_names) or None if one.left.may_run is None else one.left.may_run,
                 trouble=one.trouble,
             )
             for one in ended
         ]
-    )  # fmt: skip
+    )
 
 
 @router.post(
-    "/left", operation_id="findLeft", summary="What experiments left on a config's services, whoever made them",
-    responses=documented(400, 409, 413, 503), openapi_extra={"requestBody": submission.REQUEST_BODY},
-)  # fmt: skip
+    "/left",
+    operation_id="findLeft",
+    summary="What experiments left on a config's services, whoever made them",
+    responses=documented(400, 409, 413, 503),
+    openapi_extra={"requestBody": submission.REQUEST_BODY},
+)
 async def left(
     request: Request,
     context: Context,
@@ -81,12 +92,14 @@ async def left(
     return LeftOnServices(
         services=[
             LeftOnService(
-                service=one.service, platform=one.platform, trouble=one.trouble,
+                service=one.service,
+                platform=one.platform,
+                trouble=one.trouble,
                 objects=[_left_object(each, one.identity) for each in one.objects],
             )
             for one in found
         ]
-    )  # fmt: skip
+    )
 
 
 def _left_object(found: contract.LeftObject, own: str) -> LeftObject:
@@ -95,4 +108,4 @@ def _left_object(found: contract.LeftObject, own: str) -> LeftObject:
     )
     return LeftObject(
         experiment=found.experiment_id, manager=whose, what=found.what, created_ms=found.created_ms, stays=found.stays
-    )  # fmt: skip
+    )

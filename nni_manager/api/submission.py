@@ -17,10 +17,11 @@ from pydantic import ValidationError
 from nni_manager.api import code, experiment_description
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
-from nni_manager.config import document, experiment_file, user_classes
-from nni_manager.config.document import Patience
-from nni_manager.config.experiment_file import Reading
-from nni_manager.config.source import LARGE_CHARACTERS
+from nni_manager.config import experiment_file, user_classes
+from nni_manager.config.experiment_file import ParsedConfig
+from nni_manager.config.reading import document
+from nni_manager.config.reading.document import Patience
+from nni_manager.config.reading.source import LARGE_CHARACTERS
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
@@ -74,12 +75,18 @@ async def read(request: Request, context: ApiContext) -> Submission:
     spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
-        spec=spec, environment=kept, interpreter=python, secrets=reading.secrets,
-        endpoint=experiment_description.endpoint_wish(new.endpoint), sent_code=sent,
-    )  # fmt: skip
+        spec=spec,
+        environment=kept,
+        interpreter=python,
+        secrets=reading.secrets,
+        endpoint=experiment_description.endpoint_wish(new.endpoint),
+        sent_code=sent,
+    )
 
 
-async def _load(new: NewExperiment, directory: Path, environment: Mapping[str, str], context: ApiContext) -> Reading:
+async def _load(
+    new: NewExperiment, directory: Path, environment: Mapping[str, str], context: ApiContext
+) -> ParsedConfig:
     """A large file takes its time, and files that it names are read; nothing of it goes on once nobody waits for it.
 
     Raises ConfigInvalid with all problems.
@@ -89,10 +96,15 @@ async def _load(new: NewExperiment, directory: Path, environment: Mapping[str, s
         document.patience.set(patience)
         try:
             return await asyncio.to_thread(
-                experiment_file.read, new.config, directory=directory, file=new.file,
-                working_directory=context.data_directory, data_directory=context.data_directory,
-                environment=environment, secrets=new.secrets,
-            )  # fmt: skip
+                experiment_file.read,
+                new.config,
+                directory=directory,
+                file=new.file,
+                working_directory=context.data_directory,
+                data_directory=context.data_directory,
+                environment=environment,
+                secrets=new.secrets,
+            )
         finally:
             patience.end()  # the thread reads on otherwise
 

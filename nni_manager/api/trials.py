@@ -12,8 +12,8 @@ from nni_manager.api.errors import documented
 from nni_manager.api.schemas.trials import AddedTrial, MetricList, NewTrial, TrialList, TrialWithAttempts
 from nni_manager.domain.metrics import MetricType
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.store import answers
-from nni_manager.store.answers import Page
+from nni_manager.store.experiment import answers
+from nni_manager.store.experiment.answers import Page
 
 router = APIRouter(prefix="/api/v1/experiments/{id}/trials", tags=["trials"])
 
@@ -28,9 +28,12 @@ class TrialOrder(StrEnum):
 
 
 @router.get(
-    "", operation_id="listTrials", summary="Trials of an experiment", response_model=TrialList,
+    "",
+    operation_id="listTrials",
+    summary="Trials of an experiment",
+    response_model=TrialList,
     responses=documented(400, 404, 503),
-)  # fmt: skip
+)
 async def list_all(
     id: ExperimentId,
     context: Context,
@@ -48,27 +51,37 @@ async def list_all(
 
 
 @router.post(
-    "", operation_id="addTrial", summary="Add a trial with parameters of your own", status_code=201,
+    "",
+    operation_id="addTrial",
+    summary="Add a trial with parameters of your own",
+    status_code=201,
     responses=documented(400, 404, 409, 413, 503),
-)  # fmt: skip
+)
 async def add(id: ExperimentId, body: Annotated[NewTrial, Body()], context: Context) -> AddedTrial:
     """Adds a trial with these parameters. It waits for a free slot, and counts towards `maxTrialNumber`."""
     return AddedTrial.model_validate(await context.service.add_trial(id, body.parameters))
 
 
 @router.get(
-    "/{trialId}", operation_id="getTrial", summary="One trial with its attempts", response_model=TrialWithAttempts,
+    "/{trialId}",
+    operation_id="getTrial",
+    summary="One trial with its attempts",
+    response_model=TrialWithAttempts,
     responses=documented(404, 503),
-)  # fmt: skip
+)
 async def show(id: ExperimentId, trial_id: TrialId, context: Context) -> Response:
     """Attempts carry the evidence: exit code, signal, last lines of standard error."""
     return _json(await context.service.read(id, lambda c: answers.trial(c, trial_id)))
 
 
 @router.post(
-    "/{trialId}/kill", operation_id="killTrial", summary="End a trial", status_code=202, response_class=Response,
+    "/{trialId}/kill",
+    operation_id="killTrial",
+    summary="End a trial",
+    status_code=202,
+    response_class=Response,
     responses=documented(404, 409, 503),
-)  # fmt: skip
+)
 async def kill(id: ExperimentId, trial_id: TrialId, context: Context) -> Response:
     """Answers when the wish is stored; the trial is USER_CANCELED once it has ended. Quiet for one that has."""
     await context.service.kill_trial(id, trial_id)
@@ -85,9 +98,12 @@ _MetricNumber = Annotated[int, Query(ge=0, le=2**53)]
 
 
 @metrics_router.get(
-    "", operation_id="listMetrics", summary="Results in the order they were stored", response_model=MetricList,
+    "",
+    operation_id="listMetrics",
+    summary="Results in the order they were stored",
+    response_model=MetricList,
     responses=documented(400, 404, 503),
-)  # fmt: skip
+)
 async def list_metrics(
     id: ExperimentId,
     context: Context,

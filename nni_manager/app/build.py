@@ -12,19 +12,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from nni_manager.app import identity, index_file, reserves
+from nni_manager.app import identity, index_file
+from nni_manager.app.listening import reserves
 from nni_manager.client.data_directory import make_data_directory
-from nni_manager.config.settings import Settings, runtime_directory
+from nni_manager.config.daemon_settings.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailable
+from nni_manager.machines.keeper import machines
+from nni_manager.machines.keeper.local_process import LocalKeeper, connected
+from nni_manager.machines.keeper.machines import KeeperConnection
+from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.keeper import machines
-from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
-from nni_manager.platform_kit.keeper.machines import KeeperConnection
-from nni_manager.platform_kit.machines.line import Places
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.leftovers import Leftovers
-from nni_manager.scheduler.experiments.service import Service
 from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.experiments.submission import Endpoints
 from nni_manager.scheduler.experiments.supervisor import Supervisor
@@ -52,7 +53,7 @@ async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> Asyn
 @asynccontextmanager
 async def experiments(
     settings: Settings, trial_listener: TrialListener, endpoints: Endpoints, warnings: DaemonWarnings
-) -> AsyncIterator[tuple[Supervisor, Service]]:
+) -> AsyncIterator[tuple[Supervisor, ExperimentCommands]]:
     """Everything but the listeners, for the owner of the data directory.
 
     Raises InvalidInput or StoreError before anything was started.
@@ -70,12 +71,18 @@ async def experiments(
         await left.load()
         stack.push_async_callback(left.close)
         shared = SharedParts(
-            settings=settings, keeper=keeper, connections=connections, trial_listener=trial_listener,
-            endpoints=endpoints, clock=now_ms, warnings=warnings, leftovers=left,
-        )  # fmt: skip
+            settings=settings,
+            keeper=keeper,
+            connections=connections,
+            trial_listener=trial_listener,
+            endpoints=endpoints,
+            clock=now_ms,
+            warnings=warnings,
+            leftovers=left,
+        )
         supervisor = Supervisor(index_database, shared)
         await stack.enter_async_context(supervisor.running())
-        yield supervisor, Service(supervisor)
+        yield supervisor, ExperimentCommands(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:
             await process.ended(within_s=_KEEPER_END_S)  # it has no job; whoever waits for our end waits for its, too
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from nni_manager.client import daemon
 from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import index
 from nni_manager.store.connection import connect_readonly
+from nni_manager.store.index import index
 
 
 def are_all_at_rest(data_directory: Path) -> bool:

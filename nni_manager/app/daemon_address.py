@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from nni_manager import __version__
-from nni_manager.app.listeners import Listeners
+from nni_manager.app.listening.listeners import Listeners
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.store.ownership import Ownership
@@ -32,9 +32,13 @@ class DaemonAddress:
     when the data directory was moved, deleted or exchanged, where this daemon has nothing more to do."""
 
     def __init__(
-        self, listeners: Listeners, data_directory: Path, lock: Ownership, socket: Callable[[], Path],
+        self,
+        listeners: Listeners,
+        data_directory: Path,
+        lock: Ownership,
+        socket: Callable[[], Path],
         on_homeless: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._listeners = listeners
         self._lock = lock
         self._on_homeless = on_homeless

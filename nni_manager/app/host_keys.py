@@ -11,7 +11,7 @@ from nni_manager.config import admission, credentials, experiment_file
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable
 
 if TYPE_CHECKING:
-    from nni_manager.platforms.remote.known_hosts import HostKey as HostKey
+    from nni_manager.machines.ssh.known_hosts import HostKey as HostKey
 
 _REMOTE = "remote"
 
@@ -34,7 +34,7 @@ def trust(
 
 
 def _judged(machine: Mapping[str, Any], agrees: Callable[[str, HostKey], bool]) -> str:
-    from nni_manager.platforms.remote import trust as remote
+    from nni_manager.machines.ssh import trust as remote
 
     written: list[str] = []
     while True:

@@ -47,8 +47,12 @@ def of(data_directory: Path) -> str:
         log.warning(
             "%s is a copy of %s, which is still there: on other machines it has the name %s of its own from now on, not"
             " %s; trials that run there stay those of %s",
-            data_directory, original, known(data_directory), before, original,
-        )  # fmt: skip
+            data_directory,
+            original,
+            known(data_directory),
+            before,
+            original,
+        )
     _note_place(data_directory)
     return path.read_text(encoding="ascii").strip()
 

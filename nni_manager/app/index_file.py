@@ -13,10 +13,11 @@ from pathlib import Path
 from nni_manager.api import code
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import index, migrate
+from nni_manager.store import migrate
 from nni_manager.store.connection import Connection, classified, connect
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
+from nni_manager.store.index import index
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +85,10 @@ def _prepare(path: Path, data_directory: Path) -> Path:
         log.error(
             "%s; it is %s now, and made again from the folders in %s. An experiment elsewhere is listed again with"
             " `nnictl resume ID --experiment_dir FOLDER`",
-            str(error).partition("; restore")[0], aside, data_directory,
-        )  # fmt: skip
+            str(error).partition("; restore")[0],
+            aside,
+            data_directory,
+        )
         _make(path)
     follow_move(path)
     return path

@@ -10,13 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nni_manager.app.listeners import Listener
+from nni_manager.app.listening.listeners import Listener
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import nni_registry
-from nni_manager.store.index import Entry
-from nni_manager.store.nni_registry import Entries, RegistryBusy
+from nni_manager.store.index.index import Entry
+from nni_manager.store.nni import nni_registry
+from nni_manager.store.nni.nni_registry import Entries, RegistryBusy
 
 #: NNI's manager begins at most so long after the time that its launcher notes, in milliseconds.
 _LAUNCH_MS = 60_000
@@ -100,10 +100,15 @@ class NniList:
     """
 
     def __init__(
-        self, *, path: Path, entries: Callable[[], Awaitable[Sequence[Entry]]],
-        listeners: Callable[[], Sequence[Listener]], url: Callable[[Endpoint], str],
-        pid: Callable[[str], Awaitable[int | None]], data_directory: Path,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        path: Path,
+        entries: Callable[[], Awaitable[Sequence[Entry]]],
+        listeners: Callable[[], Sequence[Listener]],
+        url: Callable[[Endpoint], str],
+        pid: Callable[[str], Awaitable[int | None]],
+        data_directory: Path,
+    ) -> None:
         self._path = path
         self._entries = entries
         self._listeners = listeners

@@ -16,31 +16,32 @@ import uvloop
 from starlette.types import ASGIApp
 
 from nni_manager import __version__
+from nni_manager.api.access.guard import Guard
+from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.application import create_api, create_application
 from nni_manager.api.context import ApiContext
-from nni_manager.api.guard import Guard
-from nni_manager.api.local_users import LocalUsers
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
-from nni_manager.api.trial_listener import TrialListener
+from nni_manager.api.runners.trial_listener import TrialListener
 from nni_manager.app import log as logs
-from nni_manager.app import ports, reserves, take_over, trial_listener
+from nni_manager.app import take_over
 from nni_manager.app.build import control_socket, experiments, ownership
 from nni_manager.app.daemon_address import DaemonAddress
-from nni_manager.app.endpoint_application import EndpointParts
-from nni_manager.app.endpoints import EndpointSockets
-from nni_manager.app.listeners import Listener, Listeners
+from nni_manager.app.listening import ports, reserves, trial_listener
+from nni_manager.app.listening.endpoint_application import EndpointParts
+from nni_manager.app.listening.endpoints import EndpointSockets
+from nni_manager.app.listening.listeners import Listener, Listeners
+from nni_manager.app.listening.ports import Reserved, reserve
+from nni_manager.app.listening.trial_listener import TrialListenerSocket
 from nni_manager.app.nni_list import NniList
-from nni_manager.app.ports import Reserved, reserve
-from nni_manager.app.trial_listener import TrialListenerSocket
 from nni_manager.client import service_note
-from nni_manager.config.settings import Settings
+from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
-from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
+from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.scheduler.turns.runner_reports import RunnerReports
-from nni_manager.store import nni_registry
+from nni_manager.store.nni import nni_registry
 from nni_manager.store.ownership import Ownership
 from nni_manager.web.pages import PagesContext, create_pages
 
@@ -130,9 +131,16 @@ def _say_ready(settings: Settings, ready_fd: int | None, *, auto: bool) -> None:
 
 @asynccontextmanager
 async def _listeners(
-    settings: Settings, lock: Ownership, service: Service, stopping: asyncio.Event, placeholders: PlaceholderProcesses,
-    reserved: Reserved | None, endpoints: EndpointSockets, *, auto: bool,
-) -> AsyncIterator[Listeners]:  # fmt: skip
+    settings: Settings,
+    lock: Ownership,
+    service: ExperimentCommands,
+    stopping: asyncio.Event,
+    placeholders: PlaceholderProcesses,
+    reserved: Reserved | None,
+    endpoints: EndpointSockets,
+    *,
+    auto: bool,
+) -> AsyncIterator[Listeners]:
     listeners: Listeners
     context = _context(settings, service, stopping, placeholders, lambda: listeners.open, auto=auto)
     pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
@@ -161,9 +169,14 @@ async def _listeners(
 
 
 def _context(
-    settings: Settings, service: Service, stopping: asyncio.Event, placeholders: PlaceholderProcesses,
-    listeners: Callable[[], Sequence[Listener]], *, auto: bool,
-) -> ApiContext:  # fmt: skip
+    settings: Settings,
+    service: ExperimentCommands,
+    stopping: asyncio.Event,
+    placeholders: PlaceholderProcesses,
+    listeners: Callable[[], Sequence[Listener]],
+    *,
+    auto: bool,
+) -> ApiContext:
     return ApiContext(
         service=service,
         version=__version__,
@@ -181,7 +194,7 @@ def _context(
 async def _registry(
     settings: Settings,
     supervisor: Supervisor,
-    service: Service,
+    service: ExperimentCommands,
     placeholders: PlaceholderProcesses,
     endpoints: EndpointSockets,
     listeners: Listeners,
@@ -192,9 +205,13 @@ async def _registry(
         yield
         return
     registry = NniList(
-        path=path, entries=service.entries, listeners=lambda: listeners.open, url=endpoints.url, pid=placeholders.pid,
+        path=path,
+        entries=service.entries,
+        listeners=lambda: listeners.open,
+        url=endpoints.url,
+        pid=placeholders.pid,
         data_directory=settings.data_dir,
-    )  # fmt: skip
+    )
     await registry.begin()
     supervisor.on_change = placeholders.on_loss = registry.note
     task = asyncio.create_task(registry.run(), name="registry")
@@ -234,7 +251,7 @@ def _tune_interpreter() -> None:
     sys.setswitchinterval(0.001)
 
 
-def _stop(service: Service, stopping: asyncio.Event, *, with_experiments: bool) -> None:
+def _stop(service: ExperimentCommands, stopping: asyncio.Event, *, with_experiments: bool) -> None:
     async def stop() -> None:
         if with_experiments:
             await service.stop_all()

@@ -62,9 +62,12 @@ def _parsed(source: str, text: str) -> str:
 
 
 tuner_python_option = click.option(
-    "--tuner-python", "--tuner_python", metavar="PYTHON", default="",
+    "--tuner-python",
+    "--tuner_python",
+    metavar="PYTHON",
+    default="",
     help="The Python that runs your own tuner or assessor.  [default: tunerPython of the file, else your python3]",
-)  # fmt: skip
+)
 
 
 def own_environment() -> dict[str, str]:

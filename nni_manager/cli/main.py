@@ -8,25 +8,26 @@ from __future__ import annotations
 import click
 
 from nni_manager import __version__
-from nni_manager.cli import manager_log, own_daemon, unsupported
-from nni_manager.cli.algo import algo
+from nni_manager.cli import unsupported
 from nni_manager.cli.command_group import CommandGroup
-from nni_manager.cli.config import config
-from nni_manager.cli.create import create, resume, view
-from nni_manager.cli.doctor import doctor
-from nni_manager.cli.experiment import experiment
-from nni_manager.cli.export import export
-from nni_manager.cli.identity import identity
-from nni_manager.cli.import_results import import_results
-from nni_manager.cli.log import log
-from nni_manager.cli.plan import plan
-from nni_manager.cli.platform import platform
-from nni_manager.cli.serve import runner, serve, stand_in_path
-from nni_manager.cli.stop import stop
-from nni_manager.cli.top import top
-from nni_manager.cli.trial import trial
-from nni_manager.cli.update import update
-from nni_manager.cli.webui import webui
+from nni_manager.cli.config.algo import algo
+from nni_manager.cli.config.commands import config
+from nni_manager.cli.config.platform import platform
+from nni_manager.cli.daemon import manager_log, own_daemon
+from nni_manager.cli.daemon.doctor import doctor
+from nni_manager.cli.daemon.identity import identity
+from nni_manager.cli.daemon.serve import runner, serve, stand_in_path
+from nni_manager.cli.experiment.create import create, resume, view
+from nni_manager.cli.experiment.export import export
+from nni_manager.cli.experiment.import_results import import_results
+from nni_manager.cli.experiment.listing import experiment
+from nni_manager.cli.experiment.plan import plan
+from nni_manager.cli.experiment.stop import stop
+from nni_manager.cli.experiment.top import top
+from nni_manager.cli.experiment.update import update
+from nni_manager.cli.experiment.webui import webui
+from nni_manager.cli.trial.commands import trial
+from nni_manager.cli.trial.log import log
 
 #: Help is as wide as the terminal; on a pipe, 80 columns.
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}
@@ -51,9 +52,22 @@ def nni_manager() -> None:
 
 
 for _command in (
-    create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, plan, platform,
+    create,
+    resume,
+    view,
+    stop,
+    experiment,
+    trial,
+    log,
+    update,
+    config,
+    algo,
+    top,
+    webui,
+    plan,
+    platform,
     *unsupported.commands,
-):  # fmt: skip
+):
     nnictl.add_command(_command)
     nni_manager.add_command(_command)
 for _command in (export, import_results, *unsupported.experiment_commands):

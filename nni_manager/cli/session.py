@@ -44,9 +44,10 @@ def daemon_options(function: Function) -> Function:
         help=f"A manager elsewhere, such as http://gpu-box:8080.  [default: {MANAGER_VARIABLE}]",
     )
     token_file = click.option(
-        "--token-file", type=click.Path(path_type=Path),
+        "--token-file",
+        type=click.Path(path_type=Path),
         help="File with the token that --manager wants; or set NNI_MANAGER_TOKEN.",
-    )  # fmt: skip
+    )
     return data_directory_option(manager(token_file(function)))
 
 

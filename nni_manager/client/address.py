@@ -66,9 +66,12 @@ def parse_url(url: str, token: str = "") -> Address:
     if parts.username is not None or parts.query or parts.fragment:
         raise _no_address(f"{parts.scheme}://{parts.hostname}", "it holds more than host, port and path")
     return Address(
-        scheme=parts.scheme, host=parts.hostname, port=_PORTS[parts.scheme] if port is None else port,
-        prefix=parts.path.rstrip("/"), token=token,
-    )  # fmt: skip
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=_PORTS[parts.scheme] if port is None else port,
+        prefix=parts.path.rstrip("/"),
+        token=token,
+    )
 
 
 def find(data_directory: Path) -> Address | None:

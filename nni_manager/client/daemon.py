@@ -129,9 +129,14 @@ def _command(data_dir: Path) -> list[str]:
 def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Popen[bytes]:
     with open(data_dir / LOG_FILE, "ab") as log:
         return subprocess.Popen(
-            command, cwd=data_dir, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writer,),
+            command,
+            cwd=data_dir,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(writer,),
             start_new_session=True,
-        )  # fmt: skip
+        )
 
 
 def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> NniManagerError:

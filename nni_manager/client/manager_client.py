@@ -77,19 +77,32 @@ class ManagerClient:
     # Experiments
 
     def create(
-        self, config: str, *, file: str = "", directory: str = "", environment: Mapping[str, str] | None = None,
-        interpreter: str = "", code: str = "", endpoint: Json | None = None, debug: bool = False,
+        self,
+        config: str,
+        *,
+        file: str = "",
+        directory: str = "",
+        environment: Mapping[str, str] | None = None,
+        interpreter: str = "",
+        code: str = "",
+        endpoint: Json | None = None,
+        debug: bool = False,
         secrets: Mapping[str, str] | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """`config`: text of an experiment file that messages call `file`, its relative paths starting at the absolute
         `directory`, or in the code that was sent as `code`. No `environment`: the daemon's own. `secrets`: reference →
         value, of what cannot be looked up there. `endpoint`: a port of its own, ``{"port": number or None, "urlPrefix":
         text}``. Answers the new id."""
         body: Json = {"config": config, "file": file}
         given = {
-            "directory": directory, "interpreter": interpreter, "code": code, "environment": environment,
-            "endpoint": endpoint, "debug": debug or None, "secrets": secrets,
-        }  # fmt: skip
+            "directory": directory,
+            "interpreter": interpreter,
+            "code": code,
+            "environment": environment,
+            "endpoint": endpoint,
+            "debug": debug or None,
+            "secrets": secrets,
+        }
         body |= {name: value for name, value in given.items() if value not in ("", None)}
         return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
 
@@ -138,9 +151,14 @@ class ManagerClient:
         return stopped
 
     def resume(
-        self, id: str, *, endpoint: Json | None = None, working_directory: str | None = None, debug: bool = False,
+        self,
+        id: str,
+        *,
+        endpoint: Json | None = None,
+        working_directory: str | None = None,
+        debug: bool = False,
         secrets: Mapping[str, str] | None = None,
-    ) -> Json:  # fmt: skip
+    ) -> Json:
         """`endpoint` as in `create`; `working_directory`: what holds the experiment's folder, if that was moved;
         `secrets`: reference → value, of those that are given anew."""
         body: Json = {"endpoint": endpoint, "workingDirectory": working_directory, "debug": debug}
@@ -219,9 +237,15 @@ class ManagerClient:
         self._call("POST", f"{_trial(id, trial_id)}/kill")
 
     def metrics(
-        self, id: str, *, trial: str | None = None, type: str | None = None, after: int = 0, limit: int = 1000,
+        self,
+        id: str,
+        *,
+        trial: str | None = None,
+        type: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
         offset: int = 0,
-    ) -> list[Json]:  # fmt: skip
+    ) -> list[Json]:
         """The results in the order they were stored; `after`: only those with a greater id."""
         query = {"trial": trial, "type": type, "after": after, "limit": limit, "offset": offset}
         found: list[Json] = self._get(f"{_experiment(id)}/metrics", query)["metrics"]
@@ -230,9 +254,15 @@ class ManagerClient:
     # Logs
 
     def trial_log(
-        self, id: str, trial_id: str, name: str, *, offset: int = 0, limit: int | None = None,
+        self,
+        id: str,
+        trial_id: str,
+        name: str,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
         attempt: int | None = None,
-    ) -> LogPart:  # fmt: skip
+    ) -> LogPart:
         """`name`: stdout, stderr or trial.log; a negative `offset` counts from the end; no `attempt`: the latest."""
         query = {"offset": offset, "limit": limit, "attempt": attempt}
         return self._log(f"{_trial(id, trial_id)}/logs/{quote(name, safe='')}", query)
@@ -252,16 +282,24 @@ class ManagerClient:
         return self._json("GET", path, query=query)
 
     def _json(
-        self, method: str, path: str, body: object = None, query: Query | None = None,
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Query | None = None,
         timeout_s: float | None = _TIMEOUT_S,
-    ) -> Json:  # fmt: skip
+    ) -> Json:
         answer: Json = json.loads(self._call(method, path, body, query, timeout_s).body)
         return answer
 
     def _call(
-        self, method: str, path: str, body: object = None, query: Query | None = None,
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Query | None = None,
         timeout_s: float | None = _TIMEOUT_S,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         request = Request(method=method, path=path, query=query or {}, body=body, timeout_s=timeout_s)
         return exchange(self.address, request)
 

@@ -5,8 +5,8 @@ them: `tree` opens files without following links, `ignore` reads `.nniignore` as
 what travels into a `listing`, which judges links, `limits` counts it, `packing` writes it. May import `domain`.
 """
 
-from nni_manager.platform_kit.archive.limits import MOST_BYTES, MOST_FILES
-from nni_manager.platform_kit.archive.packing import Archive, NotWanted, always, pack, require_small
-from nni_manager.platform_kit.archive.unpack import unpack
+from nni_manager.code_archive.limits import MOST_BYTES, MOST_FILES
+from nni_manager.code_archive.packing import Archive, NotWanted, always, pack, require_small
+from nni_manager.code_archive.unpack import unpack
 
 __all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "NotWanted", "always", "pack", "require_small", "unpack"]

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from nni_manager.code_archive.listing import Folder, Listing
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive.listing import Folder, Listing
 
 #: Files and symbolic links.
 MOST_FILES = 2000

@@ -7,7 +7,7 @@ import os.path
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nni_manager.platform_kit.archive.tree import Tree
+from nni_manager.code_archive.tree import Tree
 
 
 def contained_target(tree: Tree, folder: str, name: str, target: str) -> str:

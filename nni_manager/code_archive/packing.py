@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from nni_manager.platform_kit.archive import limits
-from nni_manager.platform_kit.archive.listing import Entry, Folder, Listing, first_difference
-from nni_manager.platform_kit.archive.tree import Changed, Tree
-from nni_manager.platform_kit.archive.walk import stamp, walk
+from nni_manager.code_archive import limits
+from nni_manager.code_archive.listing import Entry, Folder, Listing, first_difference
+from nni_manager.code_archive.tree import Changed, Tree
+from nni_manager.code_archive.walk import stamp, walk
 
 #: A file may be written while it is packed; this often we try before we say so.
 ATTEMPTS = 2
@@ -126,10 +126,14 @@ def write_tar(tree: Tree, listing: Listing, target: IO[bytes], is_wanted: Callab
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=target, mtime=0) as zipped,
         tarfile.TarFile(
-            mode="w", fileobj=zipped, format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape",
+            mode="w",
+            fileobj=zipped,
+            format=tarfile.PAX_FORMAT,
+            encoding="utf-8",
+            errors="surrogateescape",
             copybufsize=_CHUNK_BYTES,
         ) as tar,
-    ):  # fmt: skip
+    ):
         writer = _Writer(tree, tar, is_wanted)
         for folder in listing.folders:
             writer.add(folder)

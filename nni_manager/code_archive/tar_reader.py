@@ -107,10 +107,12 @@ class TarReader:
             size = _decimal(said[b"size"]) if b"size" in said else _number(header[124:136])
         self._expect(size)
         return Member(
-            name=_text(name.rstrip(b"/") if kind is Kind.FOLDER else name), kind=kind, size=size,
+            name=_text(name.rstrip(b"/") if kind is Kind.FOLDER else name),
+            kind=kind,
+            size=size,
             is_executable=bool(_number(header[100:108]) & 0o100),
             target=_text(said.get(b"linkpath", _to_nul(header[157:257]))),
-        )  # fmt: skip
+        )
 
     def _expect(self, size: int) -> None:
         self._left, self._padding = size, -size % _BLOCK

@@ -12,9 +12,9 @@ import zlib
 from pathlib import Path
 from typing import IO
 
+from nni_manager.code_archive.limits import FAR_TOO_MANY, MOST_BYTES, MOST_FILES, MOST_LEVELS
+from nni_manager.code_archive.tar_reader import BadTar, Kind, Member, TarReader
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive.limits import FAR_TOO_MANY, MOST_BYTES, MOST_FILES, MOST_LEVELS
-from nni_manager.platform_kit.archive.tar_reader import BadTar, Kind, Member, TarReader
 
 _CHUNK_BYTES = 256 * 1024
 #: What headers, padding and the end of a tar file may add to its files.

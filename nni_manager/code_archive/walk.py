@@ -6,10 +6,10 @@ import errno
 import os
 import stat
 
-from nni_manager.platform_kit.archive import limits
-from nni_manager.platform_kit.archive.ignore import IGNORE_FILE, IgnoreFiles, is_ignored, read_ignore_file
-from nni_manager.platform_kit.archive.listing import Entry, Folder, Listing, contained_target, join
-from nni_manager.platform_kit.archive.tree import Tree
+from nni_manager.code_archive import limits
+from nni_manager.code_archive.ignore import IGNORE_FILE, IgnoreFiles, is_ignored, read_ignore_file
+from nni_manager.code_archive.listing import Entry, Folder, Listing, contained_target, join
+from nni_manager.code_archive.tree import Tree
 
 #: Rules are text that a person wrote.
 _MOST_RULES_BYTES = 1024**2

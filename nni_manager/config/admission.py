@@ -28,7 +28,7 @@ def check(spec: ExperimentSpec) -> None:
     check_platforms(spec)
     directories = {code_directory(spec, service): None for service in spec.platforms if sends_code(spec, service)}
     if directories:
-        from nni_manager.platform_kit.archive import require_small  # 40 ms to import, and local trials need none
+        from nni_manager.code_archive import require_small  # 40 ms to import, and local trials need none
 
         for directory in directories:
             require_small(directory)

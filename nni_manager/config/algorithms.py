@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nni_manager.assessors import registry as assessors
-from nni_manager.config.scalars import Parse, number, one_of, whole_number
+from nni_manager.config.reading.scalars import Parse, number, one_of, whole_number
 from nni_manager.domain.algorithm import Catalogue
 from nni_manager.tuners import registry as tuners
 

@@ -65,6 +65,6 @@ def _references(spec: ExperimentSpec) -> tuple[str, ...]:
 
 
 def _storage_models() -> list[Any]:
-    from nni_manager.platform_kit.shared_storage import KINDS
+    from nni_manager.shared_storage.section import KINDS
 
     return list(KINDS)

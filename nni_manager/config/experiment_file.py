@@ -11,26 +11,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nni_manager.config import dialect_v1, dialect_v2
-from nni_manager.config.document import Document, fold
-from nni_manager.config.experiment_fields import FIELDS
-from nni_manager.config.first_format_paths import KINDS, split
-from nni_manager.config.scalars import kind
-from nni_manager.config.search_space import check_search_space
-from nni_manager.config.source import MAX_BYTES, Source, read_text, too_large
+from nni_manager.config.dialects import dialect_v1, dialect_v2
+from nni_manager.config.dialects.first_format_paths import KINDS, split
+from nni_manager.config.reading.document import Document, fold
+from nni_manager.config.reading.scalars import kind
+from nni_manager.config.reading.source import MAX_BYTES, Source, read_text, too_large
+from nni_manager.config.sections.experiment_fields import FIELDS
+from nni_manager.config.sections.search_space import check_search_space
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.platform_kit import registry
 
 #: Fields that may change while an experiment exists.
 CHANGEABLE = (
-    "experimentName", "searchSpace", "trialConcurrency", "maxTrialNumber", "maxExperimentDuration",
+    "experimentName",
+    "searchSpace",
+    "trialConcurrency",
+    "maxTrialNumber",
+    "maxExperimentDuration",
     "maxTrialDuration",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ParsedConfig:
     """A config as it was read from its text."""
 
     spec: ExperimentSpec
@@ -39,10 +43,16 @@ class Reading:
 
 
 def read(
-    text: str, *, directory: Path, file: str = "", working_directory: Path = Path("~/nni-experiments"),
-    data_directory: Path | None = None, elsewhere: bool = False, environment: Mapping[str, str] | None = None,
+    text: str,
+    *,
+    directory: Path,
+    file: str = "",
+    working_directory: Path = Path("~/nni-experiments"),
+    data_directory: Path | None = None,
+    elsewhere: bool = False,
+    environment: Mapping[str, str] | None = None,
     secrets: Mapping[str, str] | None = None,
-) -> Reading:  # fmt: skip
+) -> ParsedConfig:
     """The experiment that YAML or JSON text describes. Raises ConfigInvalid with all problems.
 
     Relative paths start at `directory`; messages call the text `file`; `working_directory` is the default of
@@ -51,12 +61,17 @@ def read(
     reference, then in `environment` and in files; without an environment, references are not followed.
     """
     source = _source(
-        text, file, directory=os.path.realpath(directory), working_directory=str(working_directory),
-        data_directory=str(data_directory or ""), elsewhere=elsewhere, environment=environment,
+        text,
+        file,
+        directory=os.path.realpath(directory),
+        working_directory=str(working_directory),
+        data_directory=str(data_directory or ""),
+        elsewhere=elsewhere,
+        environment=environment,
         sent_secrets=secrets or {},
-    )  # fmt: skip
+    )
     spec = _read(source)
-    return Reading(spec=spec, secrets=dict(source.secrets))
+    return ParsedConfig(spec=spec, secrets=dict(source.secrets))
 
 
 def load(text: str, *, directory: Path, **others: Any) -> ExperimentSpec:
@@ -64,7 +79,9 @@ def load(text: str, *, directory: Path, **others: Any) -> ExperimentSpec:
     return read(text, directory=directory, **others).spec
 
 
-def read_file(path: Path, data_directory: Path | None = None, environment: Mapping[str, str] | None = None) -> Reading:
+def read_file(
+    path: Path, data_directory: Path | None = None, environment: Mapping[str, str] | None = None
+) -> ParsedConfig:
     """The experiment that a file describes, as by `read`; relative paths start at the file's folder."""
     text, directory = _text_of(path)
     return read(text, directory=directory, file=str(path), data_directory=data_directory, environment=environment)
@@ -133,7 +150,7 @@ def _with(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec:
 
 def _source(text: str, file: str, **others: Any) -> Source:
     """The source of a text, parsed. Raises ConfigInvalid for text that is no YAML."""
-    from nni_manager.config import yaml_reader  # the YAML library, only where there is text to read
+    from nni_manager.config.reading import yaml_reader  # the YAML library, only where there is text to read
 
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigInvalid([Problem(message=too_large(), file=file)])
@@ -189,9 +206,10 @@ def _refuse_mixed(values: Mapping[str, object], document: Document, source: Sour
             source.refuse((key,), f"belongs to NNI's first config format, {mark}; here it is {first[fold(key)]}")
         elif fold(key) in of_platforms:
             source.refuse(
-                (key,), f"belongs to NNI's first config format, {mark}; here it is a part of trainingService: "
+                (key,),
+                f"belongs to NNI's first config format, {mark}; here it is a part of trainingService: "
                 f"{{platform: {of_platforms[fold(key)]}}}",
-            )  # fmt: skip
+            )
 
 
 def _of_platforms() -> dict[str, str]:

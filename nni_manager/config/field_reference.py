@@ -8,12 +8,12 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from nni_manager.config import dialect_v1
-from nni_manager.config.model_fields import fields_of, marks_of, models_in
+from nni_manager.config.dialects import dialect_v1
+from nni_manager.config.sections.model_fields import fields_of, marks_of, models_in
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.first_format import FirstFormat
 from nni_manager.platform_kit.registry import PlatformDescription
-from nni_manager.platform_kit.shared_storage import KINDS
+from nni_manager.shared_storage.section import KINDS
 
 #: Field → (default, meaning), of the second format.
 TOP_LEVEL: Mapping[str, tuple[str, str]] = {
@@ -84,11 +84,22 @@ reference, and the value is kept beside it. `nnictl config check FILE…` says w
 """
 _WORDS = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
 _FORMATS = {
-    "duration": "duration", "seconds": "duration", "memory": "memory: `8GB`, `512mb`, or MB", "quantity": "quantity",
-    "gpu-indices": "GPU indices", "url": "address", "directory": "folder", "manager-directory": "folder",
-    "file": "file", "path": "path", "mount-point": "path", "absolute": "absolute path", "elsewhere": "path",
-    "whole-number": "whole number", "text": "text",
-}  # fmt: skip
+    "duration": "duration",
+    "seconds": "duration",
+    "memory": "memory: `8GB`, `512mb`, or MB",
+    "quantity": "quantity",
+    "gpu-indices": "GPU indices",
+    "url": "address",
+    "directory": "folder",
+    "manager-directory": "folder",
+    "file": "file",
+    "path": "path",
+    "mount-point": "path",
+    "absolute": "absolute path",
+    "elsewhere": "path",
+    "whole-number": "whole number",
+    "text": "text",
+}
 
 
 _SEVERAL = """\

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.config import placeholders
-from nni_manager.config.model_fields import fields_of, given_kind, kinds, marks_of, models_in
-from nni_manager.config.scalars import text
-from nni_manager.config.source import Source
+from nni_manager.config.reading import placeholders
+from nni_manager.config.reading.scalars import text
+from nni_manager.config.reading.source import Source
+from nni_manager.config.sections.model_fields import fields_of, given_kind, kinds, marks_of, models_in
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nni_manager.config import dialect_v2, secrets
-from nni_manager.config.document import fold
-from nni_manager.config.experiment_file import Reading, from_canonical
-from nni_manager.config.model_fields import fields_of, marks_of
-from nni_manager.config.source import Source, spell
+from nni_manager.config import secrets
+from nni_manager.config.dialects import dialect_v2
+from nni_manager.config.experiment_file import ParsedConfig, from_canonical
+from nni_manager.config.reading.document import fold
+from nni_manager.config.reading.source import Source, spell
+from nni_manager.config.sections.model_fields import fields_of, marks_of
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.service import NAME, service_names
@@ -42,7 +43,7 @@ class ServiceChange:
 
 def read(
     spec: ExperimentSpec, change: ServiceChange, known: Mapping[str, Json], stored: Mapping[str, str]
-) -> Reading:  # fmt: skip
+) -> ParsedConfig:
     """The experiment with its training services changed, and the values of secrets that are new.
 
     `known`: sections of services that were removed, by name; `stored`: values of the secrets that there are. Raises
@@ -62,7 +63,7 @@ def read(
             _require_same(raw, name, section, before[name], place)
     changed = replace(from_canonical({**spec.canonical, _FIELD: _named(sections, names)}), warnings=spec.warnings)
     _require_values(changed, {**values, **source.secrets})
-    return Reading(spec=changed, secrets={**change.secrets, **source.secrets})
+    return ParsedConfig(spec=changed, secrets={**change.secrets, **source.secrets})
 
 
 def changed_services(before: ExperimentSpec, after: ExperimentSpec) -> tuple[PlatformSpec, ...]:

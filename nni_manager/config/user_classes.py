@@ -63,9 +63,13 @@ async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str
     if not asked:
         return
     refusals = await find(
-        asked, python, environment, gpus=spec.tuner_gpu_indices or (), directory=spec.trial_code_directory,
+        asked,
+        python,
+        environment,
+        gpus=spec.tuner_gpu_indices or (),
+        directory=spec.trial_code_directory,
         with_arguments=True,
-    )  # fmt: skip
+    )
     problems = [
         Problem(field=f"{kind}.className", message=sentence(asked[kind], python, refusal), file=file)
         for kind, refusal in refusals.items()
@@ -79,9 +83,14 @@ def sentence(algorithm: AlgorithmSpec, python: str, refusal: str) -> str:
 
 
 async def find(
-    asked: Mapping[str, AlgorithmSpec], python: str, environment: Mapping[str, str], *,
-    gpus: tuple[int, ...] = (), directory: str = "/", with_arguments: bool = False,
-) -> dict[str, str]:  # fmt: skip
+    asked: Mapping[str, AlgorithmSpec],
+    python: str,
+    environment: Mapping[str, str],
+    *,
+    gpus: tuple[int, ...] = (),
+    directory: str = "/",
+    with_arguments: bool = False,
+) -> dict[str, str]:
     """Why classes cannot be used, by their labels in `asked`: a sentence, or the last line of a traceback.
 
     A class with the label ``tuner`` must be a tuner. `with_arguments`: a class that does not take its ``class_args``
@@ -128,9 +137,14 @@ async def _run(
 ) -> bytes:
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, cwd=directory,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            cwd=directory,
+            env=environment,
+            start_new_session=True,
+        )
     except OSError as error:
         raise _Failed(f"it cannot be started ({error.strerror})") from None
     try:

@@ -139,10 +139,16 @@ class Attempt(NamedTuple):
         if not self.has_ended_there:
             return None
         return Observation(
-            state=JobState(self.state), exit_code=self.exit_code, signal=self.signal,
-            native_reason=self.native_reason, cause=Reason(self.cause) if self.cause else None, message=self.message,
-            stderr_tail=self.stderr_tail, started_ms=self.started_ms, ended_ms=self.ended_ms,
-        )  # fmt: skip
+            state=JobState(self.state),
+            exit_code=self.exit_code,
+            signal=self.signal,
+            native_reason=self.native_reason,
+            cause=Reason(self.cause) if self.cause else None,
+            message=self.message,
+            stderr_tail=self.stderr_tail,
+            started_ms=self.started_ms,
+            ended_ms=self.ended_ms,
+        )
 
     @property
     def wait(self) -> Wait | None:

@@ -29,7 +29,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerWord:
+class RunnerExit:
     """A runner's word about the end of the user's command, as it was posted."""
 
     exit_code: int | None
@@ -47,27 +47,39 @@ class RunnerWord:
     doubt: str = ""
 
     @staticmethod
-    def parse(text: str) -> RunnerWord:
+    def parse(text: str) -> RunnerExit:
         """The runner's word from the JSON of its post, as the store keeps it."""
         word: dict[str, Any] = json.loads(text)
-        return RunnerWord(
-            exit_code=word.get("exitCode"), signal=word.get("signal"), stderr_tail=word.get("stderrTail") or "",
-            started_ms=word.get("startedMs"), ended_ms=word.get("endedMs"), outboxes=word.get("outboxes") or {},
-            undelivered=tuple(word.get("undelivered") or ()), was_started=word.get("wasStarted", True),
+        return RunnerExit(
+            exit_code=word.get("exitCode"),
+            signal=word.get("signal"),
+            stderr_tail=word.get("stderrTail") or "",
+            started_ms=word.get("startedMs"),
+            ended_ms=word.get("endedMs"),
+            outboxes=word.get("outboxes") or {},
+            undelivered=tuple(word.get("undelivered") or ()),
+            was_started=word.get("wasStarted", True),
             doubt=word.get("doubt") or "",
-        )  # fmt: skip
+        )
 
     def report(self) -> Observation:
         if not self.was_started:
             words = self.stderr_tail or f"exit code {self.exit_code}"
             return Observation(
-                state=JobState.FAILED, exit_code=self.exit_code, cause=Reason.RUNNER_FAILED,
-                message=f"the trial runner did not start the command: {words}", ended_ms=self.ended_ms,
-            )  # fmt: skip
+                state=JobState.FAILED,
+                exit_code=self.exit_code,
+                cause=Reason.RUNNER_FAILED,
+                message=f"the trial runner did not start the command: {words}",
+                ended_ms=self.ended_ms,
+            )
         return Observation(
-            state=JobState.SUCCEEDED if self.exit_code == 0 else JobState.FAILED, exit_code=self.exit_code,
-            signal=self.signal, stderr_tail=self.stderr_tail, started_ms=self.started_ms, ended_ms=self.ended_ms,
-        )  # fmt: skip
+            state=JobState.SUCCEEDED if self.exit_code == 0 else JobState.FAILED,
+            exit_code=self.exit_code,
+            signal=self.signal,
+            stderr_tail=self.stderr_tail,
+            started_ms=self.started_ms,
+            ended_ms=self.ended_ms,
+        )
 
     @property
     def doubts(self) -> str:
@@ -136,7 +148,7 @@ def unstarted(platform: Observation) -> Observation:
     return replace(platform, cause=Reason.RUNNER_FAILED, message=message)
 
 
-def weigh(platform: Observation | None, runner: RunnerWord | None) -> AttemptEnd | None:
+def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd | None:
     """The attempt's end, by the words of both; None while neither says that it has ended."""
     if runner is None:
         return None if platform is None else AttemptEnd(report=platform)

@@ -1,16 +1,15 @@
-"""Jobs in a Kubernetes cluster, whatever operator runs them.
+"""Jobs in a Kubernetes cluster, whatever operator runs them. An adapter uses `platform`, `preflight`, `fields` (its
+section of the config), and what describes its kind of job: `api.kind`, `jobs.pod`, `jobs.evidence`. Below, each room
+imports those after it:
 
-* What an adapter uses: `platform` is the adapter of any kind of job (`kind` describes one, `pod` makes its pods,
-  `names` its names and labels, `fields` and `first_format` its section of the config); `evidence` is what pods and
-  events say of a job's end and of its waiting.
-* The cluster: `cluster` is the connection that all experiments on one share, by `access` (kubeconfig) and `client`
-  (its REST API); an `informer` keeps all objects of one `resource`; `preflight` asks before anything is made, shows it
-  the `draft` of a job, and `refusals` says in words what the API server refused; `legal_names` are what it takes.
-* Jobs: `submission` makes one, of what `service` and `shared_objects` keep in the cluster for all of them; `following`
-  hands each `job_memory` what the informers hear.
-* Results and code: `reading` chooses between shared `storage` (whose key may come by `azure`) and `exec_channel`,
-  which goes through the API server by `exec`; `reach` is whether pods reach us, as they found out by their `choice`;
-  `logs` reads what pods print.
+* `observing`: `following` hands each job's memory what the informers hear, `reading` chooses how results come, `logs`
+  reads what pods print.
+* `exec`: results and code that go through the API server (`channel`, `attempt`, `stream`), and `channel_selection`.
+* `jobs`: `submission` makes one, of what `cluster_objects`, `shared_objects` and `storage` keep in the cluster for all
+  of them; `job_memory` is what is known of it, `evidence` what pods and events say of its end and of its waiting,
+  `removal` and `left_objects` end it; `draft` is a job that is only shown, `refusals` what the API server refused.
+* `api`: `cluster` is the connection that all experiments on one share, by `access` (kubeconfig) and `client` (its REST
+  API); an `informer` keeps all objects of one `resource`; `connectivity` is whether pods reach us; `names`.
 
 The library that speaks to clusters is imported when a cluster is, not before.
 """

@@ -63,8 +63,9 @@ class NfsStorage(Part):
     path: str = Field(min_length=1, description="Folder that the server exports.")
     local_mount_point: str | None = marked(
         "Where it is mounted on the manager's machine, if it is: results are then read there.",
-        default=None, format="mount-point",
-    )  # fmt: skip
+        default=None,
+        format="mount-point",
+    )
     mode: OptionalMode = of_containers()
 
 
@@ -79,8 +80,9 @@ class AzureStorage(Part):
     azure_account_key: str | None = secret("Key of the storage account, in place of the key vault's.", default=None)
     local_mount_point: str | None = marked(
         "Where it is mounted on the manager's machine, if it is: results are then read there.",
-        default=None, format="mount-point",
-    )  # fmt: skip
+        default=None,
+        format="mount-point",
+    )
     mode: OptionalMode = of_containers()
     upload_retry_count: int | None = Field(
         default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."
@@ -125,8 +127,9 @@ class KubernetesSection(PlatformSection):
     namespace: Label = Field(default="default", description="Namespace of all objects.")
     kubeconfig: str | None = marked(
         "How the cluster is reached. Default: `KUBECONFIG` of the daemon, `~/.kube/config`, or, in a pod, its account.",
-        default=None, format="file",
-    )  # fmt: skip
+        default=None,
+        format="file",
+    )
     context: str | None = Field(
         default=None, min_length=1, description="Context of the kubeconfig. Default: its current one."
     )
@@ -138,8 +141,9 @@ class KubernetesSection(PlatformSection):
     )
     pod_template: dict[str, Any] | None = marked(
         "A pod template that is merged last into that of every role; entries of lists that have a name, by it.",
-        default=None, opaque=True,
-    )  # fmt: skip
+        default=None,
+        opaque=True,
+    )
     gpu_resource_name: ResourceName | None = Field(
         default=None, description="What the cluster calls a GPU. Default: `nvidia.com/gpu`."
     )

@@ -17,7 +17,17 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit import job_folders
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.access import Access
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.jobs import draft, handle_data, left_objects, refusals, removal, storage, submission
+from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
+from nni_manager.kubernetes.observing import followed_jobs, logs
+from nni_manager.kubernetes.observing.followed_jobs import FollowedJobs
+from nni_manager.kubernetes.preflight import Preflight
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import (
     Capabilities,
@@ -28,26 +38,7 @@ from nni_manager.platform_kit.contract import (
     PreflightFinding,
     Severity,
 )
-from nni_manager.platform_kit.kubernetes import (
-    draft,
-    followed_jobs,
-    handle_data,
-    left_objects,
-    logs,
-    names,
-    refusals,
-    removal,
-    storage,
-    submission,
-)
-from nni_manager.platform_kit.kubernetes.access import Access
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.followed_jobs import FollowedJobs
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.preflight import Preflight
-from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
-from nni_manager.platform_kit.kubernetes.service import Service
+from nni_manager.shared_storage import job_folders
 from trial_runner import protocol
 
 #: Seconds after which a quota that was used up is tried again.
@@ -70,7 +61,7 @@ class KubernetesPlatform(Platform):
         self._stack = AsyncExitStack()
         self._lease: Lease[Cluster] | None = None
         self._jobs: FollowedJobs | None = None
-        self._service: Service | None = None
+        self._service: ClusterObjects | None = None
         self._resource: Resource | None = None
 
     # What a kind of job says of itself
@@ -84,7 +75,7 @@ class KubernetesPlatform(Platform):
         """The name of the job's object: legal, and no other job's."""
 
     @abc.abstractmethod
-    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
+    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
         """The job's object, without `apiVersion` and `kind`; its pods carry the labels."""
 
     def as_made(self, pod: Object) -> Object:
@@ -97,10 +88,15 @@ class KubernetesPlatform(Platform):
     def capabilities_for(cls, settings: Json) -> Capabilities:
         channel = storage.channel(settings)
         return Capabilities(
-            watches=True, reads_files=True, has_portal=True,
-            has_runner=channel in (protocol.PUSH, protocol.PUSH_OR_EXEC), is_read=channel != protocol.PUSH,
-            ships_code=cls.sends_code(settings), platform_decides=cls.restarts(settings), slow_poll_s=60.0,
-        )  # fmt: skip
+            watches=True,
+            reads_files=True,
+            has_portal=True,
+            has_runner=channel in (protocol.PUSH, protocol.PUSH_OR_EXEC),
+            is_read=channel != protocol.PUSH,
+            ships_code=cls.sends_code(settings),
+            platform_decides=cls.restarts(settings),
+            slow_poll_s=60.0,
+        )
 
     @classmethod
     def restarts(cls, settings: Json) -> bool:
@@ -126,7 +122,7 @@ class KubernetesPlatform(Platform):
     async def _look_further(self, cluster: Cluster, resource: Resource) -> AsyncIterator[PreflightFinding]:
         async for finding in self.look_further(cluster):
             yield finding
-        service = Service(cluster, self.settings, self.host, self.name)
+        service = ClusterObjects(cluster, self.settings, self.host, self.name)
         service.pretend()
 
         def manifest(spec: JobSpec, name: str, labels: dict[str, str]) -> Object:
@@ -155,11 +151,17 @@ class KubernetesPlatform(Platform):
     async def _enter(self) -> None:
         cluster = await self._connect()
         self._resource = await self._find_resource(cluster)
-        self._service = Service(cluster, self.settings, self.host, self.name)
+        self._service = ClusterObjects(cluster, self.settings, self.host, self.name)
         self._jobs = await followed_jobs.follow(
-            cluster, self._resource, self.job_kind(), self._service, self.host, self._stack,
-            sends_code=self.sends_code(self.settings), restarts=self.restarts(self.settings),
-        )  # fmt: skip
+            cluster,
+            self._resource,
+            self.job_kind(),
+            self._service,
+            self.host,
+            self._stack,
+            sends_code=self.sends_code(self.settings),
+            restarts=self.restarts(self.settings),
+        )
         cluster.on_health.append(self._on_health)
         self._stack.callback(cluster.on_health.remove, self._on_health)
 
@@ -196,7 +198,7 @@ class KubernetesPlatform(Platform):
         return await self._lease.use()
 
     @property
-    def _entered(self) -> tuple[FollowedJobs, Service, Resource]:
+    def _entered(self) -> tuple[FollowedJobs, ClusterObjects, Resource]:
         assert self._jobs is not None and self._service is not None and self._resource is not None, "entered"
         return self._jobs, self._service, self._resource
 
@@ -228,9 +230,7 @@ class KubernetesPlatform(Platform):
         _, service, resource = self._entered
         name = self.object_name(spec)
         labels = names.job_labels(spec, self.host.service, name, self.host.connections.identity)
-        if spec.is_repeat and (
-            found := await submission.find_own(cluster, resource, name, labels, spec)
-        ):  # fmt: skip
+        if spec.is_repeat and (found := await submission.find_own(cluster, resource, name, labels, spec)):
             return await self._completed(cluster, found, spec, is_new=False)
         await service.prepare()
         manifest = self.manifest(spec, name, labels, service)
@@ -260,7 +260,7 @@ class KubernetesPlatform(Platform):
             raise PlatformUnavailable(f"{kind} {meta['name']} was made, and not what belongs to it: {error}") from None
         raise refused
 
-    async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
+    async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: ClusterObjects) -> None:
         """Makes what belongs to the job's object; repeatable."""
         await service.put_secret(spec, created)
 
@@ -318,7 +318,7 @@ class KubernetesPlatform(Platform):
             resource = await self.job_kind().find(cluster)
             if resource is not None:
                 await removal.clean(cluster, resource, labels, None)
-            await Service(cluster, self.settings, self.host, self.name).close()
+            await ClusterObjects(cluster, self.settings, self.host, self.name).close()
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
         finally:

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import Json
+from nni_manager.kubernetes.api.access import Access
+from nni_manager.kubernetes.api.client import Refusal, WrongAuthority
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.connectivity import may_exec
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.resource import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
+from nni_manager.kubernetes.jobs import storage
+from nni_manager.kubernetes.jobs.cluster_objects import login_paths
+from nni_manager.kubernetes.jobs.shared_objects import read_login
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.kubernetes import storage
-from nni_manager.platform_kit.kubernetes.access import Access
-from nni_manager.platform_kit.kubernetes.client import Refusal, WrongAuthority
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.reach import may_exec
-from nni_manager.platform_kit.kubernetes.resource import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
-from nni_manager.platform_kit.kubernetes.service import login_paths
-from nni_manager.platform_kit.kubernetes.shared_objects import read_login
 from trial_runner import protocol
 
 #: The oldest that we know to have all we use: CustomResourceDefinitions as `apiextensions.k8s.io/v1`.
@@ -70,14 +70,18 @@ class Preflight:
         if self._channel == protocol.PULL:
             if here is None:
                 yield _finding(
-                    Severity.WRONG, "channel", "results cannot be read: the storage is not mounted here",
+                    Severity.WRONG,
+                    "channel",
+                    "results cannot be read: the storage is not mounted here",
                     "set storage.localMountPoint, or another channel",
-                )  # fmt: skip
+                )
             elif not await asyncio.to_thread(os.access, here, os.W_OK | os.X_OK):
                 yield _finding(
-                    Severity.WRONG, "storage", f"{here} is no folder that can be written here",
+                    Severity.WRONG,
+                    "storage",
+                    f"{here} is no folder that can be written here",
                     "mount the storage there; an NFS export with root_squash needs a folder of your own",
-                )  # fmt: skip
+                )
 
     # What is there
 
@@ -92,10 +96,11 @@ class Preflight:
             return
         if self._kind.version not in ("", resource.version):
             yield _finding(
-                Severity.WARNING, self._kind.kind,
+                Severity.WARNING,
+                self._kind.kind,
                 f"the cluster does not serve {self._kind.version}; {resource.api_version} is used",
                 f"set apiVersion to {resource.version}",
-            )  # fmt: skip
+            )
         denied = [one async for one in self._rights(cluster, resource)]
         for one in denied:
             yield one
@@ -121,9 +126,11 @@ class Preflight:
         except Refusal as refusal:
             if refusal.status == 404:
                 yield _finding(
-                    Severity.WRONG, "namespace", f"there is no namespace {cluster.namespace}",
+                    Severity.WRONG,
+                    "namespace",
+                    f"there is no namespace {cluster.namespace}",
                     "correct `namespace`, or have it made",
-                )  # fmt: skip
+                )
 
     async def _rights(self, cluster: Cluster, resource: Resource) -> Findings:
         """Findings about missing rights, one for each kind: its verbs are granted together."""
@@ -134,24 +141,28 @@ class Preflight:
         for name, verbs in denied.items():
             group = resource.group if name == resource.plural else ""
             yield _finding(
-                Severity.WRONG, f"rights: {name}",
+                Severity.WRONG,
+                f"rights: {name}",
                 f"we may not {', '.join(f'{verb} {name}' for verb in verbs)} in namespace {cluster.namespace}",
                 f"have an administrator grant {', '.join(verbs)} of {name} (API group {group!r}) by a Role and a "
                 "RoleBinding",
-            )  # fmt: skip
+            )
         for what in (resource, PODS):
             if what.plural not in denied and not await cluster.may("watch", what):
                 yield _finding(
-                    Severity.WARNING, f"rights: {what.plural}",
+                    Severity.WARNING,
+                    f"rights: {what.plural}",
                     f"we may not watch {what.plural} in namespace {cluster.namespace}: they are listed every five "
-                    "seconds", "have watch granted beside list",
-                )  # fmt: skip
+                    "seconds",
+                    "have watch granted beside list",
+                )
         if self._channel == protocol.PUSH_OR_EXEC and not await may_exec(cluster):
             yield _finding(
-                Severity.WARNING, "rights",
+                Severity.WARNING,
+                "rights",
                 "we may not get and create pods/exec, or get secrets: results come only where pods reach this machine",
                 "set nniManagerIp to an address that pods reach, or have these verbs granted",
-            )  # fmt: skip
+            )
         for what, subresource, use in ((EVENTS, "", "why jobs wait"), (PODS, "log", "what pods print")):
             verb = "get" if subresource else "list"
             if not await cluster.may(verb, what, subresource):
@@ -162,8 +173,10 @@ class Preflight:
         """The rights that jobs need: verb, kind, subresource, and the last two in words."""
         verbs = {
             resource: ("list", "create", "get", "delete", *(("patch",) if self._kind.stop else ())),
-            PODS: ("list",), CONFIG_MAPS: ("list", "create", "delete"), SECRETS: ("list", "create", "delete"),
-        }  # fmt: skip
+            PODS: ("list",),
+            CONFIG_MAPS: ("list", "create", "delete"),
+            SECRETS: ("list", "create", "delete"),
+        }
         wanted = [(verb, what, "", what.plural) for what, some in verbs.items() for verb in some]
         if self._channel == protocol.EXEC:
             wanted += [(verb, PODS, "exec", "pods/exec") for verb in ("get", "create")]
@@ -179,9 +192,11 @@ class Preflight:
                 return
             if not there:
                 yield _finding(
-                    Severity.WRONG, "storage.claimName", f"there is no claim {claim} in namespace {cluster.namespace}",
+                    Severity.WRONG,
+                    "storage.claimName",
+                    f"there is no claim {claim} in namespace {cluster.namespace}",
                     "correct storage.claimName",
-                )  # fmt: skip
+                )
 
 
 def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> PreflightFinding:
@@ -197,9 +212,11 @@ async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
             return
         if not there:
             yield _finding(
-                Severity.WRONG, "imagePullSecrets", f"there is no Secret {name} in namespace {cluster.namespace}",
+                Severity.WRONG,
+                "imagePullSecrets",
+                f"there is no Secret {name} in namespace {cluster.namespace}",
                 "correct the name, or make it with `kubectl create secret docker-registry`",
-            )  # fmt: skip
+            )
 
 
 async def storage_class_there(cluster: Cluster, name: str) -> Findings:
@@ -209,6 +226,8 @@ async def storage_class_there(cluster: Cluster, name: str) -> Findings:
     except Refusal as refusal:
         if refusal.status == 404:
             yield _finding(
-                Severity.WRONG, "checkpoint", f"the cluster has no storage class {name}",
+                Severity.WRONG,
+                "checkpoint",
+                f"the cluster has no storage class {name}",
                 "correct checkpoint.storageClass; `kubectl get storageclass` lists them",
-            )  # fmt: skip
+            )

@@ -10,9 +10,13 @@ _NEEDS_GPUS = "has a meaning only when trialGpuNumber is above 0; set that, or r
 
 
 def faults(
-    gpu_number: int | None, *, gpu_indices: Sequence[int] | None, max_trial_number_per_gpu: int | None,
-    gpu_memory: int | None = None, above: str = "",
-) -> Iterator[Remark]:  # fmt: skip
+    gpu_number: int | None,
+    *,
+    gpu_indices: Sequence[int] | None,
+    max_trial_number_per_gpu: int | None,
+    gpu_memory: int | None = None,
+    above: str = "",
+) -> Iterator[Remark]:
     """Faults of the GPU fields of a section, or of a machine in it.
 
     `above`: what stands before the fields' names, e.g. ``machineList[0].``.

@@ -2,7 +2,7 @@
 
 How an adapter whose jobs are kept by keepers uses this:
 
-* It makes a `MachinePark` of a `ParkedMachine` for each machine: the `KeeperMachine` (its name in the ledger, the same
+* It makes a `MachinePool` of a `PoolMachine` for each machine: the `KeeperMachine` (its name in the ledger, the same
   in all experiments; how people call it; `places` None where trials need GPUs), what a trial needs of it
   (`demand_of`), and the `KeeperJobs` made with the key of that keeper's connection.
 * Entering, each `KeeperJobs` is entered with its machine: ``jobs.enter([machine])``.
@@ -23,21 +23,25 @@ from dataclasses import dataclass
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobSpec
 from nni_manager.domain.service import WaitCode
-from nni_manager.platform_kit import why_not
+from nni_manager.machines import placement_reasons
+from nni_manager.machines.keeper.jobs import KeeperJobs
+from nni_manager.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
+from nni_manager.machines.placement import Placement
+from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.contract import Host, JobPlan, NoRoom, PreflightFinding, Room, Severity
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs
-from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
-from nni_manager.platform_kit.machines.line import KeeperMachine, Places
-from nni_manager.platform_kit.machines.placement import Placement
 from trial_runner import protocol
 
 _MIB = 2**20
 
 
 def demand_of(
-    gpu_number: int | None, *, gpu_indices: Sequence[int] | None, max_trial_number_per_gpu: int | None,
-    use_active_gpu: bool | None, gpu_memory_mib: int | None = None,
-) -> Demand:  # fmt: skip
+    gpu_number: int | None,
+    *,
+    gpu_indices: Sequence[int] | None,
+    max_trial_number_per_gpu: int | None,
+    use_active_gpu: bool | None,
+    gpu_memory_mib: int | None = None,
+) -> Demand:
     """What a trial needs of a machine's GPUs, by the fields of the machine or section.
 
     `max_trial_number_per_gpu` None: 1, or as many as memory allows.
@@ -46,9 +50,12 @@ def demand_of(
         return Demand(count=0)
     by_memory = ANY_NUMBER if gpu_memory_mib else 1
     return Demand(
-        count=gpu_number, share=max_trial_number_per_gpu or by_memory, use_active=bool(use_active_gpu),
-        only=None if gpu_indices is None else frozenset(gpu_indices), memory_bytes=(gpu_memory_mib or 0) * _MIB,
-    )  # fmt: skip
+        count=gpu_number,
+        share=max_trial_number_per_gpu or by_memory,
+        use_active=bool(use_active_gpu),
+        only=None if gpu_indices is None else frozenset(gpu_indices),
+        memory_bytes=(gpu_memory_mib or 0) * _MIB,
+    )
 
 
 def gpu_environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
@@ -63,7 +70,7 @@ def gpu_environment(spec: JobSpec, reservation: Reservation | None) -> dict[str,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedMachine:
+class PoolMachine:
     """A machine of a training service, with what a trial needs of it and the service's jobs there."""
 
     machine: KeeperMachine
@@ -81,19 +88,22 @@ class Found:
     is_started: bool = False
 
 
-class MachinePark:
+class MachinePool:
     """The machines of one training service. `wake`: called when there is room, or another reason why there is none."""
 
-    def __init__(self, host: Host, machines: Iterable[ParkedMachine], wake: Callable[[], None]) -> None:
+    def __init__(self, host: Host, machines: Iterable[PoolMachine], wake: Callable[[], None]) -> None:
         self._machines = {parked.machine.name: parked for parked in machines}
         self._places = host.connections.shared_object(Places)
         self._placement = Placement(
-            self._places, f"{host.experiment_id}/{host.service}", demands=self._demands(),
-            code=WaitCode.GPU, wake=wake,
-        )  # fmt: skip
+            self._places,
+            f"{host.experiment_id}/{host.service}",
+            demands=self._demands(),
+            code=WaitCode.GPU,
+            wake=wake,
+        )
         self._away: Mapping[str, str] = {}
 
-    def change(self, machines: Iterable[ParkedMachine]) -> None:
+    def change(self, machines: Iterable[PoolMachine]) -> None:
         """Takes another list of machines; jobs of removed ones run on and have their places until they end."""
         self._machines = {parked.machine.name: parked for parked in machines}
         self._placement.change(self._demands())
@@ -180,20 +190,20 @@ class MachinePark:
         await asyncio.gather(*(parked.jobs.until_read() for parked in reached), return_exceptions=True)
         await self._refresh(reached)
 
-    async def _refresh(self, machines: Iterable[ParkedMachine]) -> None:
+    async def _refresh(self, machines: Iterable[PoolMachine]) -> None:
         """Reads the machines' GPUs again: others use them, too.
 
         A machine that does not answer gets no job, or one by its last reading.
         """
 
-        async def refresh(parked: ParkedMachine) -> None:
+        async def refresh(parked: PoolMachine) -> None:
             with suppress(PlatformError):
                 await parked.jobs.read_gpus()
 
         await asyncio.gather(*(refresh(parked) for parked in machines if parked.demand.count))
 
     @property
-    def _reached(self) -> list[ParkedMachine]:
+    def _reached(self) -> list[PoolMachine]:
         return [parked for name, parked in self._machines.items() if name not in self._away]
 
     def _demands(self) -> dict[str, Demand]:
@@ -220,16 +230,18 @@ def gpu_findings(machine: MachineLedger, demand: Demand) -> Iterator[PreflightFi
         sentence = "they were not read" if reading is None else f"they cannot be read: {reading.error}"
         is_absent = reading is not None and reading.is_absent
         yield _finding(
-            machine, Severity.WRONG if is_absent else Severity.AWAY, sentence,
+            machine,
+            Severity.WRONG if is_absent else Severity.AWAY,
+            sentence,
             f"install NVIDIA's driver, or {_LEAVE_OUT}" if is_absent else "see what `nvidia-smi` says there",
-        )  # fmt: skip
+        )
     elif missing := sorted(set(demand.only or ()) - machine.cards.keys()):
         count = len(machine.cards)
         there = "there is no GPU" if not count else f"there are the GPUs {', '.join(map(str, machine.cards))}"
         yield _finding(
             machine, Severity.WRONG, f"gpuIndices names GPU {missing[0]}, and {there}", "name only those that are there"
         )
-    elif never := why_not.never_fits(machine, demand):
+    elif never := placement_reasons.never_fits(machine, demand):
         yield _finding(machine, Severity.WRONG, never, f"lower what a trial needs, or {_LEAVE_OUT}")
     else:
         free = len(machine.fitting(demand))

@@ -46,7 +46,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class GpuSample:
     """All GPUs of a machine at a moment."""
 
     cards: tuple[Card, ...]
@@ -58,7 +58,7 @@ class Reading:
     is_absent: bool = False
 
     @classmethod
-    def parse(cls, told: object) -> Reading:
+    def parse(cls, told: object) -> GpuSample:
         """The reading that a keeper sent, by the wire contract; anything else is from one that knows of no GPUs."""
         if not isinstance(told, Mapping):
             sentence = "its keeper is of an earlier version, and is replaced when its jobs have ended"
@@ -82,12 +82,16 @@ def _card(told: Mapping[str, Any]) -> Card:
         if process["job"] is not None:
             ours[process["job"]] += process["memory_bytes"] or 0
     return Card(
-        index=told["index"], uuid=told["uuid"], name=told["name"], memory_bytes=told["memory_bytes"],
+        index=told["index"],
+        uuid=told["uuid"],
+        name=told["name"],
+        memory_bytes=told["memory_bytes"],
         foreign_bytes=max(0, (told["used_bytes"] or 0) - sum(ours.values())),
         foreign=tuple(
             Foreign(pid=process["pid"], user=process["user"], memory_bytes=process["memory_bytes"])
             for process in processes
             if process["is_compute"] and process["job"] is None
         ),
-        used_by_job=ours, error=told["error"],
-    )  # fmt: skip
+        used_by_job=ours,
+        error=told["error"],
+    )

@@ -7,8 +7,8 @@ no process of its job is left, never earlier.
 
 A GPU is known by its UUID, where the driver tells one: so a job keeps its card when the driver counts them anew, and
 two names of one machine share it. A place that becomes free is offered to the experiment that waits longest, for a
-moment in which the others leave it alone. `line` decides who that is. Nothing here waits, so that tables and virtual
-time can test it.
+moment in which the others leave it alone. `waiting_queue` decides who that is. Nothing here waits, so that tables and
+virtual time can test it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from nni_manager.platform_kit.gpu_reading import Card, Reading
+from nni_manager.machines.gpu_sample import Card, GpuSample
 
 #: Jobs that may have a place at a time where nothing but memory limits them.
 ANY_NUMBER = 2**31
@@ -67,10 +67,13 @@ class Reservation:
         if not isinstance(places, list) or not isinstance(entry.get("machine"), str):
             return None
         return cls(
-            machine=entry["machine"], places=tuple(places), share=entry.get("share", 1),
-            memory_bytes=entry.get("memory_bytes", 0), uuids=tuple(uuids) if len(uuids) == len(places) else (),
+            machine=entry["machine"],
+            places=tuple(places),
+            share=entry.get("share", 1),
+            memory_bytes=entry.get("memory_bytes", 0),
+            uuids=tuple(uuids) if len(uuids) == len(places) else (),
             place=entry.get("place", ""),
-        )  # fmt: skip
+        )
 
     @property
     def visible_devices(self) -> str:
@@ -107,7 +110,7 @@ class MachineLedger:
     #: Its places are GPUs, which its keeper reads.
     has_gpus: bool = False
     #: They were read at some time, or why not.
-    reading: Reading | None = None
+    reading: GpuSample | None = None
     #: Its keeper's list was read on the connection there is now.
     is_read: bool = False
     #: Its keeper's list was read at some time in this process, so that all its jobs are known here.
@@ -137,7 +140,7 @@ class MachineLedger:
             self._entries[name] = _Entry(reservation, self._connection)
         self.is_read = self.was_read = True
 
-    def note_reading(self, reading: Reading) -> None:
+    def note_reading(self, reading: GpuSample) -> None:
         """Notes the machine's GPUs as they are now; a reading that failed leaves what is known of them as it is."""
         self.reading = reading
         if not reading.error:
@@ -156,9 +159,13 @@ class MachineLedger:
         chosen = tuple(sorted(places[: demand.count]))
         uuids = tuple(self.cards[place].uuid for place in chosen if place in self.cards)
         reservation = Reservation(
-            machine=self.name, places=chosen, share=demand.share, memory_bytes=demand.memory_bytes,
-            uuids=uuids if all(uuids) else (), place=self.in_words(chosen) if self.has_gpus else "",
-        )  # fmt: skip
+            machine=self.name,
+            places=chosen,
+            share=demand.share,
+            memory_bytes=demand.memory_bytes,
+            uuids=uuids if all(uuids) else (),
+            place=self.in_words(chosen) if self.has_gpus else "",
+        )
         self._entries[job_name] = _Entry(reservation, self._connection)
         return reservation
 
@@ -256,9 +263,18 @@ class MachineLedger:
         Its aliases stay what they are: who waits seldom waits for two names of one machine.
         """
         return MachineLedger(
-            self.name, self.places, self.title, self.cards, self.has_gpus, self.reading, self.is_read, self.was_read,
-            self.aliases, dict(self._entries), self._connection,
-        )  # fmt: skip
+            self.name,
+            self.places,
+            self.title,
+            self.cards,
+            self.has_gpus,
+            self.reading,
+            self.is_read,
+            self.was_read,
+            self.aliases,
+            dict(self._entries),
+            self._connection,
+        )
 
 
 #: What a job needs of each machine that it may run on, by the machine's name; the first one counts where two are equal.

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit import why_not
+from nni_manager.machines import placement_reasons
+from nni_manager.machines.ledger import Demands, MachineLedger, Reservation
+from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.contract import JobPlan
-from nni_manager.platform_kit.machines.ledger import Demands, MachineLedger, Reservation
-from nni_manager.platform_kit.machines.line import Places
 
 
 class Placement:
@@ -95,21 +95,26 @@ class Placement:
         away = list(self._away.values())
         if not said:
             return Wait(code=WaitCode.MACHINE_DOWN, sentence="; ".join(away) or "no machine can be reached")
-        details = {machine.called: why_not.details(machine, self._demands[machine.name]) for machine in self._known()}
+        details = {
+            machine.called: placement_reasons.details(machine, self._demands[machine.name]) for machine in self._known()
+        }
         return Wait(code=self._code, sentence="; ".join(said + away), details={"machines": details})
 
     def _why(self, machine: MachineLedger) -> str:
-        return why_not.sentence(machine, self._demands[machine.name]) or f"others wait longer for {machine.called}"
+        return (
+            placement_reasons.sentence(machine, self._demands[machine.name])
+            or f"others wait longer for {machine.called}"
+        )
 
     def plan(self, jobs: int) -> JobPlan:
         """The places that so many jobs would get now, and for each machine the reason why it takes no more."""
         found, after = self._places.try_out(self._demands, jobs)
         machines = {machine.name: machine for machine in after}
-        elsewhere = {m.called: why for m in after if (why := why_not.sentence(m, self._demands[m.name]))}
+        elsewhere = {m.called: why for m in after if (why := placement_reasons.sentence(m, self._demands[m.name]))}
         return JobPlan(
             places=[machines[one.machine].in_words(one.places) for one in found],
             why_not={**elsewhere, **{self._called(name): why for name, why in self._away.items()}},
-        )  # fmt: skip
+        )
 
     def _known(self) -> Sequence[MachineLedger]:
         return [machine for name in self._demands if (machine := self._places.find(name)) is not None]

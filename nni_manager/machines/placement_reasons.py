@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nni_manager.platform_kit.gpu_reading import in_words
-from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, User
+from nni_manager.machines.gpu_sample import in_words
+from nni_manager.machines.ledger import ANY_NUMBER, Demand, MachineLedger, User
 
 #: Places of a machine that a sentence goes into; the details have all.
 _MOST_SAID = 4

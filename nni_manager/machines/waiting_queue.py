@@ -1,4 +1,4 @@
-"""All places of a daemon's machines: `ledger` knows who has which, `line` whose turn it is; here they meet the clock.
+"""All places of a daemon's machines: `ledger` knows who has which, `Line` whose turn it is; here they meet the clock.
 
 One `Places` lives in a daemon, beside its connections, so that experiments that share a machine share its ledger.
 """
@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nni_manager.platform_kit.gpu_reading import Reading
-from nni_manager.platform_kit.machines.ledger import Demands, MachineLedger, Reservation, best, choose, rank
+from nni_manager.machines.gpu_sample import GpuSample
+from nni_manager.machines.ledger import Demands, MachineLedger, Reservation, best, choose, rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Places:
     def find(self, name: str) -> MachineLedger | None:
         return self._machines.get(name)
 
-    def note_reading(self, machine: MachineLedger, reading: Reading) -> None:
+    def note_reading(self, machine: MachineLedger, reading: GpuSample) -> None:
         """Notes that the GPUs of a machine were read, or could not be."""
         before, uuids = machine.reading, _uuids(machine)
         machine.note_reading(reading)
@@ -98,7 +98,7 @@ def _uuids(machine: MachineLedger) -> frozenset[str]:
     return frozenset(card.uuid for card in machine.cards.values() if card.uuid)
 
 
-def _matters(reading: Reading) -> object:
+def _matters(reading: GpuSample) -> object:
     """The part of a reading that decides who gets a card, or that people read."""
     cards = [
         (card.index, card.uuid, card.error, tuple(map(str, card.foreign)), card.foreign_bytes >> 28)

@@ -69,9 +69,18 @@ class Capabilities:
 #: Verb → seconds after which a call of it is given up; a submission that was given up may have been taken. Of an
 #: experiment that is deleted, `clean` removes all that its trials wrote.
 TIME_LIMITS_S: Mapping[str, float] = {
-    "enter": 30.0, "preflight": 15.0, "plan": 15.0, "submit": 60.0, "observe": 30.0, "cancel": 30.0, "forget": 30.0,
-    "read_file": 30.0, "close": 30.0, "clean": 30.0, "clean for good": 600.0,
-}  # fmt: skip
+    "enter": 30.0,
+    "preflight": 15.0,
+    "plan": 15.0,
+    "submit": 60.0,
+    "observe": 30.0,
+    "cancel": 30.0,
+    "forget": 30.0,
+    "read_file": 30.0,
+    "close": 30.0,
+    "clean": 30.0,
+    "clean for good": 600.0,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,9 +163,15 @@ class Deliver(Protocol):
     """The function by which an adapter hands over complete lines of one outbox."""
 
     def __call__(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: Observation | None = None,
+        self,
+        job_name: str,
+        outbox: str,
+        start: int,
+        end: int,
+        lines: Sequence[str],
+        ended: Observation | None = None,
         container: str = "",
-    ) -> Awaitable[Delivery]:  # fmt: skip
+    ) -> Awaitable[Delivery]:
         """Hands the lines over; awaitable until they are stored. `start`, `end`: their place in the outbox, in bytes.
 
         `container`: the one that the lines are of, where it has an identity; nothing is taken of one after which
@@ -171,9 +186,14 @@ class Greet(Protocol):
     """The function by which an adapter passes on what a runner says of itself that does not post, but is read."""
 
     def __call__(
-        self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
+        self,
+        job_name: str,
+        runner_version: str | None,
+        channel: str,
+        *,
+        container: str = "",
         outboxes: Mapping[str, int] | None = None,
-    ) -> Awaitable[None]:  # fmt: skip
+    ) -> Awaitable[None]:
         """Passes a greeting on. `container`: its identity; `outboxes`: bytes of each found at its start, None: not
         told.
 
@@ -201,7 +221,7 @@ class Host:
     #: The packed code directory, a tar.gz. Raises InvalidInput or OSError.
     code: Callable[[], Awaitable[Path]]
     greet: Greet
-    #: (job name, word): how its command ended; as `domain.evidence.RunnerWord` reads it.
+    #: (job name, word): how its command ended; as `domain.evidence.RunnerExit` reads it.
     exited: Callable[[str, str], Awaitable[None]]
     #: What the adapter keeps that nobody else may have, such as passwords; all of it is one text, empty at first.
     private: PrivateText = field(default_factory=PrivateText)

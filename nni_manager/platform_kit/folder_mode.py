@@ -31,7 +31,7 @@ def of_containers() -> Any:
         "Mode of the experiment's folder there. Default: `0711`, as containers have users of their own; `0700` where "
         "theirs is the manager's, or root, and the server takes root for root.",
         default=None,
-    )  # fmt: skip
+    )
 
 
 def number(mode: object) -> int:

@@ -42,23 +42,28 @@ class PlatformSection(Part):
 
     platform: str
     name: str | None = Field(
-        default=None, description="What this training service is called: its platform, or that, a hyphen and a number, "
+        default=None,
+        description="What this training service is called: its platform, or that, a hyphen and a number, "
         "`openpai-2`. Default: by its position.",
-    )  # fmt: skip
+    )
     trial_command: str | None = Field(
-        default=None, min_length=1, description="Shell command of a trial. Default: the top level's.",
+        default=None,
+        min_length=1,
+        description="Shell command of a trial. Default: the top level's.",
         json_schema_extra={"opaque": True},
-    )  # fmt: skip
+    )
     trial_code_directory: str | None = Field(
-        default=None, description="Folder that is packed and sent to every job. Default: the top level's.",
+        default=None,
+        description="Folder that is packed and sent to every job. Default: the top level's.",
         json_schema_extra={"format": "directory"},
-    )  # fmt: skip
+    )
     # stands before the fields of platforms whose rules depend on it
     trial_gpu_number: int | None = Field(
-        default=None, ge=0,
+        default=None,
+        ge=0,
         description="GPUs of a trial. Not set: all GPUs visible, none reserved; 0: no GPU visible. "
         "Default: the top level's.",
-    )  # fmt: skip
+    )
     trial_concurrency: int | None = Field(
         default=None, gt=0, description="How many trials may run here at a time, beside the top level's number for all."
     )
@@ -82,15 +87,28 @@ class PlatformSection(Part):
 
 
 def marked(
-    description: str, *, default: Any = ..., format: str = "", secret: bool = False, opaque: bool = False,
-    old_names: tuple[str, ...] = (), other_names: tuple[str, ...] = (), holds: tuple[str, ...] = (),
-    unless: tuple[str, ...] = (), **rules: Any,
-) -> Any:  # fmt: skip
+    description: str,
+    *,
+    default: Any = ...,
+    format: str = "",
+    secret: bool = False,
+    opaque: bool = False,
+    old_names: tuple[str, ...] = (),
+    other_names: tuple[str, ...] = (),
+    holds: tuple[str, ...] = (),
+    unless: tuple[str, ...] = (),
+    **rules: Any,
+) -> Any:
     """A field with marks for the loader; required unless there is a `default`. `rules`: pydantic's."""
     marks: dict[str, Any] = {
-        "format": format, "secret": secret, "opaque": opaque, "oldNames": list(old_names),
-        "otherNames": list(other_names), "holds": list(holds), "unless": list(unless),
-    }  # fmt: skip
+        "format": format,
+        "secret": secret,
+        "opaque": opaque,
+        "oldNames": list(old_names),
+        "otherNames": list(other_names),
+        "holds": list(holds),
+        "unless": list(unless),
+    }
     extra = {name: value for name, value in marks.items() if value}
     return Field(default=default, description=description, json_schema_extra=extra or None, **rules)
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from io import TextIOWrapper
 from pathlib import Path
 
-from nni_manager.store import nni_format
+from nni_manager.store.nni import nni_format
 from trial_runner.wire import foreign_files
 
 #: The experiment that the running code works on; empty for the daemon's own affairs.

@@ -3,9 +3,9 @@ more."""
 
 from __future__ import annotations
 
-from nni_manager.config.scalars import seconds
+from nni_manager.config.reading.scalars import seconds
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store.overview import Overview
+from nni_manager.store.index.overview import Overview
 
 #: Without a limit that is reached, these mean that the tuner has no more proposals.
 _EXHAUSTED = (ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.DONE)

@@ -11,8 +11,8 @@ from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.mounted_storage import MountedStorage
-from nni_manager.platform_kit.pull import Pull
+from nni_manager.shared_storage.mounted_storage import MountedStorage
+from nni_manager.shared_storage.pull import Pull
 from trial_runner.wire import foreign_files
 
 #: Seconds that what a container left may take to be seen after its end.

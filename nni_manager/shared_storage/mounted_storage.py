@@ -17,7 +17,7 @@ Other users may write to the storage: the experiment's folder is ours, and other
 unless its mode is another one; an attempt's folder is open to the container, whose user nobody knows, with the sticky
 bit.
 
-What trials leave stays here for their user; `platform_kit.pull` reads it.
+What trials leave stays here for their user; `shared_storage.pull` reads it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from typing import TypeVar
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec, JobState
-from nni_manager.platform_kit import checked_code, storage_folders
 from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.shared_storage import checked_code, storage_folders
 from trial_runner import protocol
 from trial_runner.wire import removal
 
@@ -187,9 +187,11 @@ class MountedStorage:
     def _script(self, folder: AttemptFolder, variables: Mapping[str, str], code: _Shared) -> str:
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
         values = {
-            "folder": folder.there, "record": f"{folder.there}/{protocol.PARAMETER_FILE}",
-            "runner": f"{self.there}/{self._runner.name}", "runner_sha256": self._runner.sha256,
-        }  # fmt: skip
+            "folder": folder.there,
+            "record": f"{folder.there}/{protocol.PARAMETER_FILE}",
+            "runner": f"{self.there}/{self._runner.name}",
+            "runner_sha256": self._runner.sha256,
+        }
         quoted = {name: shlex.quote(value) for name, value in values.items()}
         program, archive = shlex.quote(checked_code.UNPACK), shlex.quote(f"{self.there}/{code.name}")
         return exports + _SCRIPT.format(**quoted, program=program, archive=archive, archive_sha256=code.sha256)

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, VersionRefused
-from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.runner_folder import End
+from nni_manager.shared_storage import runner_folder
+from nni_manager.shared_storage.runner_folder import End
 from trial_runner import protocol
 from trial_runner.wire import outbox_files
 
@@ -155,9 +155,12 @@ class Pull:
     def _complain(self, attempt: _Attempt, error: Exception, *, is_ours: bool = False) -> None:
         if repr(error) != attempt.trouble:
             log.warning(
-                "what job %s left in %s cannot be taken now: %s", attempt.job_name, attempt.folder, error,
+                "what job %s left in %s cannot be taken now: %s",
+                attempt.job_name,
+                attempt.folder,
+                error,
                 exc_info=error if is_ours else None,
-            )  # fmt: skip
+            )
         attempt.trouble = repr(error)
 
     async def _read(self, attempt: _Attempt) -> tuple[int, bool]:
@@ -185,9 +188,12 @@ class Pull:
             return attempt.has_greeted
         try:
             await self._host.greet(
-                attempt.job_name, greeting.version, protocol.PULL, container=greeting.container,
+                attempt.job_name,
+                greeting.version,
+                protocol.PULL,
+                container=greeting.container,
                 outboxes=greeting.outboxes,
-            )  # fmt: skip
+            )
         except VersionRefused:
             self._close(attempt)
             return False
@@ -284,10 +290,16 @@ class Pull:
     ) -> None:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(runner_folder.stderr_tail, attempt.folder)
         word = {
-            "exitCode": end.exit_code, "signal": end.signal, "stderrTail": tail, "startedMs": end.started_ms,
-            "endedMs": end.ended_ms, "outboxes": attempt.offsets or {} if end.outboxes is None else end.outboxes,
-            "container": end.container, "doubt": _log_doubt(missing_logs or {}), "wasStarted": end.was_started,
-        }  # fmt: skip
+            "exitCode": end.exit_code,
+            "signal": end.signal,
+            "stderrTail": tail,
+            "startedMs": end.started_ms,
+            "endedMs": end.ended_ms,
+            "outboxes": attempt.offsets or {} if end.outboxes is None else end.outboxes,
+            "container": end.container,
+            "doubt": _log_doubt(missing_logs or {}),
+            "wasStarted": end.was_started,
+        }
         await self._host.exited(attempt.job_name, json.dumps(word))
 
     def _close(self, attempt: _Attempt) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from nni_manager.domain.ids import CONTAINER
 from nni_manager.domain.version import is_legible
-from nni_manager.platform_kit import kept_logs
+from nni_manager.shared_storage import kept_logs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 from trial_runner.wire.outbox_name import file_name, is_outbox
@@ -79,10 +79,15 @@ def read_end(folder: Path) -> End | None:
         _complain(folder / protocol.EXIT_FILE)
         return None
     return End(
-        exit_code=exit_code, signal=signal, started_ms=_number(word.get("started_ms")),
-        ended_ms=_number(word.get("ended_ms")), was_started=word.get("pid") != 0, container=_container(word),
-        outboxes=_outboxes(_sizes(word.get("outboxes"))), logs=_sizes(word.get("logs")) or {},
-    )  # fmt: skip
+        exit_code=exit_code,
+        signal=signal,
+        started_ms=_number(word.get("started_ms")),
+        ended_ms=_number(word.get("ended_ms")),
+        was_started=word.get("pid") != 0,
+        container=_container(word),
+        outboxes=_outboxes(_sizes(word.get("outboxes"))),
+        logs=_sizes(word.get("logs")) or {},
+    )
 
 
 def stderr_tail(folder: Path) -> str:

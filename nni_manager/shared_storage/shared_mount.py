@@ -65,10 +65,15 @@ def program(
 ) -> str:
     """The program as text that a Python of 3.7 or newer runs. `user`: for whom the storage is mounted."""
     settings: dict[str, Any] = {
-        "action": action, "point": point, "user": user, "may_mount": may_mount, "kind": storage["storageType"],
+        "action": action,
+        "point": point,
+        "user": user,
+        "may_mount": may_mount,
+        "kind": storage["storageType"],
         "mark": None if mark is None else {"file": mark.file, "text": mark.text},
-        "here": str(storage["localMountPoint"]), **_address(storage),
-    }  # fmt: skip
+        "here": str(storage["localMountPoint"]),
+        **_address(storage),
+    }
     return f"SETTINGS = {settings!r}\n{_PROGRAM.read_text(encoding='utf-8')}"
 
 
@@ -76,9 +81,10 @@ def _address(storage: Json) -> dict[str, Any]:
     if storage["storageType"] == "NFS":
         return {"source": f"{storage['nfsServer']}:{storage['exportedDirectory']}"}
     return {
-        "account": storage["storageAccountName"], "key": storage["storageAccountKey"],
+        "account": storage["storageAccountName"],
+        "key": storage["storageAccountKey"],
         "container": storage["containerName"],
-    }  # fmt: skip
+    }
 
 
 def answer_of(line: bytes) -> MountAnswer:
@@ -98,9 +104,14 @@ async def ask_here(text: str) -> MountAnswer:
     Raises PlatformUnavailable.
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-c", _READ, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        sys.executable,
+        "-I",
+        "-c",
+        _READ,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     try:
         async with asyncio.timeout(ANSWER_S):
             said, _ = await process.communicate(text.encode())

@@ -1,8 +1,7 @@
 """Where state lives: one SQLite database per experiment folder, and an index of all folders.
 
-`database` runs functions on a writer thread; `experiments`, `trials`, `jobs`, `metrics`, `runners` and `history` are
-those functions: they take a connection and speak domain records; `stored_state` reads all that a turn goes by.
-`overview`, `answers` and `nni_answers` are what is shown of them. Folders that NNI made are taken over by
-`nni_history`, `nni_records`, `nni_glance` and `nni_folder`; for NNI's tools `nni_format` and `nni_registry` write.
-Imports: domain.
+`database` runs functions on a writer thread; those of `experiment` (`experiments`, `trials`, `jobs`, `metrics`,
+`runners`, `history`) take a connection and speak domain records, and its `answers` are what is shown of them. `index`
+has the list of all experiments, with an `overview` of each. `nni` takes over folders that NNI made (`nni_folder`), and
+writes for NNI's tools (`nni_format`, `nni_registry`). Imports: domain.
 """

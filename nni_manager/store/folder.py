@@ -20,9 +20,27 @@ _TABLE = Path("/proc/self/mounts")
 _ESCAPED = re.compile(rb"\\(\d{3})")
 #: SQLite's WAL needs shared memory, which these do not offer between machines.
 _NETWORK_FILE_SYSTEMS = (
-    "nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "ceph", "lustre", "glusterfs", "beegfs", "gpfs", "afs", "9p",
-    "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.blobfuse", "fuse.blobfuse2", "fuse.s3fs", "fuse.rclone",
-)  # fmt: skip
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb",
+    "smb3",
+    "smbfs",
+    "ceph",
+    "lustre",
+    "glusterfs",
+    "beegfs",
+    "gpfs",
+    "afs",
+    "9p",
+    "fuse.sshfs",
+    "fuse.glusterfs",
+    "fuse.ceph",
+    "fuse.blobfuse",
+    "fuse.blobfuse2",
+    "fuse.s3fs",
+    "fuse.rclone",
+)
 
 
 def is_on_network(path: Path) -> bool:

@@ -6,19 +6,24 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.evidence import RunnerWord
+from nni_manager.domain.evidence import RunnerExit
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobState
 from nni_manager.domain.stored_state import StoredState
 from nni_manager.domain.trial import OpenTrial
-from nni_manager.store import experiments, jobs, missed_jobs, runners, services, trials
+from nni_manager.store.experiment import experiments, jobs, missed_jobs, runners, services, trials
 from trial_runner import protocol
 
 
 def load(
-    connection: sqlite3.Connection, spec: ExperimentSpec, *, proposals: int, submitting: Collection[str],
-    by_runner: Collection[str], first_ended: int,
-) -> StoredState:  # fmt: skip
+    connection: sqlite3.Connection,
+    spec: ExperimentSpec,
+    *,
+    proposals: int,
+    submitting: Collection[str],
+    by_runner: Collection[str],
+    first_ended: int,
+) -> StoredState:
     """`proposals`: how many are in hand; `submitting`: jobs whose submission is under way; `by_runner`: services whose
     running jobs nothing but posts of their runners tell of; `first_ended`: how many of the first ends are wanted."""
     experiment = experiments.load(connection)
@@ -79,5 +84,5 @@ def _missing(
     """The results that are missing, by job, of jobs whose runner has said that its command ended."""
     for trial in open_trials:
         if trial.job is not None and trial.job.runner_exit is not None:
-            word = RunnerWord.parse(trial.job.runner_exit)
+            word = RunnerExit.parse(trial.job.runner_exit)
             yield trial.job.job_name, runners.missing(connection, trial.job.job_name, word.outboxes)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nni_manager.domain.parameters import ParameterSource
+from nni_manager.domain.space.parameters import ParameterSource
 from nni_manager.domain.trial import TrialStatus
 
 #: Trials measured elsewhere: objects of ``parameter`` and ``value``.

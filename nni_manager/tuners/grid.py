@@ -12,8 +12,8 @@ import json
 import math
 from collections.abc import Iterator
 
-from nni_manager.domain.dimension import Real
-from nni_manager.domain.search_space import Key, PlacedDimension, SearchSpace, parse
+from nni_manager.domain.space.dimension import Real
+from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
 
 #: Finer than this, floating-point numbers no longer differ.

@@ -18,10 +18,10 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.domain.dimension import Choice
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode, default_number
-from nni_manager.domain.search_space import Key, PlacedDimension, SearchSpace, parse
+from nni_manager.domain.space.dimension import Choice
+from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner
 from nni_manager.tuners.random import checked_seed, draw
 

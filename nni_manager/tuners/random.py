@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.search_space import SearchSpace, parse
+from nni_manager.domain.space.search_space import SearchSpace, parse
 from nni_manager.tuners.contract import Data, Result, Tuner
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import count
 
-from nni_manager.domain.search_space import parse
+from nni_manager.domain.space.search_space import parse
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.tuners.contract import Pending, Result, Tuner
 

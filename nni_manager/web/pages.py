@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import NniManagerError, NotFound, status_of
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
-from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.web import formats, shown_experiments
 from nni_manager.web.trial_table import PAGE_SIZE, TableQuery, page_number
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class PagesContext:
     """The parts of the daemon that pages are made of."""
 
-    service: Service
+    service: ExperimentCommands
     version: str
     clock: Clock = now_ms
 
@@ -167,16 +167,17 @@ _HEADERS = {
 def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
     """`base` in templates is what stands before every path of ours."""
     values |= {
-        "base": request.scope.get("root_path", ""), "version": request.app.state.context.version,
+        "base": request.scope.get("root_path", ""),
+        "version": request.app.state.context.version,
         "on_endpoint": is_on_endpoint(request),
-    }  # fmt: skip
+    }
     text = _environment().get_template(template).render(values)
     # parameters may hold halves of characters, for which UTF-8 has no bytes
     return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
 
 
 def is_on_endpoint(request: Request) -> bool:
-    """Whether the page came by a port that shows one experiment alone: `app.endpoint_application` notes it."""
+    """Whether the page came by a port that shows one experiment alone, as `app.listening.endpoint_application` says."""
     return "nni_experiment" in request.scope.get("state", {})
 
 
@@ -185,11 +186,17 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
+    )
     environment.filters |= {
-        "moment": formats.moment, "duration": formats.duration, "number": formats.number, "limit": formats.limit,
+        "moment": formats.moment,
+        "duration": formats.duration,
+        "number": formats.number,
+        "limit": formats.limit,
         "parameters": formats.parameters,
-    }  # fmt: skip
+    }
     return environment

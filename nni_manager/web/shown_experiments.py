@@ -9,11 +9,11 @@ from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.trial import OPEN_STATUSES
 from nni_manager.scheduler import no_more_trials
-from nni_manager.scheduler.experiments.service import Service
-from nni_manager.store import overview
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
-from nni_manager.store.index import Entry
-from nni_manager.store.overview import Overview
+from nni_manager.store.index import overview
+from nni_manager.store.index.index import Entry
+from nni_manager.store.index.overview import Overview
 from nni_manager.web import trial_table
 from nni_manager.web.trial_table import Table, TableQuery
 
@@ -63,7 +63,7 @@ class ShownExperiment:
         return not self.at_work or bool(self.overview.hold) or self.overview.row.status is ExperimentStatus.ERROR
 
 
-async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperiment:
+async def listed(service: ExperimentCommands, entry: Entry, now_ms: int) -> ListedExperiment:
     """An experiment as the list shows it; one that cannot be read says why, and the list goes on."""
     live = service.live(entry.id)
     try:
@@ -73,12 +73,16 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
         errors = (hold.sentence if hold else str(error),)
         return ListedExperiment(entry=entry, status=entry.status, hold=hold, errors=errors, ended=0, of=0)
     return ListedExperiment(
-        entry=entry, status=status(found, entry, at_work=live.at_work), hold=found.hold, errors=found.errors,
-        ended=ended(found), of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,
-    )  # fmt: skip
+        entry=entry,
+        status=status(found, entry, at_work=live.at_work),
+        hold=found.hold,
+        errors=found.errors,
+        ended=ended(found),
+        of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,
+    )
 
 
-async def shown(service: Service, id: str, query: TableQuery, now_ms: int) -> ShownExperiment:
+async def shown(service: ExperimentCommands, id: str, query: TableQuery, now_ms: int) -> ShownExperiment:
     """An experiment as its page shows it. Raises NotFound or StoreError."""
     live = service.live(id)
 

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus, reason_in_words
-from nni_manager.store import answers, runners
-from nni_manager.store.answers import Page
 from nni_manager.store.connection import Connection
+from nni_manager.store.experiment import answers, runners
+from nni_manager.store.experiment.answers import Page
 from nni_manager.web import formats
 
 PAGE_SIZE = 50
@@ -107,14 +107,23 @@ def page_number(query: Mapping[str, str]) -> int:
 
 def _row(trial: dict[str, Any], runner: tuple[str, str] | None, now_ms: int) -> Row:
     return Row(
-        id=trial["id"], number=trial["sequenceId"], status=trial["status"], explanation=_explanation(trial),
-        parameters=formats.parameters(trial["parameters"]), duration=_duration(trial, now_ms),
-        attempt=trial["attempt"], runner=_runner(*runner) if runner else "",
-        intermediates=trial["intermediates"], final=formats.result(trial["finalResult"]),
-        final_text=trial["finalResult"] or "", log_path=trial["logPath"],
-        place=trial["place"] or trial["service"] or "", link=_safe(trial["link"]),
-        has_logs=trial["startedMs"] is not None, is_open=trial["status"] in OPEN_STATUSES,
-    )  # fmt: skip
+        id=trial["id"],
+        number=trial["sequenceId"],
+        status=trial["status"],
+        explanation=_explanation(trial),
+        parameters=formats.parameters(trial["parameters"]),
+        duration=_duration(trial, now_ms),
+        attempt=trial["attempt"],
+        runner=_runner(*runner) if runner else "",
+        intermediates=trial["intermediates"],
+        final=formats.result(trial["finalResult"]),
+        final_text=trial["finalResult"] or "",
+        log_path=trial["logPath"],
+        place=trial["place"] or trial["service"] or "",
+        link=_safe(trial["link"]),
+        has_logs=trial["startedMs"] is not None,
+        is_open=trial["status"] in OPEN_STATUSES,
+    )
 
 
 def _runner(version: str, channel: str) -> str:

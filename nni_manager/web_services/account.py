@@ -26,8 +26,8 @@ import httpx
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connection, Connections, Lease
-from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platform_kit.secret_texts import SecretTexts
+from nni_manager.web_services.pacing import Pacing
 
 #: Seconds until a service counts as silent.
 TIMEOUT_S = 20.0
@@ -69,9 +69,15 @@ class WebAccount(Connection):
     credential_statuses: Collection[int] = (401,)
 
     def __init__(
-        self, key: str, *, name: str, base_url: str, paces: Mapping[str, Pacing], clock: Clock = now_ms,
+        self,
+        key: str,
+        *,
+        name: str,
+        base_url: str,
+        paces: Mapping[str, Pacing],
+        clock: Clock = now_ms,
         transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(key, clock)
         self.name = name
         self.base_url = base_url
@@ -132,10 +138,17 @@ class WebAccount(Connection):
         self._signature = signature
 
     async def ask(
-        self, method: str, path: str, *, pace: str = "", patience_s: float = PATIENCE_S,
-        signature: Signature | None = None, params: Mapping[str, str] = {}, headers: Mapping[str, str] = {},
+        self,
+        method: str,
+        path: str,
+        *,
+        pace: str = "",
+        patience_s: float = PATIENCE_S,
+        signature: Signature | None = None,
+        params: Mapping[str, str] = {},
+        headers: Mapping[str, str] = {},
         **body: Any,
-    ) -> httpx.Response:  # fmt: skip
+    ) -> httpx.Response:
         """The answer to a request that was granted. `path`: below the base; `body`: httpx's `json`, `content`, `data`.
 
         `signature`: another one than that in use, which is not replaced when it is refused.

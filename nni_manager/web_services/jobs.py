@@ -19,9 +19,9 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
-from nni_manager.platform_kit.job_folders import JobFolders
-from nni_manager.platform_kit.mounted_storage import MountedStorage
-from nni_manager.platform_kit.web_account import WebAccount, WebLease
+from nni_manager.shared_storage.job_folders import JobFolders
+from nni_manager.shared_storage.mounted_storage import MountedStorage
+from nni_manager.web_services.account import WebAccount, WebLease
 
 
 class UnlistedJobs:
@@ -80,9 +80,14 @@ class WebJobs(Platform, Generic[A]):
     """An adapter of a service that is asked over HTTP again and again; to be inherited and completed."""
 
     capabilities = Capabilities(
-        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
+        watches=False,
+        reads_files=True,
+        has_runner=True,
+        is_read=True,
+        ships_code=True,
+        has_portal=True,
         slow_poll_s=5.0,
-    )  # fmt: skip
+    )
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)

@@ -44,10 +44,14 @@ class ActedExperiment:
         self.daemon = daemon
         self.notes = notes
         config = {
-            "searchSpace": {"x": {"_type": "choice", "_value": ["any"]}}, "trialCommand": "true",
-            "trialCodeDirectory": ".", "trialConcurrency": len(names), "maxTrialNumber": len(names),
-            "tuner": listed_tuner(notes, [*names, ONE_MORE]), "trainingService": {"platform": "scripted", **cluster},
-        }  # fmt: skip
+            "searchSpace": {"x": {"_type": "choice", "_value": ["any"]}},
+            "trialCommand": "true",
+            "trialCodeDirectory": ".",
+            "trialConcurrency": len(names),
+            "maxTrialNumber": len(names),
+            "tuner": listed_tuner(notes, [*names, ONE_MORE]),
+            "trainingService": {"platform": "scripted", **cluster},
+        }
         self.id = daemon.create({**config, **fields}, code)
         self.cluster = ScriptedCluster(daemon.data / self.id)
 
@@ -62,10 +66,12 @@ class ActedExperiment:
         state, page = self.daemon.status(self.id), seen.page(self.daemon, self.path)
         rows = seen.trials_on(page)
         return Picture(
-            state=state, trials={trial["parameters"]["x"]: trial for trial in trials},
-            rows={trial["parameters"]["x"]: rows[trial["id"]] for trial in trials}, page=page,
+            state=state,
+            trials={trial["parameters"]["x"]: trial for trial in trials},
+            rows={trial["parameters"]["x"]: rows[trial["id"]] for trial in trials},
+            page=page,
             notes=seen.notes(self.notes),
-        )  # fmt: skip
+        )
 
     def kill(self, *names: str) -> None:
         ids = {trial["parameters"]["x"]: trial["id"] for trial in self._listed()}

@@ -23,11 +23,14 @@ class Cluster:
     def __init__(self, daemon: Daemon, code: Path, trials: int, **fields: Any) -> None:
         self.daemon = daemon
         config = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "true",
-            "trialCodeDirectory": ".", "trialConcurrency": trials, "maxTrialNumber": trials + 1,
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": "true",
+            "trialCodeDirectory": ".",
+            "trialConcurrency": trials,
+            "maxTrialNumber": trials + 1,
             "tuner": {"name": "Random"},
             "trainingService": {"platform": "scripted", "launch": "external", "nniManagerIp": "127.0.0.1"},
-        }  # fmt: skip
+        }
         self.id = daemon.create({**config, **fields}, code)
         #: Files with the variables of each container, and what they hold.
         self.files = self._files(trials)

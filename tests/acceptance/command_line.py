@@ -32,9 +32,11 @@ class CommandLine:
         self.runtime = runtime
         self.data = folder / "data"
         own = {
-            "NNI_MANAGER_DATA": str(self.data), "XDG_RUNTIME_DIR": str(runtime), "NNI_MANAGER_TOKEN": "",
+            "NNI_MANAGER_DATA": str(self.data),
+            "XDG_RUNTIME_DIR": str(runtime),
+            "NNI_MANAGER_TOKEN": "",
             "HOME": str(folder / "home"),
-        }  # fmt: skip
+        }
         self.environment = {**os.environ, **own}
         self._served: list[Daemon] = []
 
@@ -62,18 +64,28 @@ class CommandLine:
     def start(self, *words: object, program: str = "nnictl") -> subprocess.Popen[str]:
         """In a process group of its own, as a shell would."""
         return subprocess.Popen(
-            [str(Path(sys.executable).with_name(program)), *map(str, words)], env=self.environment, cwd=self.folder,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+            [str(Path(sys.executable).with_name(program)), *map(str, words)],
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
             preexec_fn=_take_interrupts,
-        )  # fmt: skip
+        )
 
     def config(self, name: str = "experiment.yml", **fields: object) -> Path:
         """An experiment file; None leaves a field out."""
         values = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": REPORT,
-            "trialConcurrency": 2, "maxTrialNumber": 4, "tuner": {"name": "Random"},
-            "trainingService": {"platform": "local"}, **fields,
-        }  # fmt: skip
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": REPORT,
+            "trialConcurrency": 2,
+            "maxTrialNumber": 4,
+            "tuner": {"name": "Random"},
+            "trainingService": {"platform": "local"},
+            **fields,
+        }
         path = self.folder / name
         path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}, indent=1))
         return path

@@ -58,9 +58,11 @@ def openpai(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iter
     with running("openpai", folder / "cluster") as fake:
         fake.control("reset", users={"alice": {"tokens": ["t0ken"]}}, storages={"team-nfs": str(folder / "nfs")})
         section = {
-            "host": fake.address, "token": "t0ken", "localStorageMountPoint": str(folder / "nfs"),
+            "host": fake.address,
+            "token": "t0ken",
+            "localStorageMountPoint": str(folder / "nfs"),
             "containerStorageMountPoint": str(folder / "there"),
-        }  # fmt: skip
+        }
         yield Service(section, lambda: {one["name"]: one["state"] in _OVER_AT_OPENPAI for one in fake.control("jobs")})
 
 
@@ -102,9 +104,10 @@ def dlc(folder: Path, environment: pytest.MonkeyPatch, _data: Path) -> Iterator[
     environment.setenv("ALIBABA_ACCESS_KEY_SECRET", "k3y")
     with serving_dlc(service) as port:
         section = {
-            "endpoint": f"http://127.0.0.1:{port}", "localStorageMountPoint": str(folder / "nas"),
+            "endpoint": f"http://127.0.0.1:{port}",
+            "localStorageMountPoint": str(folder / "nas"),
             "containerStorageMountPoint": there,
-        }  # fmt: skip
+        }
         yield Service(section, lambda: {one.name: one.status in DLC_ENDED for one in service.jobs.by_id.values()})
         service.kill_all()
 
@@ -127,6 +130,11 @@ def cluster(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iter
 
 #: By the name of their example. Each is made of a folder, variables of the daemon, and its data folder.
 SERVICES: dict[str, Callable[[Path, pytest.MonkeyPatch, Path], AbstractContextManager[Service]]] = {
-    "openpai": openpai, "dlts": dlts, "aml": aml, "dlc": dlc, "kubeflow": cluster, "frameworkcontroller": cluster,
+    "openpai": openpai,
+    "dlts": dlts,
+    "aml": aml,
+    "dlc": dlc,
+    "kubeflow": cluster,
+    "frameworkcontroller": cluster,
     "adl": cluster,
-}  # fmt: skip
+}

@@ -53,9 +53,11 @@ def _run_example(folder: Path) -> None:
         daemon.terminate()
         daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", ADDRESS)
         body = {
-            "config": EXAMPLE.read_text(), "directory": str(folder / "code"), "environment": dict(os.environ),
+            "config": EXAMPLE.read_text(),
+            "directory": str(folder / "code"),
+            "environment": dict(os.environ),
             "interpreter": sys.executable,
-        }  # fmt: skip
+        }
         id = daemon.call("POST", "/experiments", json=body)["id"]
         daemon.wait_for(id, lambda state: state["counts"].get("SUCCEEDED", 0) >= 2)
         assert (HERE / "nni-work" / id / "db").is_dir(), "where the example wants it"

@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 import yaml
 
-from nni_manager.platform_kit.kubernetes.access import Access
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
+from nni_manager.kubernetes.api.access import Access
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.resource import CONFIG_MAPS, PODS, SECRETS, Resource
 
 TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
@@ -144,9 +144,17 @@ class FakeCluster:
 def fake_cluster(folder: Path, mounted: Path, *options: str) -> Iterator[FakeCluster]:
     """`options`: of `python -m tests.fakes.kubernetes`."""
     command: list[str | Path] = [
-        sys.executable, "-m", "tests.fakes.kubernetes", "--folder", folder / "cluster", "--back-off", "0.1",
-        "--export", f"{SERVER}:{EXPORT}={mounted}", *options,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "tests.fakes.kubernetes",
+        "--folder",
+        folder / "cluster",
+        "--back-off",
+        "0.1",
+        "--export",
+        f"{SERVER}:{EXPORT}={mounted}",
+        *options,
+    ]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env={**os.environ}) as process:
         try:

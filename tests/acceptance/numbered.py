@@ -21,9 +21,17 @@ class Numbered:
     """One experiment. `platform`: fields of its section; `fields`: of the config; `environment`: of who creates it."""
 
     def __init__(
-        self, daemon: Daemon, code: Path, *, trials: int, steps: int = 5, pause_s: float = 0.02,
-        platform: Json | None = None, environment: dict[str, str] = ENVIRONMENT, **fields: Any,
-    ) -> None:  # fmt: skip
+        self,
+        daemon: Daemon,
+        code: Path,
+        *,
+        trials: int,
+        steps: int = 5,
+        pause_s: float = 0.02,
+        platform: Json | None = None,
+        environment: dict[str, str] = ENVIRONMENT,
+        **fields: Any,
+    ) -> None:
         self.daemon = daemon
         self.trials = trials
         self.steps = steps
@@ -32,9 +40,13 @@ class Numbered:
         service = {"platform": "scripted", "launch": "process", "nniManagerIp": "127.0.0.1", **(platform or {})}
         config = {
             "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-            "trialCommand": f"python3 numbered.py {self.notes} {steps} {pause_s}", "trialCodeDirectory": ".",
-            "trialConcurrency": 8, "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": service,
-        }  # fmt: skip
+            "trialCommand": f"python3 numbered.py {self.notes} {steps} {pause_s}",
+            "trialCodeDirectory": ".",
+            "trialConcurrency": 8,
+            "maxTrialNumber": trials,
+            "tuner": {"name": "Random"},
+            "trainingService": service,
+        }
         self.id = daemon.create({**config, **fields}, code, environment)
 
     def wait(self, timeout_s: float) -> None:

@@ -36,13 +36,17 @@ def main(folder: Path) -> None:
         daemon.terminate()
         daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", ADDRESS)
         fake.control(
-            "users", users={"alice": {"tokens": ["not-a-real-token"]}},
+            "users",
+            users={"alice": {"tokens": ["not-a-real-token"]}},
             storages={"confignfs-data": str(folder / "storage")},
-        )  # fmt: skip
+        )
         text = f"experimentWorkingDirectory: {daemon.data}\n{EXAMPLE.read_text()}"
         body = {
-            "config": text, "directory": str(folder), "environment": dict(os.environ), "interpreter": sys.executable,
-        }  # fmt: skip
+            "config": text,
+            "directory": str(folder),
+            "environment": dict(os.environ),
+            "interpreter": sys.executable,
+        }
         id = daemon.call("POST", "/experiments", json=body)["id"]
         daemon.wait_for(id, lambda state: state["counts"].get("SUCCEEDED", 0) >= 2)
         assert {job["name"].split("_")[2] for job in fake.control("jobs")} == {id}

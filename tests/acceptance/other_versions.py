@@ -38,9 +38,13 @@ def run_runner(version: str, archive: Path, variables: Mapping[str, str]) -> sub
     """A trial runner in a container that the test stands for, to its end. `variables`: all that it sees."""
     folder = Path(variables["NNI_SYS_DIR"]).parent
     return subprocess.run(
-        [PYTHON, "-c", _RUNNER, version, str(archive)], env={"PATH": os.environ["PATH"], **variables}, cwd=folder,
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        [PYTHON, "-c", _RUNNER, version, str(archive)],
+        env={"PATH": os.environ["PATH"], **variables},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
 
 
 def path_to_runner(version: str, folder: Path) -> str:

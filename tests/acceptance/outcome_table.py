@@ -39,31 +39,52 @@ DISPLACED = "the scripted cluster gave the job's place to another"
 REMOVED = "somebody cancelled the job in the scripted cluster"
 ROWS = {
     "exit 0": Row(rule={"result": 0.5}, attempt={"state": "SUCCEEDED", "exitCode": 0, "signal": None}),
-    "exit 3": Row(rule={"exitCode": 3, "stderr": "ValueError: no such layer\n"}, message="exit code 3",
-                  attempt={"state": "FAILED", "exitCode": 3, "stderrTail": "ValueError: no such layer\n"}),
-    "signal 9": Row(rule={"signal": 9}, attempt={"state": "FAILED", "exitCode": None, "signal": 9},
-                    message="killed by signal 9 (SIGKILL)",
-                    suspicion="; nobody here sent it, perhaps the system ran out of memory"),
-    "memory, by the platform": Row(rule={"exitCode": 137, "reason": "OOMKilled"}, message="exit code 137",
-                                   attempt={"state": "FAILED", "exitCode": 137, "reason": "OOMKilled",
-                                            "cause": "OUT_OF_MEMORY"}),
-    "memory, by its words": Row(rule={"exitCode": 1, "stderr": "MemoryError"}, message="exit code 1",
-                                attempt={"state": "FAILED", "exitCode": 1, "stderrTail": "MemoryError"}),
-    "GPU memory": Row(rule={"exitCode": 1, "stderr": "torch.OutOfMemoryError: CUDA out of memory."},
-                      attempt={"state": "FAILED", "exitCode": 1}, message="exit code 1"),
-    "preempted": Row(rule={"preempted": True}, attempt={"state": "PREEMPTED", "exitCode": None}, message=DISPLACED,
-                     attempts=3),
-    "preempted twice": Row(rule={"preempted": True}, attempt={"state": "PREEMPTED"}, message=DISPLACED,
-                           befalls=2, attempts=3),
+    "exit 3": Row(
+        rule={"exitCode": 3, "stderr": "ValueError: no such layer\n"},
+        message="exit code 3",
+        attempt={"state": "FAILED", "exitCode": 3, "stderrTail": "ValueError: no such layer\n"},
+    ),
+    "signal 9": Row(
+        rule={"signal": 9},
+        attempt={"state": "FAILED", "exitCode": None, "signal": 9},
+        message="killed by signal 9 (SIGKILL)",
+        suspicion="; nobody here sent it, perhaps the system ran out of memory",
+    ),
+    "memory, by the platform": Row(
+        rule={"exitCode": 137, "reason": "OOMKilled"},
+        message="exit code 137",
+        attempt={"state": "FAILED", "exitCode": 137, "reason": "OOMKilled", "cause": "OUT_OF_MEMORY"},
+    ),
+    "memory, by its words": Row(
+        rule={"exitCode": 1, "stderr": "MemoryError"},
+        message="exit code 1",
+        attempt={"state": "FAILED", "exitCode": 1, "stderrTail": "MemoryError"},
+    ),
+    "GPU memory": Row(
+        rule={"exitCode": 1, "stderr": "torch.OutOfMemoryError: CUDA out of memory."},
+        attempt={"state": "FAILED", "exitCode": 1},
+        message="exit code 1",
+    ),
+    "preempted": Row(
+        rule={"preempted": True}, attempt={"state": "PREEMPTED", "exitCode": None}, message=DISPLACED, attempts=3
+    ),
+    "preempted twice": Row(
+        rule={"preempted": True}, attempt={"state": "PREEMPTED"}, message=DISPLACED, befalls=2, attempts=3
+    ),
     "lost": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, attempts=3),
     "lost twice": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, befalls=2, attempts=3),
-    "removed": Row(rule={"cancelledByPerson": True, "reason": "Quota"}, message=REMOVED,
-                   attempt={"state": "CANCELLED", "reason": "Quota", "cause": None}),
-    "removed twice": Row(rule={"cancelledByPerson": True}, attempt={"state": "CANCELLED"}, message=REMOVED,
-                         befalls=2),
-    "refused": Row(rule={"refuseSubmit": "there is no such queue"}, message="there is no such queue",
-                   attempt={"state": "FAILED", "reason": "", "cause": "SUBMIT_REJECTED", "startedMs": None}),
-}  # fmt: skip
+    "removed": Row(
+        rule={"cancelledByPerson": True, "reason": "Quota"},
+        message=REMOVED,
+        attempt={"state": "CANCELLED", "reason": "Quota", "cause": None},
+    ),
+    "removed twice": Row(rule={"cancelledByPerson": True}, attempt={"state": "CANCELLED"}, message=REMOVED, befalls=2),
+    "refused": Row(
+        rule={"refuseSubmit": "there is no such queue"},
+        message="there is no such queue",
+        attempt={"state": "FAILED", "reason": "", "cause": "SUBMIT_REJECTED", "startedMs": None},
+    ),
+}
 
 GOOD, CODE = "SUCCEEDED", "FAILED USER_CODE"
 USER, BAD, LONG = "USER_CANCELED USER_REQUEST", "EARLY_STOPPED ASSESSOR", "EARLY_STOPPED TIMEOUT"
@@ -111,8 +132,11 @@ def rules(*, is_asked: bool) -> list[Json]:
     run = {"results": [0.1, 0.2], "duration": DURATION_S} if is_asked else {"duration": 0.2}
     refusal = {"delay": REFUSED_AFTER_S}  # when the others are over: a refusal puts the experiment on hold
     return [
-        {"match": {"sequence": number, "attempt": attempt}, **(refusal if "refuseSubmit" in row.rule else run),
-         **row.rule}
+        {
+            "match": {"sequence": number, "attempt": attempt},
+            **(refusal if "refuseSubmit" in row.rule else run),
+            **row.rule,
+        }
         for number, row in enumerate(ROWS.values())
         for attempt in range(1, 2 if is_asked else row.befalls + 1)
-    ] + [{"duration": 0.1, "result": 0.7}]  # fmt: skip
+    ] + [{"duration": 0.1, "result": 0.7}]

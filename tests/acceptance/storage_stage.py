@@ -26,9 +26,12 @@ _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"; 
 _STORAGE: dict[str, dict[str, str]] = {
     "NFS": {"storageType": "NFS", "nfsServer": "files.example.test", "exportedDirectory": "/data"},
     "AzureBlob": {
-        "storageType": "AzureBlob", "storageAccountName": "shop", "storageAccountKey": KEY, "containerName": "models",
+        "storageType": "AzureBlob",
+        "storageAccountName": "shop",
+        "storageAccountKey": KEY,
+        "containerName": "models",
     },
-}  # fmt: skip
+}
 _MOUNT = """\
 #!/bin/sh
 echo mount "$@" >> {folder}/calls
@@ -64,17 +67,23 @@ class Stage:
         if trials == 1:
             both.touch()
         here = {
-            "platform": "local", "trialConcurrency": 1,
+            "platform": "local",
+            "trialConcurrency": 1,
             "trialCommand": f"while [ ! -e {both} ]; do sleep 0.05; done; {command}",
-        }  # fmt: skip
+        }
         there = {"platform": "remote", "trialCommand": f"touch {both}; {command}"}
         sections = [here, {**there, "machineList": [self.machine.entry()]}]
         mounted = {"localMountPoint": str(self.point), "remoteMountPoint": "nni/mnt", "localMounted": "nnimount"}
         config = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-            "trialCodeDirectory": ".", "trialConcurrency": 2, "maxTrialNumber": trials, "tuner": {"name": "Random"},
-            "trainingService": sections, "sharedStorage": {**_STORAGE[self.kind], **mounted, **fields},
-        }  # fmt: skip
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": command,
+            "trialCodeDirectory": ".",
+            "trialConcurrency": 2,
+            "maxTrialNumber": trials,
+            "tuner": {"name": "Random"},
+            "trainingService": sections,
+            "sharedStorage": {**_STORAGE[self.kind], **mounted, **fields},
+        }
         return self.daemon.create(config, self.folder / "code")
 
     def stop(self, id: str) -> None:

@@ -91,22 +91,29 @@ def test_a_file_that_is_not_there_starts_nothing(nnictl: CommandLine) -> None:
     missing = nnictl.folder / "missing.yml"
     code, line = nnictl.bad("create", "--config", missing)
     assert (code, line) == (
-        2, f"{missing}: cannot be read: No such file or directory; check the name and its permissions",
-    )  # fmt: skip
+        2,
+        f"{missing}: cannot be read: No such file or directory; check the name and its permissions",
+    )
     assert nnictl.bad("create", "--config", nnictl.folder)[0] == 2
     assert not nnictl.data.exists() and nnictl.processes() == []
 
 
 def test_unknown_experiments_and_trials(served: CommandLine) -> None:
-    for words in (["experiment", "status", "nosuch"], ["stop", "nosuch"], ["resume", "nosuch"],
-                  ["experiment", "delete", "nosuch", "-y"], ["trial", "ls", "nosuch"]):  # fmt: skip
+    for words in (
+        ["experiment", "status", "nosuch"],
+        ["stop", "nosuch"],
+        ["resume", "nosuch"],
+        ["experiment", "delete", "nosuch", "-y"],
+        ["trial", "ls", "nosuch"],
+    ):
         code, line = served.bad(*words)
         assert code == 1 and line == (
             "nnictl: there is no experiment nosuch; `nnictl experiment list --all` shows every experiment"
         )
     assert served.bad("stop") == (
-        1, "nnictl: no experiment is open, so an ID is needed; `nnictl experiment list --all` shows every experiment",
-    )  # fmt: skip
+        1,
+        "nnictl: no experiment is open, so an ID is needed; `nnictl experiment list --all` shows every experiment",
+    )
     assert served.bad("update", "concurrency", "--value", "0")[0] == 2
     assert served.bad("nonsense")[0] == 2
 
@@ -139,8 +146,9 @@ def test_a_busy_port_names_its_process_and_starts_nothing(nnictl: CommandLine) -
         code, line = nnictl.bad("serve", "--port", port, program="nni-manager")
     name = psutil.Process().name()
     assert (code, line) == (
-        1, f"nni-manager: port {port} is in use by process {os.getpid()} ({name}); choose another with --port",
-    )  # fmt: skip
+        1,
+        f"nni-manager: port {port} is in use by process {os.getpid()} ({name}); choose another with --port",
+    )
     assert nnictl.traces() == [] and not (nnictl.data / "index.sqlite").exists()
 
 
@@ -180,10 +188,26 @@ def test_a_body_of_sixty_megabytes(served: CommandLine, chunked: bool) -> None:
 
 
 EVIL = (
-    "..", "../", "../../../../secret", "%2e%2e", "%2e%2e%2f%2e%2e%2fsecret", "..%2fsecret", "..%5csecret",
-    "/etc/passwd", "%2fetc%2fpasswd", "%00", "stdout%00", "a%00b", "~", "%7eroot", "a" * 5000, "%f0%9f%92%a3",
-    "%ff", "%0d%0aX-Evil:%201", "nnimanager.log%2f..%2f..%2fdb%2fnni.sqlite",
-)  # fmt: skip
+    "..",
+    "../",
+    "../../../../secret",
+    "%2e%2e",
+    "%2e%2e%2f%2e%2e%2fsecret",
+    "..%2fsecret",
+    "..%5csecret",
+    "/etc/passwd",
+    "%2fetc%2fpasswd",
+    "%00",
+    "stdout%00",
+    "a%00b",
+    "~",
+    "%7eroot",
+    "a" * 5000,
+    "%f0%9f%92%a3",
+    "%ff",
+    "%0d%0aX-Evil:%201",
+    "nnimanager.log%2f..%2f..%2fdb%2fnni.sqlite",
+)
 
 
 def test_paths_lead_nowhere_else(served: CommandLine) -> None:
@@ -234,10 +258,14 @@ def test_bodies_that_make_no_experiment(served: CommandLine, body: bytes, words:
 def test_names_and_origins_of_other_sites(served: CommandLine) -> None:
     host, port = _address(served)
     for headers, status in (
-        ({}, 200), ({"Host": f"localhost:{port}"}, 200), ({"Host": f"evil.example:{port}"}, 403),
-        ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403),
-        ({"Origin": f"http://{host}:{port}"}, 200), ({"Origin": f"http://{host}:{port + 1}"}, 403),
-    ):  # fmt: skip
+        ({}, 200),
+        ({"Host": f"localhost:{port}"}, 200),
+        ({"Host": f"evil.example:{port}"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": f"http://{host}:{port}"}, 200),
+        ({"Origin": f"http://{host}:{port + 1}"}, 403),
+    ):
         with _listener(served) as client:
             answer = client.get("/api/v1/experiments", headers=headers)
         assert answer.status_code == status, headers
@@ -250,9 +278,11 @@ def test_a_listener_with_a_token(nnictl: CommandLine) -> None:
     daemon = nnictl.serve("--port", "0")
     with _listener(nnictl) as client:
         for headers, status in (
-            ({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": f"Basic {token}"}, 401),
+            ({}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Authorization": f"Basic {token}"}, 401),
             ({"Authorization": f"Bearer {token}"}, 200),
-        ):  # fmt: skip
+        ):
             answer = client.get("/api/v1/experiments", headers=headers)
             assert answer.status_code == status
             assert status == 200 or "needs its token" in answer.json()["error"]

@@ -20,9 +20,14 @@ def test_a_slow_network_that_loses_requests_and_answers(code: Path, tmp_path: Pa
     at_port = running_daemon(tmp_path, *LISTENING, "--trial-port", str(port))
     with bad_network.bad_network(port, LATENCY_S) as network, at_port as daemon:
         work = Numbered(
-            daemon, code, trials=24, steps=20, pause_s=0.2, platform={"nniManagerIp": bad_network.ADDRESS},
+            daemon,
+            code,
+            trials=24,
+            steps=20,
+            pause_s=0.2,
+            platform={"nniManagerIp": bad_network.ADDRESS},
             trialConcurrency=24,
-        )  # fmt: skip
+        )
         work.wait(200)
         work.check("push")  # while the network is there: logs come after the end
     assert network.requests > 24 * 4

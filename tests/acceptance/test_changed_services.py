@@ -20,10 +20,14 @@ def test_services_change_under_way(daemon: Daemon, code: Path) -> None:
     second = {**first, "machines": [_machine("m1")]}
     report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep 1; {report}",
-        "trialCodeDirectory": ".", "trialConcurrency": 6, "maxTrialNumber": TRIALS, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"sleep 1; {report}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 6,
+        "maxTrialNumber": TRIALS,
+        "tuner": {"name": "Random"},
         "trainingService": [{**first, "trialConcurrency": 2}, second],
-    }  # fmt: skip
+    }
     id_ = daemon.create(config, code, ENVIRONMENT)
     daemon.wait_for(id_, lambda _: _places(daemon, id_) >= {"m1, place 0", "m1, place 1"})
     _change(daemon, id_, {**first, "trialConcurrency": 2}, {**second, "machines": [_machine("m2")]})

@@ -39,10 +39,14 @@ TREE: dict[str, tuple[str, bool]] = {
 
 def _config(code: Path, notes: Path, **platform: Any) -> dict[str, Any]:
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"python3 lister.py {notes}",
-        "trialCodeDirectory": str(code), "trialConcurrency": 2, "maxTrialNumber": 2, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"python3 lister.py {notes}",
+        "trialCodeDirectory": str(code),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 2,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "scripted", "launch": "process", "nniManagerIp": "127.0.0.1", **platform},
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
@@ -81,9 +85,13 @@ def test_what_trials_see(shared: Daemon, tree: Path, notes: Path, channel: str) 
     (tree / "inner" / "up").symlink_to("../empty")
     (tree / os.fsdecode(b"caf\xe9")).write_text("latin")
     expected |= {
-        "empty": "folder", "empty/inside": "folder", "run.sh": "x 10", "link.csv": "-> data/small.csv",
-        "inner/up": "-> ../empty", os.fsdecode(b"caf\xe9"): "5",
-    }  # fmt: skip
+        "empty": "folder",
+        "empty/inside": "folder",
+        "run.sh": "x 10",
+        "link.csv": "-> data/small.csv",
+        "inner/up": "-> ../empty",
+        os.fsdecode(b"caf\xe9"): "5",
+    }
     id_ = shared.create(_config(tree, notes, channel=channel), tree, ENVIRONMENT)
     (tree / "later.py").write_text("what is written after the submission stays here")
     shared.wait(id_, "DONE")

@@ -39,14 +39,22 @@ def create(daemon: Daemon, fake: FakeProcess, code: Path, trials: int, manager_i
     # the manager runs where pods run: both see its folder under the same path
     set_password(fake, "users", "passw0rd", mounts=[[str(daemon.data)] * 2])
     config: dict[str, Any] = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "python3 trial.py",
-        "trialCodeDirectory": str(code), "trialGpuNumber": 0, "trialConcurrency": 3, "maxTrialNumber": trials,
-        "tuner": {"name": "Random"}, "nniManagerIp": manager_ip,
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": "python3 trial.py",
+        "trialCodeDirectory": str(code),
+        "trialGpuNumber": 0,
+        "trialConcurrency": 3,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
+        "nniManagerIp": manager_ip,
         "trainingService": {
-            "platform": "dlts", "dashboard": f"{fake.address}/", "team": "platform", "email": "alice@example.com",
+            "platform": "dlts",
+            "dashboard": f"{fake.address}/",
+            "team": "platform",
+            "email": "alice@example.com",
             "password": "${PASSWORD}",
         },
-    }  # fmt: skip
+    }
     return daemon.create(config, code, {"PASSWORD": "passw0rd"})
 
 

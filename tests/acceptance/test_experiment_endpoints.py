@@ -53,15 +53,17 @@ def test_two_views_on_one_daemon(nnictl: CommandLine) -> None:
     assert len([line for line in nnictl.processes() if " serve --auto" in line]) == 1
     listeners = nnictl.daemon.call("GET", "/daemon")["listeners"]
     assert [listener["address"] for listener in listeners if listener["kind"] == "endpoint"] == [
-        f"http://127.0.0.1:{first_port}", f"http://127.0.0.1:{second_port}",
-    ]  # fmt: skip
+        f"http://127.0.0.1:{first_port}",
+        f"http://127.0.0.1:{second_port}",
+    ]
     assert nnictl.good("stop", "--port", second_port) == f"Experiment {second} is stopped.\n"
     assert _is_free(second_port) and _status(first_port) == "RUNNING"
     assert nnictl.daemon.status(second)["endpoint"] is None
     code, sentence = nnictl.bad("stop", "--port", second_port)
     assert (code, sentence) == (
-        1, f"nnictl: no experiment has port {second_port}; `nnictl experiment list` shows every open one",
-    )  # fmt: skip
+        1,
+        f"nnictl: no experiment has port {second_port}; `nnictl experiment list` shows every open one",
+    )
     assert nnictl.bad("stop", second, "--port", first_port)[0] == 2
     nnictl.good("resume", second, "--port", second_port)
     assert _status(second_port) == "RUNNING"
@@ -78,8 +80,9 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_made(kept: CommandLine) ->
         code, sentence = kept.bad("create", "-c", config, "--port", port)
     name = psutil.Process().name()
     assert (code, sentence) == (
-        1, f"nnictl: port {port} is in use by process {os.getpid()} ({name}); choose another with --port",
-    )  # fmt: skip
+        1,
+        f"nnictl: port {port} is in use by process {os.getpid()} ({name}); choose another with --port",
+    )
     taken = kept.daemon.status(holder)["endpoint"]["port"]
     code, sentence = kept.bad("create", "-c", config, "--port", taken)
     assert (
@@ -273,10 +276,19 @@ def test_nni_s_list_of_experiments(nnictl: CommandLine) -> None:
     assert psutil.Process(pid).ppid() == daemon, "whoever ends that process stops this experiment, and not the daemon"
     state = nnictl.daemon.status(id_)
     assert _registry(nnictl)[id_] == {
-        "id": id_, "port": port, "startTime": state["createdMs"], "endTime": "N/A", "status": "RUNNING",
-        "platform": "local", "experimentName": "demo", "tag": [], "pid": pid, "logDir": str(nnictl.data),
-        "prefixUrl": "x/y", "webuiUrl": [f"http://127.0.0.1:{port}/x/y"],
-    }  # fmt: skip
+        "id": id_,
+        "port": port,
+        "startTime": state["createdMs"],
+        "endTime": "N/A",
+        "status": "RUNNING",
+        "platform": "local",
+        "experimentName": "demo",
+        "tag": [],
+        "pid": pid,
+        "logDir": str(nnictl.data),
+        "prefixUrl": "x/y",
+        "webuiUrl": [f"http://127.0.0.1:{port}/x/y"],
+    }
     nnictl.good("stop", id_)
     entry = _registry(nnictl)[id_]
     assert entry["status"] == "STOPPED" and isinstance(entry["endTime"], int)

@@ -38,10 +38,20 @@ def generated(listening: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "openapi.json").write_text(json.dumps(document))
     tools = Path(sys.executable).parent
     done = subprocess.run(
-        [tools / "openapi-python-client", "generate", "--path", tmp_path / "openapi.json", "--meta", "none",
-         "--output-path", tmp_path / PACKAGE],
-        capture_output=True, text=True, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
-    )  # fmt: skip
+        [
+            tools / "openapi-python-client",
+            "generate",
+            "--path",
+            tmp_path / "openapi.json",
+            "--meta",
+            "none",
+            "--output-path",
+            tmp_path / PACKAGE,
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
+    )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     left_out = [line for line in said.splitlines() if line.startswith(("Unable", "Unsupported", "Failure", "Skipping"))]

@@ -115,10 +115,14 @@ def _plan(daemon: Daemon, body: dict[str, Any]) -> dict[str, Any]:
 def _config(seconds: str, trials: int, **service: Any) -> dict[str, Any]:
     report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep {seconds}; {report}",
-        "trialCodeDirectory": ".", "trialConcurrency": 8, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"sleep {seconds}; {report}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 8,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "local", "trialGpuNumber": 1, "useActiveGpu": False, **service},
-    }  # fmt: skip
+    }
 
 
 def _body(daemon: Daemon, code: Path, config: dict[str, Any]) -> dict[str, Any]:

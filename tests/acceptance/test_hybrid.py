@@ -47,20 +47,30 @@ class Hybrid:
     def config(self, *machines: RealMachine) -> dict[str, Any]:
         """`machines`: of the two services over SSH, which are left out without."""
         pai = {
-            "host": self.fake.address, "username": "alice", "token": "t0ken", "dockerImage": "example/image",
-            "trialCpuNumber": 1, "trialMemorySize": "1GB", "storageConfigName": "team-nfs",
-            "localStorageMountPoint": str(self.nfs), "containerStorageMountPoint": str(self.folder / "in-containers"),
-        }  # fmt: skip
+            "host": self.fake.address,
+            "username": "alice",
+            "token": "t0ken",
+            "dockerImage": "example/image",
+            "trialCpuNumber": 1,
+            "trialMemorySize": "1GB",
+            "storageConfigName": "team-nfs",
+            "localStorageMountPoint": str(self.nfs),
+            "containerStorageMountPoint": str(self.folder / "in-containers"),
+        }
         remote = zip(("remote", "remote-2"), machines, ({"trialConcurrency": 3}, _GONE_SOON), strict=False)
         return {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "exit 9",
-            "trialConcurrency": 10, "maxTrialNumber": TRIALS, "tuner": {"name": "Random"}, "nniManagerIp": "127.0.0.1",
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": "exit 9",
+            "trialConcurrency": 10,
+            "maxTrialNumber": TRIALS,
+            "tuner": {"name": "Random"},
+            "nniManagerIp": "127.0.0.1",
             "trainingService": [
                 self._section("local", trialGpuNumber=0, trialConcurrency=2),
                 *[self._section(name, machineList=[machine.entry()], **own) for name, machine, own in remote],
                 self._section("openpai", trialGpuNumber=1, **pai),
             ],
-        }  # fmt: skip
+        }
 
     def _section(self, service: str, **fields: Any) -> dict[str, Any]:
         code = self.folder / f"code of {service}"

@@ -89,9 +89,9 @@ def create(daemon: Daemon, code: Path, file: Path) -> str:
     text = file.read_text()
     if "keyVault" in text:
         config: dict[str, Any] = dict(load_file(file).canonical)
-        (section,) = config["trainingService"] if isinstance(config["trainingService"], list) else [
-            config["trainingService"]
-        ]  # fmt: skip
+        (section,) = (
+            config["trainingService"] if isinstance(config["trainingService"], list) else [config["trainingService"]]
+        )
         section["storage"] = {**section["storage"], "azureAccountKey": "a2V5"}
         text = json.dumps(config)
     body = {"config": text, "directory": str(code), "environment": {}, "interpreter": sys.executable}

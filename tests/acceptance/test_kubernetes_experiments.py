@@ -18,32 +18,44 @@ _COMMAND = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >
 _POD = {"cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
 _ROLE = {**_POD, "replicas": 1, "command": _COMMAND}
 _TASK = {
-    **_POD, "name": "worker", "taskNumber": 1, "command": _COMMAND,
+    **_POD,
+    "name": "worker",
+    "taskNumber": 1,
+    "command": _COMMAND,
     "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceedTaskCount": 1},
-}  # fmt: skip
+}
 #: Channel, section.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "workers and a parameter server": (
         "exec",
         {
-            "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1alpha2",
-            "worker": {**_ROLE, "replicas": 2}, "ps": {**_ROLE, "command": "sleep 60"},
+            "platform": "kubeflow",
+            "operator": "tf-operator",
+            "apiVersion": "v1alpha2",
+            "worker": {**_ROLE, "replicas": 2},
+            "ps": {**_ROLE, "command": "sleep 60"},
         },
     ),
     "master and worker": (
         "push",
         {
-            "platform": "kubeflow", "operator": "pytorch-operator", "apiVersion": "v1", "master": _ROLE,
-            "worker": _ROLE, "nniManagerIp": "127.0.0.1",
+            "platform": "kubeflow",
+            "operator": "pytorch-operator",
+            "apiVersion": "v1",
+            "master": _ROLE,
+            "worker": _ROLE,
+            "nniManagerIp": "127.0.0.1",
         },
     ),
     "framework": (
-        "pull", {"platform": "frameworkcontroller", "taskRoles": [_TASK]},
+        "pull",
+        {"platform": "frameworkcontroller", "taskRoles": [_TASK]},
     ),
     "adl": (
-        "exec", {"platform": "adl", "dockerImage": "example/trial:1", "trialMemorySize": "64Mi"},
+        "exec",
+        {"platform": "adl", "dockerImage": "example/trial:1", "trialMemorySize": "64Mi"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -94,7 +106,11 @@ def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str,
 
 def _config(service: dict[str, Any]) -> dict[str, Any]:
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": _COMMAND,
-        "trialCodeDirectory": ".", "trialConcurrency": 2, "maxTrialNumber": TRIALS, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": _COMMAND,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": TRIALS,
+        "tuner": {"name": "Random"},
         "trainingService": service,
-    }  # fmt: skip
+    }

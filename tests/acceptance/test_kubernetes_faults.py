@@ -46,17 +46,26 @@ class Stage:
             """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
         )
         service = {
-            "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": channel,
-            "nniManagerIp": "127.0.0.1", "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
+            "platform": "kubeflow",
+            "operator": "tf-operator",
+            "apiVersion": "v1",
+            "channel": channel,
+            "nniManagerIp": "127.0.0.1",
+            "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
             "worker": {**_ROLE, "command": command},
-        }  # fmt: skip
+        }
         code = self._folder / "code"
         code.mkdir()
         config = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-            "trialCodeDirectory": ".", "trialConcurrency": at_once, "maxTrialNumber": trials,
-            "tuner": {"name": "Random"}, "metricGrace": metric_grace, "trainingService": service,
-        }  # fmt: skip
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": command,
+            "trialCodeDirectory": ".",
+            "trialConcurrency": at_once,
+            "maxTrialNumber": trials,
+            "tuner": {"name": "Random"},
+            "metricGrace": metric_grace,
+            "trainingService": service,
+        }
         self.id = self.daemon.create(config, code)
 
     def go(self) -> None:
@@ -186,8 +195,11 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exe
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return {
-        "apiVersion": "client.authentication.k8s.io/v1", "command": str(script), "args": [], "interactiveMode": "Never"
-    }  # fmt: skip
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": str(script),
+        "args": [],
+        "interactiveMode": "Never",
+    }
 
 
 def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
+from nni_manager.kubernetes.api.resource import CONFIG_MAPS, PODS, SECRETS, Resource
 from tests.acceptance.kubernetes_cluster import OURS, TFJOBS, FakeCluster, of
 from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
@@ -39,14 +39,23 @@ class Neighbour:
         )
         role = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
         service = {
-            "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": channel,
-            "nniManagerIp": "127.0.0.1", "kubeconfig": str(kubeconfig), "worker": {**role, "command": command},
-        }  # fmt: skip
+            "platform": "kubeflow",
+            "operator": "tf-operator",
+            "apiVersion": "v1",
+            "channel": channel,
+            "nniManagerIp": "127.0.0.1",
+            "kubeconfig": str(kubeconfig),
+            "worker": {**role, "command": command},
+        }
         config = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-            "trialCodeDirectory": ".", "trialConcurrency": TRIALS, "maxTrialNumber": TRIALS,
-            "tuner": {"name": "Random"}, "trainingService": service,
-        }  # fmt: skip
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": command,
+            "trialCodeDirectory": ".",
+            "trialConcurrency": TRIALS,
+            "maxTrialNumber": TRIALS,
+            "tuner": {"name": "Random"},
+            "trainingService": service,
+        }
         self.config = folder / "experiment.yml"
         self.config.write_text(yaml.safe_dump(config))
         self.id = daemon.create(config, folder)
@@ -142,9 +151,12 @@ def test_what_a_lost_manager_left_is_removed_by_another_after_a_yes(cluster: Fak
 def _clean(daemon: Daemon, config: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "nni_manager", "platform", "clean", "--data-dir", str(daemon.data)]
     return subprocess.run(
-        [*command, "--config", str(config), *words], env=daemon.environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [*command, "--config", str(config), *words],
+        env=daemon.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
 
 
 def _owner(entry: dict[str, Any]) -> str | None:
@@ -168,9 +180,11 @@ def _put_what_nni_makes(cluster: FakeCluster, experiment_id: str) -> dict[str, s
     pod = {"containers": [{"name": "tensorflow", "image": "example/other:1", "command": ["sleep", "60"]}]}
     replicas = {"Worker": {"replicas": 1, "restartPolicy": "Never", "template": {"spec": pod}}}
     contents: dict[Resource, dict[str, Any]] = {
-        TFJOBS: {"spec": {"tfReplicaSpecs": replicas}}, PODS: {"spec": {**pod, "restartPolicy": "Never"}},
-        SECRETS: {"type": "Opaque", "data": {}}, CONFIG_MAPS: {"data": {}},
-    }  # fmt: skip
+        TFJOBS: {"spec": {"tfReplicaSpecs": replicas}},
+        PODS: {"spec": {**pod, "restartPolicy": "Never"}},
+        SECRETS: {"type": "Opaque", "data": {}},
+        CONFIG_MAPS: {"data": {}},
+    }
     for resource, content in contents.items():
         meta = {"name": f"nniexp{experiment_id}envxyz".lower(), "labels": labels}
         cluster.create(

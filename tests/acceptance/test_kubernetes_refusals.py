@@ -10,35 +10,40 @@ from typing import Any
 
 import pytest
 
-from nni_manager.platform_kit.kubernetes.resource import PODS
+from nni_manager.kubernetes.api.resource import PODS
 from tests.acceptance.kubernetes_cluster import CRDS, TFJOBS, FakeCluster, fake_cluster
 from tests.live_daemon import Daemon, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 _ROLE = {
-    "replicas": 1, "command": "true", "cpuNumber": 1, "gpuNumber": 0, "memorySize": "64mb",
+    "replicas": 1,
+    "command": "true",
+    "cpuNumber": 1,
+    "gpuNumber": 0,
+    "memorySize": "64mb",
     "dockerImage": "example/trial:1",
-}  # fmt: skip
+}
 _KUBEFLOW = {"platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "worker": _ROLE}
 _POLICY = {"minFailedTaskCount": 1, "minSucceedTaskCount": 1}
 _TASK = {key: value for key, value in _ROLE.items() if key != "replicas"} | {
-    "name": "worker", "taskNumber": 1, "frameworkAttemptCompletionPolicy": _POLICY,
-}  # fmt: skip
+    "name": "worker",
+    "taskNumber": 1,
+    "frameworkAttemptCompletionPolicy": _POLICY,
+}
 _FRAMEWORK = {"platform": "frameworkcontroller"}
 LONG = "w" * 64
 #: What is wrong with the section → words of the refusal.
 SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
-    "an unknown operator": (
-        {**_KUBEFLOW, "operator": "mpi-operator"}, r"operator.*tf-operator.*pytorch-operator"
-    ),
+    "an unknown operator": ({**_KUBEFLOW, "operator": "mpi-operator"}, r"operator.*tf-operator.*pytorch-operator"),
     "a master": ({**_KUBEFLOW, "master": _ROLE}, r"trainingService\.master.*has no place with tf-operator; remove it"),
     "memory in gigs": (
         {**_KUBEFLOW, "worker": {**_ROLE, "memorySize": "8gigs"}},
         r"trainingService\.worker\.memorySize.*must be an amount of memory such as 8GB",
     ),
     "a long name": (
-        {**_FRAMEWORK, "taskRoles": [{**_TASK, "name": LONG}]}, r"trainingService\.taskRoles\[0\]\.name.*at most 32"
+        {**_FRAMEWORK, "taskRoles": [{**_TASK, "name": LONG}]},
+        r"trainingService\.taskRoles\[0\]\.name.*at most 32",
     ),
     "names that are one": (
         {**_FRAMEWORK, "taskRoles": [{**_TASK, "name": "ps-1"}, {**_TASK, "name": "PS1"}]},
@@ -55,7 +60,8 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
         r"storage\.claimName.*there is no claim mine|there is no claim mine.*storage\.claimName",
     ),
     "an account that is not there": (
-        {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"}, r"Pod: .*nobody.*not found"
+        {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"},
+        r"Pod: .*nobody.*not found",
     ),
     "an account whose tasks would wait in vain": (
         {**_FRAMEWORK, "taskRoles": [{**_TASK, "taskNumber": 2}]},
@@ -66,7 +72,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
         r"the cluster would not take it.*Sometimes",
     ),
     "a context that is not there": ({**_KUBEFLOW, "context": "mine"}, r"kubeconfig.*context mine"),
-}  # fmt: skip
+}
 
 
 def create(daemon: Daemon, folder: Path, section: dict[str, Any]) -> dict[str, Any]:
@@ -75,9 +81,13 @@ def create(daemon: Daemon, folder: Path, section: dict[str, Any]) -> dict[str, A
     code.mkdir(exist_ok=True)
     (code / "login").write_text("user: me")
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".", "maxTrialNumber": 1,
-        "tuner": {"name": "Random"}, "trialConcurrency": 1, "trainingService": section,
-    }  # fmt: skip
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCodeDirectory": ".",
+        "maxTrialNumber": 1,
+        "tuner": {"name": "Random"},
+        "trialConcurrency": 1,
+        "trainingService": section,
+    }
     body = {"config": json.dumps(config), "directory": str(code), "environment": {}, "interpreter": sys.executable}
     with daemon.client() as client:
         answer: dict[str, Any] = client.post("/api/v1/experiments", json=body).json()

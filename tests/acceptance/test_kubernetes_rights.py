@@ -15,25 +15,33 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 _REPORT = 'echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"'
 _POD = {"cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1", "command": _REPORT}
 _TASK = {
-    **_POD, "name": "worker", "taskNumber": 1,
+    **_POD,
+    "name": "worker",
+    "taskNumber": 1,
     "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceedTaskCount": 1},
-}  # fmt: skip
+}
 _JOB_VERBS = ["list", "watch", "get", "create", "delete"]
 #: Section, and its job's group, plural and verbs.
 SECTIONS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "kubeflow": (
         {"platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "worker": {**_POD, "replicas": 1}},
-        "kubeflow.org", "tfjobs", _JOB_VERBS,
+        "kubeflow.org",
+        "tfjobs",
+        _JOB_VERBS,
     ),
     "frameworkcontroller": (
         {"platform": "frameworkcontroller", "taskRoles": [_TASK]},
-        "frameworkcontroller.microsoft.com", "frameworks", [*_JOB_VERBS, "patch"],
+        "frameworkcontroller.microsoft.com",
+        "frameworks",
+        [*_JOB_VERBS, "patch"],
     ),
     "adl": (
         {"platform": "adl", "dockerImage": "example/trial:1", "trialCommand": _REPORT},
-        "adaptdl.petuum.com", "adaptdljobs", _JOB_VERBS,
+        "adaptdl.petuum.com",
+        "adaptdljobs",
+        _JOB_VERBS,
     ),
-}  # fmt: skip
+}
 
 
 def with_rights(cluster: FakeCluster, folder: Path, name: str, rules: list[dict[str, Any]]) -> Path:
@@ -65,11 +73,14 @@ def test_what_is_asked_for_is_enough(
         rules[2]["verbs"] = [*rules[2]["verbs"], "get"]
     kubeconfig = with_rights(cluster, tmp_path, f"{platform}-{channel}", rules)
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".",
-        "maxTrialNumber": 2, "tuner": {"name": "Random"}, "trialConcurrency": 2,
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCodeDirectory": ".",
+        "maxTrialNumber": 2,
+        "tuner": {"name": "Random"},
+        "trialConcurrency": 2,
         # a login of its own would be another lease's way around a right that is missing
         "trainingService": {**section, "channel": channel, "kubeconfig": str(kubeconfig), "nniManagerIp": "127.0.0.1"},
-    }  # fmt: skip
+    }
     id_ = shared.create(config, code)
     warnings = [one["message"] for one in shared.status(id_)["warnings"]]
     assert all("events" in one or "pods/log" in one for one in warnings), warnings

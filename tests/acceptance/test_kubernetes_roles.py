@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
+from nni_manager.kubernetes.api.resource import PODS, Resource
 from tests.acceptance.kubernetes_cluster import BINDINGS, FRAMEWORKS, ROLES, FakeCluster, of
 from tests.live_daemon import Daemon, picked
 
@@ -27,10 +27,13 @@ def say(kind: str, value: object) -> str:
 def create(daemon: Daemon, cluster: FakeCluster, code: Path, section: dict[str, Any], command: str = "") -> str:
     code.mkdir(exist_ok=True)
     config: dict[str, Any] = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".", "maxTrialNumber": 1,
-        "trialConcurrency": 1, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCodeDirectory": ".",
+        "maxTrialNumber": 1,
+        "trialConcurrency": 1,
+        "tuner": {"name": "Random"},
         "trainingService": {"kubeconfig": str(cluster.kubeconfig), "nniManagerIp": "127.0.0.1", **section},
-    }  # fmt: skip
+    }
     if command:
         config["trialCommand"] = command
     return daemon.create(config, code)
@@ -49,8 +52,12 @@ def intermediates(daemon: Daemon, id_: str) -> list[float]:
 def task(name: str, command: str, *, failed: int, succeeded: int, number: int = 1) -> dict[str, Any]:
     policy = {"minFailedTaskCount": failed, "minSucceedTaskCount": succeeded}
     return {
-        **_POD, "name": name, "taskNumber": number, "command": command, "frameworkAttemptCompletionPolicy": policy,
-    }  # fmt: skip
+        **_POD,
+        "name": name,
+        "taskNumber": number,
+        "command": command,
+        "frameworkAttemptCompletionPolicy": policy,
+    }
 
 
 def let_barriers_look(cluster: FakeCluster) -> str:
@@ -63,26 +70,32 @@ def let_barriers_look(cluster: FakeCluster) -> str:
     cluster.create(
         BINDINGS,
         {
-            "apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": meta,
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
             "subjects": [{"kind": "ServiceAccount", "name": "barrier", "namespace": "default"}],
             "roleRef": {"apiGroup": group, "kind": "Role", "name": "barrier"},
         },
-    )  # fmt: skip
+    )
     return "barrier"
 
 
 def test_a_helper_that_fails_while_the_reporter_goes_on(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """Its role's completion policy says that it does not matter; the barrier has told all of all."""
     go_on = cluster.share(tmp_path / "shared") / "go-on"
-    trainer = f'[ -n "$FB_HELPER_ADDRESSES" ] || exit 9; {say("intermediate", 1)}; ' \
-        f"while [ ! -e {go_on} ]; do sleep 0.05; done; {say('final', 7)}"  # fmt: skip
+    trainer = (
+        f'[ -n "$FB_HELPER_ADDRESSES" ] || exit 9; {say("intermediate", 1)}; '
+        f"while [ ! -e {go_on} ]; do sleep 0.05; done; {say('final', 7)}"
+    )
     roles = [
         task("trainer", trainer, failed=1, succeeded=1),
         task("helper", f"{say('final', 3)}; exit 3", failed=-1, succeeded=-1, number=2),
     ]
     section = {
-        "platform": "frameworkcontroller", "taskRoles": roles, "serviceAccountName": let_barriers_look(cluster),
-    }  # fmt: skip
+        "platform": "frameworkcontroller",
+        "taskRoles": roles,
+        "serviceAccountName": let_barriers_look(cluster),
+    }
     id_ = create(shared, cluster, tmp_path / "code", section)
     cluster.until(lambda: _completed_tasks(cluster, id_, "helper") == 2)
     go_on.touch()
@@ -98,9 +111,12 @@ def test_a_worker_that_fails_ends_the_job_and_says_why(shared: Daemon, cluster: 
     master = f"{say('intermediate', 5)}; touch {said}; {_FOR_EVER}"
     worker = f"while [ ! -e {said} ]; do sleep 0.05; done; sleep 0.3; echo no more >&2; exit 3"
     section = {
-        "platform": "kubeflow", "operator": "pytorch-operator", "apiVersion": "v1",
-        "master": {**_POD, "replicas": 1, "command": master}, "worker": {**_POD, "replicas": 1, "command": worker},
-    }  # fmt: skip
+        "platform": "kubeflow",
+        "operator": "pytorch-operator",
+        "apiVersion": "v1",
+        "master": {**_POD, "replicas": 1, "command": master},
+        "worker": {**_POD, "replicas": 1, "command": worker},
+    }
     id_ = create(shared, cluster, tmp_path / "code", section)
     shared.wait(id_, "DONE", timeout_s=60)
     assert attempts(shared, id_) == [("FAILED", None, 1, "FAILED")]
@@ -139,8 +155,12 @@ def test_a_pod_that_its_operator_makes_anew_is_the_same_trial(
     command = f"[ -e {began} ] || {{ touch {began}; {say('intermediate', 1)}; {_FOR_EVER}; }}; {say('final', 7)}"
     worker = {**_POD, "replicas": 1, "command": command}
     section = {
-        "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": channel, "worker": worker,
-    }  # fmt: skip
+        "platform": "kubeflow",
+        "operator": "tf-operator",
+        "apiVersion": "v1",
+        "channel": channel,
+        "worker": worker,
+    }
     id_ = create(shared, cluster, tmp_path / "code", section)
     shared.wait_for(id_, lambda _: intermediates(shared, id_) == [1])
     cluster.control("lose-pod", namespace="default", name=cluster.objects(PODS, of(id_))[0]["metadata"]["name"])
@@ -154,17 +174,24 @@ def test_a_template_of_one_s_own_whose_task_is_tried_again_by_the_operator(
     command = f"{say('intermediate', '$FC_TASK_ATTEMPT_ID')}; [ $FC_TASK_ATTEMPT_ID = 1 ] && {say('final', 11)}"
     container = {"name": "main", "image": "example/trial:1", "command": ["/bin/sh", "-c"], "args": [command]}
     template = {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework",
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
         "metadata": {"name": "mine", "namespace": "default"},
-        "spec": {"executionType": "Start", "taskRoles": [{
-            "name": "worker", "taskNumber": 1,
-            "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
-            "task": {
-                "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 2},
-                "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-            },
-        }]},
-    }  # fmt: skip
+        "spec": {
+            "executionType": "Start",
+            "taskRoles": [
+                {
+                    "name": "worker",
+                    "taskNumber": 1,
+                    "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
+                    "task": {
+                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 2},
+                        "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+                    },
+                }
+            ],
+        },
+    }
     code = tmp_path / "code"
     code.mkdir()
     (code / "framework.yml").write_text(yaml.safe_dump(template))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.platform_kit.kubernetes.resource import CLAIMS
+from nni_manager.kubernetes.api.resource import CLAIMS
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster, fake_cluster
 from tests.live_daemon import Daemon, picked
 from tests.storage_places import folder_of
@@ -33,15 +33,24 @@ def create(daemon: Daemon, cluster: FakeCluster, folder: Path, storage: dict[str
     code = folder / "code"
     code.mkdir(exist_ok=True)
     section = {
-        "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "worker": _ROLE,
-        "nniManagerIp": "127.0.0.1", "kubeconfig": str(cluster.kubeconfig), **fields,
-    }  # fmt: skip
+        "platform": "kubeflow",
+        "operator": "tf-operator",
+        "apiVersion": "v1",
+        "worker": _ROLE,
+        "nniManagerIp": "127.0.0.1",
+        "kubeconfig": str(cluster.kubeconfig),
+        **fields,
+    }
     if storage is not None:
         section["storage"] = storage
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".", "maxTrialNumber": 1,
-        "tuner": {"name": "Random"}, "trialConcurrency": 1, "trainingService": section,
-    }  # fmt: skip
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCodeDirectory": ".",
+        "maxTrialNumber": 1,
+        "tuner": {"name": "Random"},
+        "trialConcurrency": 1,
+        "trainingService": section,
+    }
     return daemon.create(config, code)
 
 

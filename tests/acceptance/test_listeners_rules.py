@@ -22,7 +22,7 @@ import httpx
 import psutil
 import pytest
 
-from nni_manager.api.trial_listener import TrialListener
+from nni_manager.api.runners.trial_listener import TrialListener
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.acceptance import runner_flood
@@ -36,14 +36,35 @@ TOKEN = "open-sesame-4711-kL9"
 TRIAL = """echo '{"type": "final", "value": 7}' >> "$NNI_OUTBOX"; echo said; echo complained >&2; exec sleep 1000"""
 #: Method and path below an experiment's root, as NNI has them.
 NNI = [
-    "GET version", "GET check-status", "GET experiment", "POST experiment", "PUT experiment", "DELETE experiment",
-    "POST experiment/import-data", "GET experiment/imported-data", "PUT experiment/cluster-metadata",
-    "GET experiment-metadata", "GET experiments-info", "GET job-statistics", "GET trial-jobs", "POST trial-jobs",
-    "GET trial-jobs/{trial}", "DELETE trial-jobs/{trial}", "GET metric-data", "GET metric-data/{trial}",
-    "GET metric-data-range/0/1", "GET metric-data-latest", "GET trial-file/{trial}/stdout", "GET export-data",
-    "POST tensorboard", "GET tensorboard/{trial}", "PUT tensorboard/{trial}", "DELETE tensorboard/{trial}",
-    "GET tensorboard-tasks", "DELETE tensorboard-tasks",
-]  # fmt: skip
+    "GET version",
+    "GET check-status",
+    "GET experiment",
+    "POST experiment",
+    "PUT experiment",
+    "DELETE experiment",
+    "POST experiment/import-data",
+    "GET experiment/imported-data",
+    "PUT experiment/cluster-metadata",
+    "GET experiment-metadata",
+    "GET experiments-info",
+    "GET job-statistics",
+    "GET trial-jobs",
+    "POST trial-jobs",
+    "GET trial-jobs/{trial}",
+    "DELETE trial-jobs/{trial}",
+    "GET metric-data",
+    "GET metric-data/{trial}",
+    "GET metric-data-range/0/1",
+    "GET metric-data-latest",
+    "GET trial-file/{trial}/stdout",
+    "GET export-data",
+    "POST tensorboard",
+    "GET tensorboard/{trial}",
+    "PUT tensorboard/{trial}",
+    "DELETE tensorboard/{trial}",
+    "GET tensorboard-tasks",
+    "DELETE tensorboard-tasks",
+]
 PROBES = ("/healthz", "/readyz")
 
 
@@ -131,10 +152,16 @@ def _opened(folder: Path, token: str) -> Iterator[Listeners]:
 
 def _filled(daemon: Daemon, code: Path) -> Listeners:
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": TRIAL, "trialCodeDirectory": ".",
-        "trialConcurrency": 1, "maxTrialNumber": 1, "tuner": {"name": "Random"}, "debug": True,
-        "trainingService": {"platform": "local"}, "experimentWorkingDirectory": str(daemon.data),
-    }  # fmt: skip
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": TRIAL,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 1,
+        "maxTrialNumber": 1,
+        "tuner": {"name": "Random"},
+        "debug": True,
+        "trainingService": {"platform": "local"},
+        "experimentWorkingDirectory": str(daemon.data),
+    }
     body = {"config": json.dumps(config), "directory": str(code), "environment": {"PATH": os.environ["PATH"]}}
     id_ = daemon.call("POST", "/experiments", json={**body, "interpreter": sys.executable, "endpoint": {"port": 0}})[
         "id"
@@ -389,12 +416,31 @@ def test_a_request_is_answered_whatever_comes_behind_it(opened: Listeners) -> No
 # Paths
 
 UP = [
-    "../db/nni.sqlite", "..%2Fdb%2Fnni.sqlite", "%2e%2e/db/nni.sqlite", "%2e%2e%2fdb%2fnni.sqlite", "..%252fdb",
-    "....//db/nni.sqlite", "..%5cdb%5cnni.sqlite", "%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd",
-    "../../../../../../../../etc/passwd", "/etc/passwd", "//etc/passwd", "%2Fetc%2Fpasswd", "nnimanager.log%00", "%00",
-    "nnimanager.log/../../db/nni.sqlite", "..%c0%afdb", "%ff", "..;/db/nni.sqlite", "stdout%00.txt", "stdout/../stdout",
-    "../../../runner-secret", "..%2F..%2F..%2Frunner-secret", ".", "..",
-]  # fmt: skip
+    "../db/nni.sqlite",
+    "..%2Fdb%2Fnni.sqlite",
+    "%2e%2e/db/nni.sqlite",
+    "%2e%2e%2fdb%2fnni.sqlite",
+    "..%252fdb",
+    "....//db/nni.sqlite",
+    "..%5cdb%5cnni.sqlite",
+    "%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+    "../../../../../../../../etc/passwd",
+    "/etc/passwd",
+    "//etc/passwd",
+    "%2Fetc%2Fpasswd",
+    "nnimanager.log%00",
+    "%00",
+    "nnimanager.log/../../db/nni.sqlite",
+    "..%c0%afdb",
+    "%ff",
+    "..;/db/nni.sqlite",
+    "stdout%00.txt",
+    "stdout/../stdout",
+    "../../../runner-secret",
+    "..%2F..%2F..%2Frunner-secret",
+    ".",
+    "..",
+]
 
 
 @pytest.mark.parametrize("path", UP)
@@ -466,9 +512,15 @@ def test_a_view_for_others_needs_a_token(tmp_path: Path) -> None:
         daemon = Daemon(tmp_path / "data", environment=own)
         daemon.start("--auto")
         try:
-            config = {"searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": "true",
-                      "trialCodeDirectory": ".", "maxTrialNumber": 1, "trialConcurrency": 1,
-                      "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}  # fmt: skip
+            config = {
+                "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+                "trialCommand": "true",
+                "trialCodeDirectory": ".",
+                "maxTrialNumber": 1,
+                "trialConcurrency": 1,
+                "tuner": {"name": "Random"},
+                "trainingService": {"platform": "local"},
+            }
             body = {
                 "config": json.dumps(config),
                 "directory": str(tmp_path),

@@ -56,13 +56,19 @@ def test_no_place_is_shared_and_none_idles_while_the_daemon_is_killed(
 def _config(seconds: str) -> dict[str, Any]:
     report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep {seconds}; {report}",
-        "trialCodeDirectory": ".", "trialConcurrency": 8, "maxTrialNumber": TRIALS, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"sleep {seconds}; {report}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 8,
+        "maxTrialNumber": TRIALS,
+        "tuner": {"name": "Random"},
         "trainingService": {
-            "platform": "scripted", "launch": "process", "channel": "pull",
+            "platform": "scripted",
+            "launch": "process",
+            "channel": "pull",
             "machines": [{"name": name, "places": places} for name, places in MACHINES.items()],
         },
-    }  # fmt: skip
+    }
 
 
 def _check_results(daemon: Daemon, id_: str) -> None:

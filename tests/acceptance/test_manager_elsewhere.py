@@ -62,10 +62,14 @@ def caller(tmp_path: Path, url: str) -> Iterator[CommandLine]:
     with command_line(tmp_path) as line:
         line.environment |= {"NNI_MANAGER_ADDRESS": url, "NNI_MANAGER_TOKEN": TOKEN}
         for name, text in {
-            "code/trial.py": TRIAL, "code/lib/model.py": MODEL, "code/data.txt": "12345", "code/tuners/fixed.py": TUNER,
-            "code/left/out.txt": "x", "code/.nniignore": "left/\n",
+            "code/trial.py": TRIAL,
+            "code/lib/model.py": MODEL,
+            "code/data.txt": "12345",
+            "code/tuners/fixed.py": TUNER,
+            "code/left/out.txt": "x",
+            "code/.nniignore": "left/\n",
             "space.json": '{"x": {"_type": "choice", "_value": [7]}}',
-        }.items():  # fmt: skip
+        }.items():
             (line.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (line.folder / name).write_text(text)
         yield line
@@ -73,10 +77,14 @@ def caller(tmp_path: Path, url: str) -> Iterator[CommandLine]:
 
 def config(caller: CommandLine, **fields: object) -> Path:
     values = {
-        "searchSpace": None, "searchSpaceFile": "space.json", "trialCommand": "python3 trial.py",
-        "trialCodeDirectory": "code", "tuner": {"className": "fixed.Fixed", "codeDirectory": "code/tuners"},
-        "maxTrialNumber": 2, **fields,
-    }  # fmt: skip
+        "searchSpace": None,
+        "searchSpaceFile": "space.json",
+        "trialCommand": "python3 trial.py",
+        "trialCodeDirectory": "code",
+        "tuner": {"className": "fixed.Fixed", "codeDirectory": "code/tuners"},
+        "maxTrialNumber": 2,
+        **fields,
+    }
     return caller.config(**values)
 
 

@@ -27,14 +27,29 @@ echo '{"type": "final", "value": {"default": 1.5, "loss": NaN}}' >> "$NNI_OUTBOX
 """
 RUN_ON = "echo running; exec sleep 1000"
 READS = (
-    "check-status", "experiment", "experiment-metadata", "experiments-info", "job-statistics", "trial-jobs",
-    "metric-data", "metric-data/", "metric-data-latest", "metric-data-range/0/3", "export-data",
-    "experiment/imported-data", "tensorboard-tasks",
-)  # fmt: skip
+    "check-status",
+    "experiment",
+    "experiment-metadata",
+    "experiments-info",
+    "job-statistics",
+    "trial-jobs",
+    "metric-data",
+    "metric-data/",
+    "metric-data-latest",
+    "metric-data-range/0/3",
+    "export-data",
+    "experiment/imported-data",
+    "tensorboard-tasks",
+)
 METRIC_KEYS = {"timestamp", "trialJobId", "parameterId", "type", "sequence", "data"}
 RECORD_KEYS = {
-    "parameter_id", "parameter_source", "parameters", "parameter_index", "placement_constraint", "version_info",
-}  # fmt: skip
+    "parameter_id",
+    "parameter_source",
+    "parameters",
+    "parameter_index",
+    "placement_constraint",
+    "version_info",
+}
 
 
 @pytest.fixture
@@ -58,10 +73,15 @@ def create(daemon: Daemon, command: str, **fields: Any) -> str:
     code = daemon.data.parent / "code"
     code.mkdir(exist_ok=True)
     config = {
-        "experimentName": "checked", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": command, "trialCodeDirectory": str(code), "trialConcurrency": 2,
-        "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}, **fields,
-    }  # fmt: skip
+        "experimentName": "checked",
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": str(code),
+        "trialConcurrency": 2,
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+        **fields,
+    }
     return daemon.create(config, code)
 
 
@@ -103,8 +123,15 @@ def test_what_clients_count_on(shared: Daemon) -> None:
 
 def _check_profile(profile: dict[str, Any], folder: Path) -> None:
     assert set(profile) == {
-        "params", "id", "execDuration", "logDir", "startTime", "endTime", "nextSequenceId", "revision"
-    }  # fmt: skip
+        "params",
+        "id",
+        "execDuration",
+        "logDir",
+        "startTime",
+        "endTime",
+        "nextSequenceId",
+        "revision",
+    }
     assert profile["logDir"] == str(folder) and profile["nextSequenceId"] == 4
     assert isinstance(profile["execDuration"], int) and profile["startTime"] < profile["endTime"]
     assert None not in profile["params"].values() and "maxExperimentDuration" not in profile["params"]
@@ -209,12 +236,18 @@ def test_a_trial_is_killed_and_its_files_are_read(shared: Daemon) -> None:
 def test_nothing_bad_is_answered_with_a_fault_or_not_at_all(shared: Daemon) -> None:
     id_ = create(shared, RUN_ON, maxTrialNumber=9)
     bad = [
-        ("PUT", "experiment", b"{}", 400), ("PUT", "experiment?update_type=X", b"{}", 400),
-        ("PUT", "experiment?update_type=SEARCH_SPACE", b"{", 400), ("POST", "trial-jobs", b"\x00", 400),
-        ("POST", "experiment/import-data", b"7", 400), ("DELETE", "trial-jobs/zzzzz", b"", 404),
-        ("GET", "trial-jobs/zzzzz", b"", 404), ("GET", "nonsense", b"", 404), ("POST", "nonsense", b"", 404),
-        ("POST", "tensorboard", b'{"trials": "abcde"}', 400), ("PUT", "experiment/cluster-metadata", b"{", 200),
-    ]  # fmt: skip
+        ("PUT", "experiment", b"{}", 400),
+        ("PUT", "experiment?update_type=X", b"{}", 400),
+        ("PUT", "experiment?update_type=SEARCH_SPACE", b"{", 400),
+        ("POST", "trial-jobs", b"\x00", 400),
+        ("POST", "experiment/import-data", b"7", 400),
+        ("DELETE", "trial-jobs/zzzzz", b"", 404),
+        ("GET", "trial-jobs/zzzzz", b"", 404),
+        ("GET", "nonsense", b"", 404),
+        ("POST", "nonsense", b"", 404),
+        ("POST", "tensorboard", b'{"trials": "abcde"}', 400),
+        ("PUT", "experiment/cluster-metadata", b"{", 200),
+    ]
     with nni(shared, id_) as client:
         for method, path, body, status in bad:
             answer = client.request(method, path, content=body)

@@ -241,11 +241,15 @@ def test_a_registered_tuner_is_used_by_its_name(world: Running) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["jupyter-extension", "install"], ["hello"], ["package", "list"], ["ss_gen", "-t", "x"],
-        ["trainingservice", "list"], ["experiment", "save", "--path", "x"],
+        ["jupyter-extension", "install"],
+        ["hello"],
+        ["package", "list"],
+        ["ss_gen", "-t", "x"],
+        ["trainingservice", "list"],
+        ["experiment", "save", "--path", "x"],
         ["experiment", "load", "-p", "x", "-c", "y"],
     ],
-)  # fmt: skip
+)
 def test_what_is_left_out(world: Running, words: list[str]) -> None:
     code, sentence = world.line.bad(*words)
     assert code == 1 and len(sentence) > 60

@@ -46,16 +46,28 @@ class Cluster:
 
     def config(self, trials: int, **changes: Any) -> dict[str, Any]:
         return {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "python3 trial.py",
-            "trialCodeDirectory": str(self.code), "trialGpuNumber": 0, "trialConcurrency": 3, "maxTrialNumber": trials,
-            "tuner": {"name": "Random"}, "nniManagerIp": "127.0.0.1",
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": "python3 trial.py",
+            "trialCodeDirectory": str(self.code),
+            "trialGpuNumber": 0,
+            "trialConcurrency": 3,
+            "maxTrialNumber": trials,
+            "tuner": {"name": "Random"},
+            "nniManagerIp": "127.0.0.1",
             "trainingService": {
-                "platform": "openpai", "host": self.fake.address, "username": "alice", "token": "${PAI_TOKEN}",
-                "dockerImage": "example/image", "trialCpuNumber": 1, "trialMemorySize": "1GB",
-                "storageConfigName": "team-nfs", "localStorageMountPoint": str(self.nfs),
+                "platform": "openpai",
+                "host": self.fake.address,
+                "username": "alice",
+                "token": "${PAI_TOKEN}",
+                "dockerImage": "example/image",
+                "trialCpuNumber": 1,
+                "trialMemorySize": "1GB",
+                "storageConfigName": "team-nfs",
+                "localStorageMountPoint": str(self.nfs),
                 "containerStorageMountPoint": str(self.in_containers),
-            }, **changes,
-        }  # fmt: skip
+            },
+            **changes,
+        }
 
     def create(self, daemon: Daemon, trials: int, **changes: Any) -> str:
         return daemon.create(self.config(trials, **changes), self.code, {"PAI_TOKEN": "t0ken"})

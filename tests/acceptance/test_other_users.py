@@ -65,10 +65,14 @@ def _ask(uid: int, at: tuple[str, int], method: str, path: str, body: object = N
 
 def _experiment_config(command: str) -> str:
     config = {
-        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": command, "trialCodeDirectory": ".",
-        "trialConcurrency": 1, "maxTrialNumber": 1, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 1,
+        "maxTrialNumber": 1,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "local"},
-    }  # fmt: skip
+    }
     return json.dumps(config)
 
 
@@ -177,9 +181,12 @@ def test_a_fake_control_socket_is_told_nothing(tmp_path: Path) -> None:
                 pointer = {"socket": f"{place}/nni/s", "pid": 1, "version": "0.6.0"}
                 (data / "control.json").write_text(json.dumps(pointer))
                 own = {
-                    "HOME": str(home), "NNI_MANAGER_DATA": str(data), "XDG_RUNTIME_DIR": runtime,
-                    "NNI_MANAGER_TOKEN": "", "SECRET_OF_MINE": "hunter2-4711",
-                }  # fmt: skip
+                    "HOME": str(home),
+                    "NNI_MANAGER_DATA": str(data),
+                    "XDG_RUNTIME_DIR": runtime,
+                    "NNI_MANAGER_TOKEN": "",
+                    "SECRET_OF_MINE": "hunter2-4711",
+                }
                 _run(["nnictl", "create", "--config", str(code / "experiment.json")], own)
                 _run(["nnictl", "stop", "--all"], own)
                 _run(["nni-manager", "stop"], own)
@@ -191,7 +198,11 @@ def test_a_fake_control_socket_is_told_nothing(tmp_path: Path) -> None:
 
 def _run(words: list[str], environment: dict[str, str]) -> None:
     done = subprocess.run(
-        [str(Path(sys.executable).with_name(words[0])), *words[1:]], env={**os.environ, **environment},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [str(Path(sys.executable).with_name(words[0])), *words[1:]],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, (words, done.stdout, done.stderr)

@@ -119,10 +119,17 @@ def test_the_tuner_learns_of_requeued_trials_by_their_last_end(stage: Stage) -> 
 
 
 def test_a_trial_that_waits_for_its_next_attempt_says_what_ended_the_last(stage: Stage) -> None:
-    played = stage.experiment("retry", ["first", "second"], {"trials": [
-        {"match": {"sequence": 0, "attempt": 1}, "duration": 600, "preempted": True},
-        {"match": {"sequence": 0}, "duration": 0, "result": 1}, {"duration": 600},
-    ]})  # fmt: skip
+    played = stage.experiment(
+        "retry",
+        ["first", "second"],
+        {
+            "trials": [
+                {"match": {"sequence": 0, "attempt": 1}, "duration": 600, "preempted": True},
+                {"match": {"sequence": 0}, "duration": 0, "result": 1},
+                {"duration": 600},
+            ]
+        },
+    )
     played.wait_for_count(RUNNING=2)
     played.change(trialConcurrency=1)
     played.cluster.end_jobs(sequence_id=0)
@@ -139,16 +146,19 @@ def test_a_trial_that_waits_for_its_next_attempt_says_what_ended_the_last(stage:
     played.kill("second")
     played.wait("DONE")
     assert when_all_is_told(played, count=2).rows == {
-        "first": (GOOD, ""), "second": ("USER_CANCELED", "a user ended it, cancelled on request (USER_REQUEST)"),
-    }  # fmt: skip
+        "first": (GOOD, ""),
+        "second": ("USER_CANCELED", "a user ended it, cancelled on request (USER_REQUEST)"),
+    }
 
 
 def test_a_verdict_on_the_attempt_before_counts_when_the_next_is_refused(stage: Stage) -> None:
     gate = stage.folder / "verdict"
-    cluster = {"trials": [
-        {"match": {"attempt": 1}, "results": [0.1, 0.2], "duration": 600, "preempted": True},
-        {"refuseSubmit": "there is no such queue", "delay": 12},
-    ]}  # fmt: skip
+    cluster = {
+        "trials": [
+            {"match": {"attempt": 1}, "results": [0.1, 0.2], "duration": 600, "preempted": True},
+            {"refuseSubmit": "there is no such queue", "delay": 12},
+        ]
+    }
     played = stage.experiment("late verdict", ["only"], cluster, assessor=stern_assessor(gate=str(gate)))
     played.cluster.wait_for_jobs(1)
     played.cluster.advance(UNTIL_FIRST_RESULT_S)
@@ -218,8 +228,14 @@ def test_another_version_fails_the_trial_whoever_asked(stage: Stage, column: str
     """A container that is started anew with another image: its first runner fits, its second does not."""
     notes = stage.folder / f"{column}, version.jsonl"
     fields = {"assessor": {"assessor": stern_assessor()}, "maxTrialDuration": {"maxTrialDuration": "1s"}}
-    played = Cluster(stage.daemon, stage.code, 1, tuner=listed_tuner(notes, ["only", "other"]), metricGrace="1s",
-                     **fields.get(column, {}))  # fmt: skip
+    played = Cluster(
+        stage.daemon,
+        stage.code,
+        1,
+        tuner=listed_tuner(notes, ["only", "other"]),
+        metricGrace="1s",
+        **fields.get(column, {}),
+    )
     played.start(0)
     stopping = _ask(played, column)
     status, answer = say(played.environments[0], "version", version="0.5.1", channel="push")

@@ -109,10 +109,14 @@ def test_a_removed_service_that_is_away_holds_up_no_trial(daemon: Daemon, code: 
 def _config(code: Path, command: str, trials: int) -> dict[str, Any]:
     away = {"after": GOES_S - 1, "for": AWAY_S}
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": trials, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": trials,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
         "trainingService": {**SERVICE, "outage": away, "enterOutage": away},
-    }  # fmt: skip
+    }
 
 
 def _clean(daemon: Daemon) -> list[Any]:

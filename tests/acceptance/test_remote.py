@@ -141,10 +141,14 @@ def test_a_machine_that_cannot_be_used_refuses_the_experiment(
 
 def _config(machines: list[RealMachine], command: str, trials: int) -> dict[str, Any]:
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": 4, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 4,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "remote", "machineList": [machine.entry() for machine in machines]},
-    }  # fmt: skip
+    }
 
 
 def _wait_for_ended(daemon: Daemon, id_: str, count: int) -> None:

@@ -169,10 +169,14 @@ def _doctor(daemon: Daemon, config: dict[str, Any], folder: Path) -> str:
 
 def _config(machine: RealMachine, command: str) -> dict[str, Any]:
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": 2, "maxTrialNumber": 2, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": 2,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "remote", "machineList": [machine.entry()]},
-    }  # fmt: skip
+    }
 
 
 def _write(daemon: Daemon, **fields: Any) -> None:

@@ -152,12 +152,18 @@ def _config(machines: tuple[GpuMachine, ...], seconds: str, *, trials: int = TRI
     """`fields`: of the section; what limits a card is of each machine."""
     own = {name: fields.pop(name) for name in ("maxTrialNumberPerGpu",) if name in fields}
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep {seconds}; {_REPORT}",
-        "trialCodeDirectory": ".", "trialConcurrency": 8, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"sleep {seconds}; {_REPORT}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 8,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
         "trainingService": {
-            "platform": "remote", "machineList": [machine.entry(**own) for machine in machines], **fields,
+            "platform": "remote",
+            "machineList": [machine.entry(**own) for machine in machines],
+            **fields,
         },
-    }  # fmt: skip
+    }
 
 
 @contextmanager

@@ -150,14 +150,18 @@ def _config(
 ) -> dict[str, Any]:
     python = str(Path(shutil.which("python3") or "").parent)
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": concurrency, "maxTrialNumber": trials,
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": concurrency,
+        "maxTrialNumber": trials,
         "tuner": {"name": "Random"},
         "trainingService": {
-            "platform": "remote", "machineGracePeriod": grace,
+            "platform": "remote",
+            "machineGracePeriod": grace,
             "machineList": [machine.entry(pythonPath=python) for machine in machines],
         },
-    }  # fmt: skip
+    }
 
 
 def _code(tmp_path: Path) -> Path:

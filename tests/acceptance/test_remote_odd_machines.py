@@ -173,10 +173,14 @@ def _check_results(daemon: Daemon, id_: str, trials: int) -> None:
 
 def _config(machines: list[RealMachine], command: str, trials: int, **fields: Any) -> dict[str, Any]:
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": 4, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 4,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "remote", "machineList": [machine.entry(**fields) for machine in machines]},
-    }  # fmt: skip
+    }
 
 
 def _times(daemon: Daemon, id: str) -> list[int]:

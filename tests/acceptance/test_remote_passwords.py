@@ -129,7 +129,10 @@ def _check_that_each_ran_once(daemon: Daemon, id_: str) -> None:
 def _config(machines: Sequence[InProcessMachine], go: Path) -> dict[str, Any]:
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"while [ ! -e {go} ]; do sleep 0.05; done; {_REPORT}", "trialCodeDirectory": ".",
-        "trialConcurrency": 2, "maxTrialNumber": 2, "tuner": {"name": "Random"},
+        "trialCommand": f"while [ ! -e {go} ]; do sleep 0.05; done; {_REPORT}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": 2,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "remote", "machineList": [machine.entry() for machine in machines]},
-    }  # fmt: skip
+    }

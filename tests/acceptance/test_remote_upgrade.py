@@ -104,9 +104,15 @@ def _config(machines: list[RealMachine], go: Path, trials: int) -> dict[str, Any
     """The first two trials wait for `go`, for longer than a machine may be away."""
     command = f"while [ $NNI_TRIAL_SEQ_ID -lt 2 ] && [ ! -e {go} ]; do sleep 0.05; done; {_REPORT}"
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": 2, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
         "trainingService": {
-            "platform": "remote", "machineGracePeriod": "1s", "machineList": [machine.entry() for machine in machines],
+            "platform": "remote",
+            "machineGracePeriod": "1s",
+            "machineList": [machine.entry() for machine in machines],
         },
-    }  # fmt: skip
+    }

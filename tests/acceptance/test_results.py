@@ -33,10 +33,14 @@ class Bench:
     def start(self, command: str, **more: Any) -> None:
         """`command`: of the trials; one trial unless `more` says otherwise."""
         base: dict[str, Any] = {
-            "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCodeDirectory": ".", "trialConcurrency": 1,
-            "maxTrialNumber": 1, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
+            "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+            "trialCodeDirectory": ".",
+            "trialConcurrency": 1,
+            "maxTrialNumber": 1,
+            "tuner": {"name": "Random"},
+            "trainingService": {"platform": "local"},
             "gracePeriod": "1s",
-        }  # fmt: skip
+        }
         environment = {"GATES": str(self.gates), "WITNESS": str(self.notes), "PIDS": str(self.gates / "pids")}
         self.id = self.daemon.create(base | {"trialCommand": command} | more, self.code, environment)
 
@@ -239,8 +243,9 @@ def test_a_line_of_a_megabyte(bench: Bench) -> None:
 
 def test_a_hundred_thousand_results_arrive_complete_and_in_order(bench: Bench) -> None:
     count = 100_000
-    trial = bench.run_code(f"for step in range({count}):\n    nni.report_intermediate_result(step)\n"
-                           "nni.report_final_result(-1)\n")  # fmt: skip
+    trial = bench.run_code(
+        f"for step in range({count}):\n    nni.report_intermediate_result(step)\nnni.report_final_result(-1)\n"
+    )
     assert bench.results("PERIODICAL") == list(range(count))
     assert bench.results("FINAL") == [-1]
     assert (trial["intermediates"], trial["lastValue"], trial["finalValue"]) == (count, count - 1, -1)
@@ -481,8 +486,9 @@ def test_a_duration_limit_of_trials_given_while_one_runs(bench: Bench) -> None:
 
 def test_what_a_stop_ended_is_done_again_after_resume(bench: Bench) -> None:
     config = witness.config(trials=6, steps=0, pause_s=0, tuner=witness.noting_tuner(bench.hosts), trialConcurrency=2)
-    bench.start(f"{PYTHON} gated.py", **{k: config[k] for k in ("searchSpace", "tuner", "maxTrialNumber")},
-                trialConcurrency=2)  # fmt: skip
+    bench.start(
+        f"{PYTHON} gated.py", **{k: config[k] for k in ("searchSpace", "tuner", "maxTrialNumber")}, trialConcurrency=2
+    )
     bench.open_gate(0, 1)
     bench.wait_for_count(SUCCEEDED=2, RUNNING=2)
     before = {one["id"]: one["parameters"] for one in bench.trials()}

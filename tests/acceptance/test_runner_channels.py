@@ -55,10 +55,14 @@ def test_one_limit_for_a_line(shared: Daemon, code: Path, channel: str) -> None:
     )
     platform = {"platform": "scripted", "launch": "process", "channel": channel, "nniManagerIp": "127.0.0.1"}
     config = {
-        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCodeDirectory": ".", "trialConcurrency": 1,
-        "trialCommand": f"{PYTHON} long.py", "maxTrialNumber": 1, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 1,
+        "trialCommand": f"{PYTHON} long.py",
+        "maxTrialNumber": 1,
+        "tuner": {"name": "Random"},
         "trainingService": platform,
-    }  # fmt: skip
+    }
     id_ = shared.create(config, code)
     shared.wait(id_, "DONE")
     (trial,) = shared.trials(id_)

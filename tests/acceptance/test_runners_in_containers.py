@@ -32,9 +32,13 @@ class Container:
         told = cluster.environments[0]
         start = json.loads((cluster.files[0].with_name("started.json")).read_text())
         self.process = subprocess.Popen(
-            start["command"], cwd=work, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            start["command"],
+            cwd=work,
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env={**ENVIRONMENT, **told, protocol.ENV_SYSTEM_DIR: str(self.folder), **variables},
-        )  # fmt: skip
+        )
 
     def __enter__(self) -> Container:
         return self
@@ -89,12 +93,16 @@ def test_of_several_processes_one_reports(listening: Daemon, code: Path, tmp_pat
         reporter, early, late = (
             stack.enter_context(
                 Container(
-                    cluster, tmp_path / str(rank), RANK=str(rank), GATE=str(gate),
-                    NNI_RUNNER_REPORTER="1" if rank == 0 else "0", NNI_RUNNER_GRACE_S="0.5",
+                    cluster,
+                    tmp_path / str(rank),
+                    RANK=str(rank),
+                    GATE=str(gate),
+                    NNI_RUNNER_REPORTER="1" if rank == 0 else "0",
+                    NNI_RUNNER_GRACE_S="0.5",
                 )
             )
             for rank in range(3)
-        )  # fmt: skip
+        )
         assert early.end()[0] == 5
         until(lambda: late.outbox() == [1002])
         assert cluster.trial(0)["endedMs"] is None, "how another one ended says nothing"

@@ -109,8 +109,9 @@ def test_a_manager_elsewhere_gets_what_was_looked_up_here(nnictl: CommandLine, t
     (code / "secret").write_text(RIGHT + "\n")
     path = nnictl.config(
         trainingService=section(token=f"file:{code}/secret", trials=[{"duration": 0.1, "result": 1}]),
-        trialCodeDirectory=str(code), maxTrialNumber=1,
-    )  # fmt: skip
+        trialCodeDirectory=str(code),
+        maxTrialNumber=1,
+    )
     out = nnictl.good("create", "--config", path, "--manager", url)
     (code / "secret").unlink()
     id_ = out.split()[1]

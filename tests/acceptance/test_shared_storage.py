@@ -134,9 +134,12 @@ def test_the_key_of_the_account_is_told_nobody(shared: Daemon, code: Path, stora
     config = _config(storage, {"platform": "local"})
     kept = {name: config["sharedStorage"][name] for name in ("localMountPoint", "remoteMountPoint", "localMounted")}
     config["sharedStorage"] = {
-        **kept, "storageType": "AzureBlob", "storageAccountName": "shop", "containerName": "models",
+        **kept,
+        "storageType": "AzureBlob",
+        "storageAccountName": "shop",
+        "containerName": "models",
         "storageAccountKey": _KEY,
-    }  # fmt: skip
+    }
     id_ = shared.create(config, code)
     shared.wait(id_, "DONE", timeout_s=30)
     told = json.dumps(shared.call("GET", f"/experiments/{id_}"))
@@ -201,18 +204,32 @@ def _refused(daemon: Daemon, code: Path, config: dict[str, Any]) -> str:
 
 
 def _config(
-    storage: Path, section: Any, *, trials: int = 1, command: str = _COMMAND, remoteMountPoint: str = "mnt/nni",
+    storage: Path,
+    section: Any,
+    *,
+    trials: int = 1,
+    command: str = _COMMAND,
+    remoteMountPoint: str = "mnt/nni",
     **fields: Any,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": 2, "maxTrialNumber": trials, "tuner": {"name": "Random"},
-        "trainingService": section, **fields,
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
+        "trainingService": section,
+        **fields,
         "sharedStorage": {
-            "storageType": "NFS", "localMountPoint": str(storage), "remoteMountPoint": remoteMountPoint,
-            "localMounted": "usermount", "nfsServer": "files.example.test", "exportedDirectory": "/data",
+            "storageType": "NFS",
+            "localMountPoint": str(storage),
+            "remoteMountPoint": remoteMountPoint,
+            "localMounted": "usermount",
+            "nfsServer": "files.example.test",
+            "exportedDirectory": "/data",
         },
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.machines

@@ -411,8 +411,11 @@ SCRIPTED = {"platform": "scripted", "launch": "process"}
 
 def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path, experimentName="kept")
-    other = daemon.create(witness.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}), code,
-                          {"WITNESS": str(tmp_path / "other")})  # fmt: skip
+    other = daemon.create(
+        witness.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}),
+        code,
+        {"WITNESS": str(tmp_path / "other")},
+    )
     daemon.wait(other, "DONE")
     daemon.call("POST", f"/experiments/{other}/stop")
     run.wait_for_progress()

@@ -20,9 +20,10 @@ def test_results_come_over_tls(daemon: Daemon, code: Path) -> None:
     authority = Authority(folder)
     certificate, key = authority.issue("127.0.0.1")
     daemon.environment |= {
-        "NNI_MANAGER_TRIAL_TLS_CERTIFICATE": str(certificate), "NNI_MANAGER_TRIAL_TLS_KEY": str(key),
+        "NNI_MANAGER_TRIAL_TLS_CERTIFICATE": str(certificate),
+        "NNI_MANAGER_TRIAL_TLS_KEY": str(key),
         "NNI_MANAGER_TRIAL_TLS_AUTHORITY": str(authority.file),
-    }  # fmt: skip
+    }
     daemon.start(*LISTENING)
     work = Numbered(daemon, code, trials=3)
     (trials,) = [listener for listener in daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "trials"]

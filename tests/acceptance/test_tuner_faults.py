@@ -169,7 +169,7 @@ RAISING = {
         "SystemExit: 7",
         3,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", RAISING)
@@ -338,11 +338,18 @@ def test_medianstop_ends_bad_trials_early(shared: Daemon, code: Path, tmp_path: 
     notes = tmp_path / "tuner.jsonl"
     values = [0.8, 0.9, 0.95, 0.1, 0.2, 1.0]
     config = witness.config(
-        trials=6, steps=0, pause_s=0, trialConcurrency=1, trialCommand=f"{PYTHON} curve.py 20 0.05",
-        tuner={"className": "listed_tuner.ListedTuner", "codeDirectory": ".",
-               "classArgs": {"values": values, "notes": str(notes)}},
+        trials=6,
+        steps=0,
+        pause_s=0,
+        trialConcurrency=1,
+        trialCommand=f"{PYTHON} curve.py 20 0.05",
+        tuner={
+            "className": "listed_tuner.ListedTuner",
+            "codeDirectory": ".",
+            "classArgs": {"values": values, "notes": str(notes)},
+        },
         assessor={"name": "Medianstop", "classArgs": {"optimize_mode": "maximize", "start_step": 3}},
-    )  # fmt: skip
+    )
     id_ = shared.create(config, code)
     shared.wait(id_, "DONE")
     rows = picked(shared.trials(id_), "status", "reason", "intermediates", "finalValue")

@@ -47,15 +47,22 @@ def _config() -> dict[str, Any]:
     service = {"platform": "scripted", "launch": "process", "channel": "pull"}
     machines = [{"name": "m1", "places": 2}, {"name": "m2", "places": 2}]
     fate = {
-        "unreachable": [{"machine": "m1", **_span(MACHINE)}], "unreachableGrace": "1s",
-        "outage": _span(OUTAGE), "wrongCredentials": {"after": CREDENTIALS_S}, "token": "${TOKEN}",
+        "unreachable": [{"machine": "m1", **_span(MACHINE)}],
+        "unreachableGrace": "1s",
+        "outage": _span(OUTAGE),
+        "wrongCredentials": {"after": CREDENTIALS_S},
+        "token": "${TOKEN}",
         "acceptedToken": hashlib.sha256(b"new").hexdigest(),
-    }  # fmt: skip
+    }
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep 1.2; {report}",
-        "trialCodeDirectory": ".", "trialConcurrency": 8, "maxTrialNumber": TRIALS, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"sleep 1.2; {report}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 8,
+        "maxTrialNumber": TRIALS,
+        "tuner": {"name": "Random"},
         "trainingService": [{**service, "trialConcurrency": 2}, {**service, "machines": machines, **fate}],
-    }  # fmt: skip
+    }
 
 
 def _span(span: tuple[float, float]) -> dict[str, float]:

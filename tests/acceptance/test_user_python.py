@@ -198,10 +198,14 @@ def test_without_a_caller_it_is_the_managers(server: CommandLine, tmp_path: Path
     (tmp_path / "only_in_this_python.py").write_text("NUMBER = 1\n")
     (tmp_path / "mine.py").write_text(TUNER)
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "true", "trialConcurrency": 1,
-        "trialCodeDirectory": str(tmp_path), "maxTrialNumber": 1, "trainingService": {"platform": "local"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": "true",
+        "trialConcurrency": 1,
+        "trialCodeDirectory": str(tmp_path),
+        "maxTrialNumber": 1,
+        "trainingService": {"platform": "local"},
         "tuner": {**MINE, "codeDirectory": str(tmp_path)},
-    }  # fmt: skip
+    }
     id_ = server.daemon.call("POST", "/experiments", json=config)["id"]
     server.daemon.wait(id_, "DONE")
     (trial,) = server.daemon.trials(id_)

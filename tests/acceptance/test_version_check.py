@@ -119,8 +119,12 @@ def test_a_refusal_is_told_by_the_commands_that_show_experiments(
     cluster = Cluster(own, trials, 1)
     assert say(cluster.environments[0], "version", version=version, channel="push")[0] == 409
     own.wait(cluster.id, "ERROR")
-    for command in (["experiment", "show", cluster.id], ["experiment", "status", cluster.id], ["experiment", "list"],
-                    ["trial", "ls", cluster.id]):  # fmt: skip
+    for command in (
+        ["experiment", "show", cluster.id],
+        ["experiment", "status", cluster.id],
+        ["experiment", "list"],
+        ["trial", "ls", cluster.id],
+    ):
         assert sentence(version, "0.6.0") in seen.nnictl(own, *command)
     close(own, cluster.id)
 
@@ -221,10 +225,14 @@ def test_real_runners_of_real_managers(later: Daemon, trials: Path, tmp_path: Pa
     """Started by the platform, with a Python that runs a runner of this version; the manager's is in its greeting."""
     manager = later.call("GET", "/daemon")["version"]
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": REPORT,
-        "trialCodeDirectory": ".", "trialConcurrency": 1, "maxTrialNumber": 1, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": REPORT,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 1,
+        "maxTrialNumber": 1,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "scripted", "launch": "process", "nniManagerIp": "127.0.0.1"},
-    }  # fmt: skip
+    }
     path = other_versions.path_to_runner(version, tmp_path / "bin")
     id_ = later.create(config, trials, {"PATH": path})
     if version.rpartition(".")[0] != manager.rpartition(".")[0]:

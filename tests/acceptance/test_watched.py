@@ -29,10 +29,14 @@ def scrape(daemon: Daemon) -> dict[str, float]:
 
 def test_work_is_counted(daemon: Daemon, code: Path) -> None:
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": TRIAL, "trialCodeDirectory": ".",
-        "trialConcurrency": 2, "maxTrialNumber": 6, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": TRIAL,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": 6,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "local"},
-    }  # fmt: skip
+    }
     before = scrape(daemon)
     assert before["nni_manager_keeper_needed"] == before["nni_manager_metrics_stored_total"] == 0
     done, on = daemon.create(config, code), daemon.create({**config, "trialCommand": ON, "maxTrialNumber": 1}, code)

@@ -61,9 +61,11 @@ def _frames(content: bytes, page_size: int) -> Iterator[_Frame]:
         _, size_after_commit, salt1, salt2, sum1, sum2 = _FRAME.unpack_from(content, start)
         page = content[start + _FRAME.size : start + length]
         yield _Frame(
-            is_commit=size_after_commit != 0, salts=(salt1, salt2), checksum=(sum1, sum2),
+            is_commit=size_after_commit != 0,
+            salts=(salt1, salt2),
+            checksum=(sum1, sum2),
             summed=content[start : start + 8] + page,
-        )  # fmt: skip
+        )
 
 
 def _continued(checksum: tuple[int, int], summed: bytes, order: str) -> tuple[int, int]:

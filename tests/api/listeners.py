@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
-from nni_manager.app.listeners import Listeners
-from nni_manager.app.ports import reserve
+from nni_manager.app.listening.listeners import Listeners
+from nni_manager.app.listening.ports import reserve
 from nni_manager.client.address import Address
 
 

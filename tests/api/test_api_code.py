@@ -20,7 +20,7 @@ from nni_manager.api import code
 from nni_manager.api import code as code_routes
 from nni_manager.api.application import create_application
 from nni_manager.api.code import CodeFolders
-from nni_manager.platform_kit.archive import pack
+from nni_manager.code_archive import pack
 from nni_manager.scheduler.experiments import code as own_code_module
 from tests.api.world import World
 from tests.trial_runner.deep_tree import deep_tree_at

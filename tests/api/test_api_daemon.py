@@ -43,9 +43,14 @@ async def test_it_describes_itself(api: httpx.AsyncClient, world: World) -> None
     answer = await api.get("/api/v1/daemon")
     Daemon.model_validate_json(answer.content)
     assert answer.json() == {
-        "version": "1.2.3", "pid": os.getpid(), "dataDirectory": str(world.data), "startedMs": CREATED_MS,
-        "listeners": [{"kind": "control", "address": "/run/control.sock"}], "experiments": 1, "endsByItself": False,
-    }  # fmt: skip
+        "version": "1.2.3",
+        "pid": os.getpid(),
+        "dataDirectory": str(world.data),
+        "startedMs": CREATED_MS,
+        "listeners": [{"kind": "control", "address": "/run/control.sock"}],
+        "experiments": 1,
+        "endsByItself": False,
+    }
 
 
 @pytest.mark.parametrize(("body", "stops"), [(None, False), ({}, False), ({"experiments": True}, True)])

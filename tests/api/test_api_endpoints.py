@@ -14,9 +14,10 @@ import pytest
 
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import experiments, index
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import experiments
 from nni_manager.store.folder import Folder
+from nni_manager.store.index import index
 from tests.api.world import World
 from tests.scheduler.fake_endpoints import FakeEndpoints
 
@@ -61,8 +62,10 @@ async def test_an_experiment_gets_a_port_of_its_own(
 ) -> None:
     id_ = (await create(api, world, endpoint={"port": 8888, "urlPrefix": "/my/pre/"})).json()["id"]
     assert await endpoint_of(api, id_) == {
-        "port": 8888, "urlPrefix": "my/pre", "url": "http://127.0.0.1:8888/my/pre/",
-    }  # fmt: skip
+        "port": 8888,
+        "urlPrefix": "my/pre",
+        "url": "http://127.0.0.1:8888/my/pre/",
+    }
     assert listener.endpoints == {id_: await recorded(world, id_)} == {id_: Endpoint(port=8888, prefix="my/pre")}
     await api.post(f"{EXPERIMENTS}/{id_}/stop")
     assert listener.endpoints == {} and await endpoint_of(api, id_) is None and await recorded(world, id_) is None
@@ -100,11 +103,16 @@ async def test_a_port_is_given_back_when_the_rest_fails(
 @pytest.mark.parametrize(
     ("endpoint", "word"),
     [
-        ({"port": -1}, "port"), ({"port": 65536}, "port"), ({"port": "many"}, "port"), ({"prot": 1}, "prot"),
-        ({"urlPrefix": "a//b"}, "urlPrefix"), ({"urlPrefix": ".."}, "urlPrefix"), ({"urlPrefix": 7}, "urlPrefix"),
+        ({"port": -1}, "port"),
+        ({"port": 65536}, "port"),
+        ({"port": "many"}, "port"),
+        ({"prot": 1}, "prot"),
+        ({"urlPrefix": "a//b"}, "urlPrefix"),
+        ({"urlPrefix": ".."}, "urlPrefix"),
+        ({"urlPrefix": 7}, "urlPrefix"),
         (8080, "endpoint"),
     ],
-)  # fmt: skip
+)
 async def test_what_is_no_view_is_named(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints, endpoint: object, word: str
 ) -> None:

@@ -19,13 +19,21 @@ from tests.api.world import World
 pytestmark = pytest.mark.unit
 
 EXPECTED = {
-    "InvalidInput": 400, "ConfigInvalid": 400, "BadDimension": 400, "NotFound": 404, "Conflict": 409,
-    "AttemptDecided": 409, "AlreadyOwned": 409, "StoreUnavailable": 503, "PlatformUnavailable": 503,
-}  # fmt: skip
+    "InvalidInput": 400,
+    "ConfigInvalid": 400,
+    "BadDimension": 400,
+    "NotFound": 404,
+    "Conflict": 409,
+    "AttemptDecided": 409,
+    "AlreadyOwned": 409,
+    "StoreUnavailable": 503,
+    "PlatformUnavailable": 503,
+}
 KINDS = [
-    kind for _, kind in inspect.getmembers(domain, inspect.isclass)
+    kind
+    for _, kind in inspect.getmembers(domain, inspect.isclass)
     if issubclass(kind, NniManagerError) and kind.__module__ == domain.__name__
-]  # fmt: skip
+]
 
 
 def raising(world: World, error: Exception) -> FastAPI:
@@ -80,11 +88,22 @@ async def test_an_unknown_method_names_those_that_are_known(api: httpx.AsyncClie
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/stop"), ("POST", "/resume"), ("POST", "/import"),
-        ("GET", "/trials"), ("POST", "/trials"), ("GET", "/trials/a1b2c"), ("POST", "/trials/a1b2c/kill"),
-        ("GET", "/trials/a1b2c/logs/stdout"), ("GET", "/logs/nnimanager.log"), ("GET", "/metrics"), ("GET", "/events"),
+        ("GET", ""),
+        ("PATCH", ""),
+        ("DELETE", ""),
+        ("POST", "/stop"),
+        ("POST", "/resume"),
+        ("POST", "/import"),
+        ("GET", "/trials"),
+        ("POST", "/trials"),
+        ("GET", "/trials/a1b2c"),
+        ("POST", "/trials/a1b2c/kill"),
+        ("GET", "/trials/a1b2c/logs/stdout"),
+        ("GET", "/logs/nnimanager.log"),
+        ("GET", "/metrics"),
+        ("GET", "/events"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("id_", ["unknown1", "no.id", "a" * 33])
 async def test_an_unknown_experiment_is_not_found(api: httpx.AsyncClient, method: str, path: str, id_: str) -> None:
     body = [] if path == "/import" else {"parameters": {}} if path == "/trials" else {}
@@ -142,10 +161,16 @@ async def test_pages_get_what_is_not_the_apis(world: World) -> None:
             await client.get("/apix")
 
 
-@pytest.mark.parametrize("body", [
-    {"logLevel": "Q" * 50_000}, {"trialGpuMemory": "Q" * 50_000}, {"trainingService": {"platform": "Q" * 50_000}},
-    {"config": "{}", "Q" * 50_000: 1}, {"config": "{}", "secrets": {"Q" * 50_000: 1}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"logLevel": "Q" * 50_000},
+        {"trialGpuMemory": "Q" * 50_000},
+        {"trainingService": {"platform": "Q" * 50_000}},
+        {"config": "{}", "Q" * 50_000: 1},
+        {"config": "{}", "secrets": {"Q" * 50_000: 1}},
+    ],
+)
 async def test_a_large_value_is_cut_in_what_is_said_of_it(api: httpx.AsyncClient, body: dict[str, object]) -> None:
     answer = await api.post("/api/v1/experiments", json=body)
     assert answer.status_code == 400 and len(answer.text) < 10_000

@@ -70,8 +70,16 @@ async def following(world: World, what: str, last: str = "") -> AsyncIterator[St
     stream, place = Stream(), what if "events" in what else f"{what}/events"
     path, _, query = f"/api/v1/experiments/{place}".partition("?")
     headers = [(b"last-event-id", last.encode())] if last else []
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(),
-             "headers": headers, "server": ("/run/socket", None), "scheme": "http", "http_version": "1.1"}  # fmt: skip
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": query.encode(),
+        "headers": headers,
+        "server": ("/run/socket", None),
+        "scheme": "http",
+        "http_version": "1.1",
+    }
     async with asyncio.TaskGroup() as group:
         group.create_task(create_application(world.context)(scope, stream.receive, stream.send))  # type: ignore[arg-type]
         yield stream

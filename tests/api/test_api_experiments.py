@@ -14,8 +14,10 @@ import yaml
 from nni_manager.api.schemas.experiments import Best, Experiment, ExperimentList
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
-from nni_manager.store import experiments, index, private
+from nni_manager.store import private
 from nni_manager.store.connection import Connection
+from nni_manager.store.experiment import experiments
+from nni_manager.store.index import index
 from tests.api.world import CREATED_MS, MemoryPlatform, World
 from tests.trial_runner.deep_tree import deep_tree_at
 from trial_runner.wire import removal
@@ -41,29 +43,61 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
     config = found.pop("config")
     assert config["trialCommand"] == "python3 trial.py"
     assert found == {
-        "id": "seeded", "name": "digits", "platform": "local", "status": "STOPPED", "hold": None, "errors": [],
-        "createdMs": CREATED_MS, "endedMs": CREATED_MS + 60_000, "execDurationMs": 60_000, "logPath": str(folder.path),
-        "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": "2h", "maxTrialDuration": None,
-        "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5, "noMoreTrials": "",
+        "id": "seeded",
+        "name": "digits",
+        "platform": "local",
+        "status": "STOPPED",
+        "hold": None,
+        "errors": [],
+        "createdMs": CREATED_MS,
+        "endedMs": CREATED_MS + 60_000,
+        "execDurationMs": 60_000,
+        "logPath": str(folder.path),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 10,
+        "maxExperimentDuration": "2h",
+        "maxTrialDuration": None,
+        "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1},
+        "trialsMade": 5,
+        "noMoreTrials": "",
         "optimizeMode": "maximize",
-        "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}}, "revision": 2,
+        "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}},
+        "revision": 2,
         "commonFailure": None,
-        "endpoint": None, "warnings": [], "references": [], "variables": None,
-        "services": [{
-            "name": "local", "platform": "local", "status": None, "sinceMs": None, "sentence": "", "room": None,
-            "limit": None, "openAttempts": 0,
-        }],
-    }  # fmt: skip
+        "endpoint": None,
+        "warnings": [],
+        "references": [],
+        "variables": None,
+        "services": [
+            {
+                "name": "local",
+                "platform": "local",
+                "status": None,
+                "sinceMs": None,
+                "sentence": "",
+                "room": None,
+                "limit": None,
+                "openAttempts": 0,
+            }
+        ],
+    }
 
 
-@pytest.mark.parametrize(("fields", "said"), [
-    ({"maxTrialNumber": 5}, "maxTrialNumber (5) is reached"),
-    ({"maxExperimentDuration": "30s"}, "maxExperimentDuration (30s) is reached"),
-    ({"maxTrialNumber": 3, "maxExperimentDuration": 59},
-     "maxTrialNumber (3) is reached and maxExperimentDuration (59) is reached"),
-    ({"maxTrialNumber": 6, "maxExperimentDuration": 60, "status": ExperimentStatus.DONE},
-     "the tuner has no more proposals"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"maxTrialNumber": 5}, "maxTrialNumber (5) is reached"),
+        ({"maxExperimentDuration": "30s"}, "maxExperimentDuration (30s) is reached"),
+        (
+            {"maxTrialNumber": 3, "maxExperimentDuration": 59},
+            "maxTrialNumber (3) is reached and maxExperimentDuration (59) is reached",
+        ),
+        (
+            {"maxTrialNumber": 6, "maxExperimentDuration": 60, "status": ExperimentStatus.DONE},
+            "the tuner has no more proposals",
+        ),
+    ],
+)
 async def test_why_no_more_trials_are_made(
     api: httpx.AsyncClient, world: World, fields: dict[str, Any], said: str
 ) -> None:
@@ -190,9 +224,12 @@ async def test_a_wrapped_file_brings_its_callers_world(api: httpx.AsyncClient, w
     (world.code / "space.json").write_text(json.dumps({"y": {"_type": "choice", "_value": [1, 2]}}))
     config = world.config(searchSpace=None, trialCodeDirectory=None, searchSpaceFile="space.json")
     body = {
-        "config": yaml.safe_dump(config), "file": "my.yml", "directory": str(world.code),
-        "environment": {"GREETING": "hello"}, "interpreter": "/usr/bin/python3",
-    }  # fmt: skip
+        "config": yaml.safe_dump(config),
+        "file": "my.yml",
+        "directory": str(world.code),
+        "environment": {"GREETING": "hello"},
+        "interpreter": "/usr/bin/python3",
+    }
     answer = await api.post(EXPERIMENTS, json=body)
     assert answer.status_code == 201, answer.text
     id_ = answer.json()["id"]
@@ -299,8 +336,11 @@ async def test_limits_change_and_null_takes_them_away(api: httpx.AsyncClient, wo
     assert answer.status_code == 200, answer.text
     found = answer.json()
     assert {name: found[name] for name in ("trialConcurrency", "maxTrialNumber", "maxTrialDuration", "name")} == {
-        "trialConcurrency": 4, "maxTrialNumber": None, "maxTrialDuration": "10m", "name": "renamed",
-    }  # fmt: skip
+        "trialConcurrency": 4,
+        "maxTrialNumber": None,
+        "maxTrialDuration": "10m",
+        "name": "renamed",
+    }
     of_its_moment = {name: found[name] for name in ("execDurationMs", "services")}
     assert found == (await api.get(f"{EXPERIMENTS}/{id_}")).json() | of_its_moment
     assert (await api.get(EXPERIMENTS)).json()["experiments"][0]["name"] == "renamed"
@@ -336,18 +376,21 @@ async def test_a_wrong_change_names_its_field_and_changes_nothing(
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"] == before
 
 
-@pytest.mark.parametrize(("limits", "change", "goes_on"), [
-    ({"maxTrialNumber": 5}, {}, False),
-    ({"maxTrialNumber": 5}, {"experimentName": "renamed"}, False),
-    ({"maxTrialNumber": 5}, {"maxTrialNumber": 3}, False),
-    ({"maxTrialNumber": 5}, {"trialConcurrency": 4}, False),
-    ({"maxTrialNumber": 5}, {"maxExperimentDuration": "2h"}, False),
-    ({"maxTrialNumber": 5}, {"maxTrialNumber": 6}, True),
-    ({"maxTrialNumber": 5}, {"maxTrialNumber": None}, True),
-    ({"maxExperimentDuration": "1s"}, {"maxExperimentDuration": "2h"}, True),
-    ({"maxTrialNumber": 9}, {"maxTrialNumber": 10}, False),  # its tuner had nothing more
-    ({"maxTrialNumber": 9}, {"searchSpace": {"y": {"_type": "uniform", "_value": [0, 1]}}}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limits", "change", "goes_on"),
+    [
+        ({"maxTrialNumber": 5}, {}, False),
+        ({"maxTrialNumber": 5}, {"experimentName": "renamed"}, False),
+        ({"maxTrialNumber": 5}, {"maxTrialNumber": 3}, False),
+        ({"maxTrialNumber": 5}, {"trialConcurrency": 4}, False),
+        ({"maxTrialNumber": 5}, {"maxExperimentDuration": "2h"}, False),
+        ({"maxTrialNumber": 5}, {"maxTrialNumber": 6}, True),
+        ({"maxTrialNumber": 5}, {"maxTrialNumber": None}, True),
+        ({"maxExperimentDuration": "1s"}, {"maxExperimentDuration": "2h"}, True),
+        ({"maxTrialNumber": 9}, {"maxTrialNumber": 10}, False),  # its tuner had nothing more
+        ({"maxTrialNumber": 9}, {"searchSpace": {"y": {"_type": "uniform", "_value": [0, 1]}}}, True),
+    ],
+)
 async def test_what_is_done_goes_on_only_when_there_is_something_to_do(
     api: httpx.AsyncClient, world: World, limits: dict[str, Any], change: dict[str, Any], goes_on: bool
 ) -> None:

@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from nni_manager.api import submission
-from nni_manager.config import document, experiment_file
-from nni_manager.config.document import Unreadable
-from nni_manager.config.source import LARGE_CHARACTERS
+from nni_manager.config import experiment_file
+from nni_manager.config.reading import document
+from nni_manager.config.reading.document import Unreadable
+from nni_manager.config.reading.source import LARGE_CHARACTERS
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.api.world import World
 

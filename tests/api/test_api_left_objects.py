@@ -63,8 +63,12 @@ async def test_of_experiments_at_work_nothing_is_found_or_removed(api: httpx.Asy
     assert [one["experiment"] for one in found] == [stopped] * 3 + ["lostlost"] * 3
     assert [one["manager"] for one in found[:3]] == ["this", "another", "unknown"]
     assert found[0] == {
-        "experiment": stopped, "manager": "this", "what": f"Job {stopped}", "createdMs": 7, "stays": "",
-    }  # fmt: skip
+        "experiment": stopped,
+        "manager": "this",
+        "what": f"Job {stopped}",
+        "createdMs": 7,
+        "stays": "",
+    }
     removed = await asked(api, world, at_work, "lostlost")
     assert {one["experiment"] for one in removed} == {"lostlost"}
     assert Finding.of == [at_work, stopped]

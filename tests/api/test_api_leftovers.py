@@ -18,7 +18,7 @@ from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.scheduler.experiments import leftovers
 from nni_manager.scheduler.planning import open_trial
-from nni_manager.store import leftover_jobs
+from nni_manager.store.experiment import leftover_jobs
 from tests.api.services import EXPERIMENTS, Acted, act, add_trial, create, shown
 from tests.api.world import World
 
@@ -92,8 +92,12 @@ async def test_a_person_ends_them(api: httpx.AsyncClient, world: World) -> None:
     id_, job = await stopped_while_away(api, world)
     (away,) = (await api.post("/api/v1/platforms/clean")).json()["cleaned"]
     assert away == {
-        "experiment": id_, "service": "local", "platform": "local", "jobs": 1, "trouble": "no route to host",
-    }  # fmt: skip
+        "experiment": id_,
+        "service": "local",
+        "platform": "local",
+        "jobs": 1,
+        "trouble": "no route to host",
+    }
     assert (await api.post("/api/v1/platforms/clean", json={"platforms": ["remote"]})).json() == {"cleaned": []}
     Acted.trouble.clear()
     (done,) = (await api.post("/api/v1/platforms/clean", json={"platforms": ["local"]})).json()["cleaned"]
@@ -173,9 +177,16 @@ async def test_they_are_looked_after_until_they_are_ended(
 
 def _left(experiment_id: str) -> leftover_jobs.LeftoverJobs:
     return leftover_jobs.LeftoverJobs(
-        experiment_id=experiment_id, service="local", platform="local", connection="http://there",
-        section={"platform": "local"}, secrets={}, job_names=("job",), sentence="away", noted_ms=1,
-    )  # fmt: skip
+        experiment_id=experiment_id,
+        service="local",
+        platform="local",
+        connection="http://there",
+        section={"platform": "local"},
+        secrets={},
+        job_names=("job",),
+        sentence="away",
+        noted_ms=1,
+    )
 
 
 async def test_what_is_ended_in_the_moment_of_a_look_does_not_end_the_looks(

@@ -63,10 +63,19 @@ async def test_results_at_a_glance(api: httpx.AsyncClient, world: World, three: 
     assert listed["first"]["best"]["value"] == 0.875 and listed["first"]["counts"]["SUCCEEDED"] == 3
 
 
-@pytest.mark.parametrize("place", [
-    "", "/first", "/first/trials", "/first/metrics", "/first/events", "/events", "/first/trials/good1",
-    "/first/logs/nnimanager.log",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    [
+        "",
+        "/first",
+        "/first/trials",
+        "/first/metrics",
+        "/first/events",
+        "/events",
+        "/first/trials/good1",
+        "/first/logs/nnimanager.log",
+    ],
+)
 async def test_a_query_that_nobody_knows_is_refused(api: httpx.AsyncClient, world: World, place: str) -> None:
     await world.add("first")
     answer = await api.get(f"{EXPERIMENTS}{place}?statsu=DONE&limt=3")
@@ -82,9 +91,15 @@ async def test_a_refusal_names_what_there_is(api: httpx.AsyncClient, world: Worl
     assert (await api.post(f"{EXPERIMENTS}/stop?now=1")).status_code == 400
 
 
-@pytest.mark.parametrize("place", [
-    "/metrics?collect[]=x", "/healthz?x=1", f"{EXPERIMENTS}?token=x", "/experiments/first/api/v1/nni/trial-jobs?x=1",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/metrics?collect[]=x",
+        "/healthz?x=1",
+        f"{EXPERIMENTS}?token=x",
+        "/experiments/first/api/v1/nni/trial-jobs?x=1",
+    ],
+)
 async def test_others_may_send_more(api: httpx.AsyncClient, world: World, place: str) -> None:
     await world.add("first")
     assert (await api.get(place)).status_code == 200
@@ -99,8 +114,9 @@ async def test_parameters_and_results_in_one_call(api: httpx.AsyncClient, world:
     trials = (await api.get(f"{EXPERIMENTS}/first/trials?status=SUCCEEDED&limit=1000")).json()["trials"]
     assert exported == [
         {"parameter": one["parameters"], "value": one["finalResult"], "trialJobId": one["id"]}
-        for one in trials if one["finalResult"] is not None
-    ]  # fmt: skip
+        for one in trials
+        if one["finalResult"] is not None
+    ]
     whole = (await api.get(f"{EXPERIMENTS}/first/export?intermediate=true")).json()
     assert whole[0]["intermediate"] == ["0.5", "0.75", "0.875"] and len(whole) == len(exported)
 

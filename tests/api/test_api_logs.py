@@ -65,11 +65,16 @@ async def test_logs_of_the_manager(api: httpx.AsyncClient) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        f"{LOGS}/parameter.cfg", f"{LOGS}/trial.log", f"{LOGS}/stdout?attempt=2", f"{LOGS}/..%2Fstdout",
-        "/api/v1/experiments/seeded/trials/waits/logs/stdout", "/api/v1/experiments/seeded/trials/nobdy/logs/stdout",
-        "/api/v1/experiments/seeded/logs/stdout", "/api/v1/experiments/seeded/logs/nni.sqlite",
+        f"{LOGS}/parameter.cfg",
+        f"{LOGS}/trial.log",
+        f"{LOGS}/stdout?attempt=2",
+        f"{LOGS}/..%2Fstdout",
+        "/api/v1/experiments/seeded/trials/waits/logs/stdout",
+        "/api/v1/experiments/seeded/trials/nobdy/logs/stdout",
+        "/api/v1/experiments/seeded/logs/stdout",
+        "/api/v1/experiments/seeded/logs/nni.sqlite",
     ],
-)  # fmt: skip
+)
 async def test_what_is_no_log_is_not_found(api: httpx.AsyncClient, path: str) -> None:
     answer = await api.get(path)
     assert answer.status_code == 404 and answer.json()["error"]
@@ -109,15 +114,35 @@ async def test_a_folder_exchanged_for_a_link_serves_nothing(
 
 
 ATTEMPTS = [
-    "..", "../..", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e", "%2e%2e%2f%2e%2e%2fdata", "....//", "good1%00",
-    "good1%0a", "good1/../good1", "/etc/passwd", "%252e%252e", "..\\..", "~", "*", "good1;", "g\u00f3od1", "a" * 5000,
-]  # fmt: skip
+    "..",
+    "../..",
+    "..%2f..%2f..%2fetc%2fpasswd",
+    "%2e%2e",
+    "%2e%2e%2f%2e%2e%2fdata",
+    "....//",
+    "good1%00",
+    "good1%0a",
+    "good1/../good1",
+    "/etc/passwd",
+    "%252e%252e",
+    "..\\..",
+    "~",
+    "*",
+    "good1;",
+    "g\u00f3od1",
+    "a" * 5000,
+]
 PLACES = [
-    "/api/v1/experiments/{}", "/api/v1/experiments/{}/trials", "/api/v1/experiments/{}/metrics",
-    "/api/v1/experiments/{}/events", "/api/v1/experiments/{}/logs/nnimanager.log",
-    "/api/v1/experiments/seeded/logs/{}", "/api/v1/experiments/seeded/trials/{}",
-    "/api/v1/experiments/seeded/trials/{}/logs/stdout", "/api/v1/experiments/seeded/trials/good1/logs/{}",
-]  # fmt: skip
+    "/api/v1/experiments/{}",
+    "/api/v1/experiments/{}/trials",
+    "/api/v1/experiments/{}/metrics",
+    "/api/v1/experiments/{}/events",
+    "/api/v1/experiments/{}/logs/nnimanager.log",
+    "/api/v1/experiments/seeded/logs/{}",
+    "/api/v1/experiments/seeded/trials/{}",
+    "/api/v1/experiments/seeded/trials/{}/logs/stdout",
+    "/api/v1/experiments/seeded/trials/good1/logs/{}",
+]
 
 
 @pytest.mark.usefixtures("folder")

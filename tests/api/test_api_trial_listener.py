@@ -14,11 +14,11 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
-from nni_manager.api import trial_listener
-from nni_manager.api.trial_listener import BODY_LIMIT, TrialListener
-from nni_manager.api.trial_room import MOST_BODIES, SMALL_BYTES, Room
+from nni_manager.api.runners import trial_listener
+from nni_manager.api.runners.trial_listener import BODY_LIMIT, TrialListener
+from nni_manager.api.runners.trial_room import MOST_BODIES, SMALL_BYTES, Room
 from nni_manager.domain.errors import TooBusy
-from nni_manager.scheduler.turns.attempt_reports import RunnerOf
+from nni_manager.scheduler.experiments.attempt_reports import RunnerOf
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 from trial_runner import protocol
 
@@ -27,10 +27,12 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 VERSION = {"version": protocol.VERSION, "python": "3.7.1", "host": "node7", "pid": 7, "channel": "push"}
 EXIT_0 = {"event": "exited", "exitCode": 0, "signal": None, "stderrTail": "", "outboxes": {}}
 POSTS: dict[str, dict[str, Any]] = {
-    "version": VERSION, "status": {"event": "started", "pid": 7, "startedMs": 5},
+    "version": VERSION,
+    "status": {"event": "started", "pid": 7, "startedMs": 5},
     "metrics": {"outbox": OUTBOX, "start": 0, "end": 3, "lines": ["{}"]},
-    "log": {"file": "stdout", "offset": 0, "data": "x"}, "heartbeat": {"reporter": True},
-}  # fmt: skip
+    "log": {"file": "stdout", "offset": 0, "data": "x"},
+    "heartbeat": {"reporter": True},
+}
 GETS = ["parameters", "code", "outboxes"]
 
 
@@ -41,9 +43,10 @@ class Runner:
         self.token = world.reports.tokens.token(who.job_name) if token is None else token
         transport = httpx.ASGITransport(cast(Any, application))
         self.client = httpx.AsyncClient(
-            transport=transport, headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
+            transport=transport,
+            headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
             base_url=f"http://manager:8081/trial/v1/{who.experiment_id}/{who.trial_id}/{who.attempt}/",
-        )  # fmt: skip
+        )
 
     async def post(self, route: str, body: object = None) -> httpx.Response:
         return await self.client.post(route, json=POSTS[route] if body is None else body)
@@ -74,10 +77,17 @@ async def runner(world: RunnerWorld, application: ASGIApp) -> Runner:
 async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
     answer = await runner.post("version")
     parameters = (await runner.get("parameters")).json()
-    assert (answer.status_code, answer.json()) == (200, {
-        "accepted": True, "managerVersion": protocol.VERSION, "record": parameters, "hasCode": True, "stored": {},
-        "together": True,
-    })  # fmt: skip
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {
+            "accepted": True,
+            "managerVersion": protocol.VERSION,
+            "record": parameters,
+            "hasCode": True,
+            "stored": {},
+            "together": True,
+        },
+    )
     assert parameters["parameters"] == {"x": 0.5} and parameters["parameter_source"] == "customized"
     inline = (await runner.post("version", {**VERSION, "inlineCode": True})).json()["inlineCode"]
     code = await runner.get("code")
@@ -108,8 +118,9 @@ async def test_a_whole_end_in_one_request(runner: Runner, world: RunnerWorld) ->
     posts = [
         part("metrics", outbox=OUTBOX, start=0, end=size, lines=lines),
         part("status", **{**EXIT_0, "outboxes": {OUTBOX: size}}),
-        part("log", file="stdout", offset=0, data="out\n"), part("log", file="stderr", offset=0, data="err\n"),
-    ]  # fmt: skip
+        part("log", file="stdout", offset=0, data="out\n"),
+        part("log", file="stderr", offset=0, data="err\n"),
+    ]
     answers = (await runner.post("together", {"posts": posts})).json()["answers"]
     assert [answer["status"] for answer in answers] == [200] * 4
     assert [answer["body"].get("offset") for answer in answers] == [size, None, 4, 4]
@@ -177,10 +188,23 @@ async def test_no_token(world: RunnerWorld, application: ASGIApp, route: str, he
     assert answer.json() == {"error": "send the attempt's token as `Authorization: Bearer`"}
 
 
-@pytest.mark.parametrize("path", [
-    "k3v9x0qa/../1", "a%2Fb/aaaaa/1", "exp/aaaaa/0", "exp/aaaaa/-1", "exp/aaaaa/01", "exp/aaaaa/1.0", "exp/aaaaa/²",
-    f"exp/aaaaa/{'9' * 5000}", "exp/aaaaa/one", "exp/a/1", "exp/äääää/1", f"{'e' * 99}/aaaaa/1",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "k3v9x0qa/../1",
+        "a%2Fb/aaaaa/1",
+        "exp/aaaaa/0",
+        "exp/aaaaa/-1",
+        "exp/aaaaa/01",
+        "exp/aaaaa/1.0",
+        "exp/aaaaa/²",
+        f"exp/aaaaa/{'9' * 5000}",
+        "exp/aaaaa/one",
+        "exp/a/1",
+        "exp/äääää/1",
+        f"{'e' * 99}/aaaaa/1",
+    ],
+)
 async def test_what_can_be_no_attempt_is_as_unknown_as_any(world: RunnerWorld, application: ASGIApp, path: str) -> None:
     runner = Runner(world, application, world.who)
     answer = await runner.client.get(f"http://manager/trial/v1/{path}/parameters")
@@ -188,8 +212,10 @@ async def test_what_can_be_no_attempt_is_as_unknown_as_any(world: RunnerWorld, a
 
 
 async def test_a_right_token_for_something_that_is_not_there(world: RunnerWorld, application: ASGIApp) -> None:
-    for who in (RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1),
-                RunnerOf(experiment_id=world.id, trial_id="zzzzz", attempt=1)):  # fmt: skip
+    for who in (
+        RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1),
+        RunnerOf(experiment_id=world.id, trial_id="zzzzz", attempt=1),
+    ):
         assert (await Runner(world, application, who).any("parameters")).status_code == 404
 
 
@@ -216,33 +242,46 @@ async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
 # ------------------------------------------------------------------------------------------------ what is taken
 
 
-@pytest.mark.parametrize(("route", "body", "field"), [
-    ("version", [], "body"), ("version", "text", "body"), ("version", {"version": 6}, "version"),
-    ("version", {"version": "9" * 65}, "version"), ("version", {"version": "0.6\n"}, "version"),
-    ("version", {**VERSION, "channel": "keeper"}, "channel"),
-    ("status", {}, "event"), ("status", {"event": ["started"]}, "event"),
-    ("status", {"event": "started", "startedMs": "now"}, "startedMs"),
-    ("status", {"event": "started", "startedMs": -1}, "startedMs"),
-    ("status", {"event": "started", "startedMs": 2**63}, "startedMs"),
-    ("status", {"event": "started", "startedMs": True}, "startedMs"),
-    ("status", {"event": "exited"}, "exitCode or signal"),
-    ("status", {**EXIT_0, "exitCode": 0.5}, "exitCode"), ("status", {**EXIT_0, "exitCode": 10**400}, "exitCode"),
-    ("status", {**EXIT_0, "stderrTail": 1}, "stderrTail"), ("status", {**EXIT_0, "outboxes": []}, "outboxes"),
-    ("status", {**EXIT_0, "outboxes": {OUTBOX: "70"}}, "outboxes"),
-    ("status", {**EXIT_0, "outboxes": {OUTBOX: -1}}, "outboxes"),
-    ("metrics", {**POSTS["metrics"], "lines": "{}"}, "lines"),
-    ("metrics", {**POSTS["metrics"], "lines": [1]}, "lines"),
-    ("metrics", {**POSTS["metrics"], "lines": ["\ud800"]}, "lines"),
-    ("metrics", {**POSTS["metrics"], "start": None}, "start"), ("metrics", {**POSTS["metrics"], "start": -3}, "start"),
-    ("metrics", {**POSTS["metrics"], "end": 0}, "end"), ("metrics", {**POSTS["metrics"], "start": 4}, "end"),
-    ("metrics", {**POSTS["metrics"], "end": 2**62}, "end"),
-    ("metrics", {**POSTS["metrics"], "outbox": "stdout"}, "outbox"),
-    ("metrics", {**POSTS["metrics"], "outbox": "outbox/\n"}, "outbox"),
-    ("metrics", {**POSTS["metrics"], "outbox": "outbox/" + "x" * 300}, "outbox"),
-    ("metrics", {**POSTS["metrics"], "outbox": None}, "outbox"),
-    ("log", {**POSTS["log"], "data": 7}, "data"), ("log", {**POSTS["log"], "data": "\udc80"}, "data"),
-    ("log", {**POSTS["log"], "offset": 1.5}, "offset"), ("log", {**POSTS["log"], "source": []}, "source"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("route", "body", "field"),
+    [
+        ("version", [], "body"),
+        ("version", "text", "body"),
+        ("version", {"version": 6}, "version"),
+        ("version", {"version": "9" * 65}, "version"),
+        ("version", {"version": "0.6\n"}, "version"),
+        ("version", {**VERSION, "channel": "keeper"}, "channel"),
+        ("status", {}, "event"),
+        ("status", {"event": ["started"]}, "event"),
+        ("status", {"event": "started", "startedMs": "now"}, "startedMs"),
+        ("status", {"event": "started", "startedMs": -1}, "startedMs"),
+        ("status", {"event": "started", "startedMs": 2**63}, "startedMs"),
+        ("status", {"event": "started", "startedMs": True}, "startedMs"),
+        ("status", {"event": "exited"}, "exitCode or signal"),
+        ("status", {**EXIT_0, "exitCode": 0.5}, "exitCode"),
+        ("status", {**EXIT_0, "exitCode": 10**400}, "exitCode"),
+        ("status", {**EXIT_0, "stderrTail": 1}, "stderrTail"),
+        ("status", {**EXIT_0, "outboxes": []}, "outboxes"),
+        ("status", {**EXIT_0, "outboxes": {OUTBOX: "70"}}, "outboxes"),
+        ("status", {**EXIT_0, "outboxes": {OUTBOX: -1}}, "outboxes"),
+        ("metrics", {**POSTS["metrics"], "lines": "{}"}, "lines"),
+        ("metrics", {**POSTS["metrics"], "lines": [1]}, "lines"),
+        ("metrics", {**POSTS["metrics"], "lines": ["\ud800"]}, "lines"),
+        ("metrics", {**POSTS["metrics"], "start": None}, "start"),
+        ("metrics", {**POSTS["metrics"], "start": -3}, "start"),
+        ("metrics", {**POSTS["metrics"], "end": 0}, "end"),
+        ("metrics", {**POSTS["metrics"], "start": 4}, "end"),
+        ("metrics", {**POSTS["metrics"], "end": 2**62}, "end"),
+        ("metrics", {**POSTS["metrics"], "outbox": "stdout"}, "outbox"),
+        ("metrics", {**POSTS["metrics"], "outbox": "outbox/\n"}, "outbox"),
+        ("metrics", {**POSTS["metrics"], "outbox": "outbox/" + "x" * 300}, "outbox"),
+        ("metrics", {**POSTS["metrics"], "outbox": None}, "outbox"),
+        ("log", {**POSTS["log"], "data": 7}, "data"),
+        ("log", {**POSTS["log"], "data": "\udc80"}, "data"),
+        ("log", {**POSTS["log"], "offset": 1.5}, "offset"),
+        ("log", {**POSTS["log"], "source": []}, "source"),
+    ],
+)
 async def test_what_cannot_be_used_is_named(runner: Runner, route: str, body: object, field: str) -> None:
     await runner.post("version")
     text = json.dumps(body)  # escapes what is no text
@@ -273,11 +312,15 @@ async def test_every_answer_names_the_manager_and_the_attempt(
     stranger = Runner(world, application, who, "another.token")
     anybody = Runner(world, application, who, "")
     answers = [
-        await stranger.any("version"), await anybody.any("metrics"),
-        await runner.post("version"), *[await runner.any(route) for route in GETS], await runner.post("metrics", []),
-        await runner.client.post("log", content=b" " * (BODY_LIMIT + 1)), await runner.client.get("version"),
+        await stranger.any("version"),
+        await anybody.any("metrics"),
+        await runner.post("version"),
+        *[await runner.any(route) for route in GETS],
+        await runner.post("metrics", []),
+        await runner.client.post("log", content=b" " * (BODY_LIMIT + 1)),
+        await runner.client.get("version"),
         await runner.post("status", EXIT_0),
-    ]  # fmt: skip
+    ]
     await world.ended()
     answers.append(await runner.post("heartbeat"))
     assert [answer.status_code for answer in answers] == [403, 401, 200, 200, 200, 200, 400, 413, 405, 200, 410]
@@ -460,9 +503,7 @@ def test_an_attempt_has_so_many_small_bodies_at_a_time() -> None:
         pass
 
 
-async def test_a_body_that_does_not_come(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+async def test_a_body_that_does_not_come(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_listener, "BODY_S", 0.05)
 
     async def never() -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ import pytest
 
 from nni_manager.api.schemas.trials import MetricList, TrialList, TrialWithAttempts
 from nni_manager.api.trials import TrialOrder
-from nni_manager.store.answers import TRIAL_ORDERS
+from nni_manager.store.experiment.answers import TRIAL_ORDERS
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -52,9 +52,12 @@ async def test_results_without_a_json_word_keep_their_text(api: httpx.AsyncClien
     by_id = {trial["id"]: trial for trial in (await api.get(f"{SEEDED}/trials")).json()["trials"]}
     finals = {id_: (trial["finalValue"], trial["finalResult"]) for id_, trial in by_id.items()}
     assert finals == {
-        "good1": (0.875, "0.875"), "nannn": (None, "NaN"), "infin": (None, '{"default": -Infinity, "loss": 3}'),
-        "fails": (None, None), "waits": (None, None),
-    }  # fmt: skip
+        "good1": (0.875, "0.875"),
+        "nannn": (None, "NaN"),
+        "infin": (None, '{"default": -Infinity, "loss": 3}'),
+        "fails": (None, None),
+        "waits": (None, None),
+    }
     assert by_id["waits"]["wait"] == {
         "code": "CONCURRENCY",
         "sentence": "waits for a free slot",
@@ -76,8 +79,10 @@ async def test_metrics_can_be_followed(api: httpx.AsyncClient) -> None:
     answer = await api.get(f"{SEEDED}/metrics")
     everything = MetricList.model_validate_json(answer.content).metrics
     assert [(one.trial_id, one.type, one.result) for one in everything[:3]] == [
-        ("good1", "PERIODICAL", "0.5"), ("good1", "PERIODICAL", "0.75"), ("good1", "FINAL", "0.875"),
-    ]  # fmt: skip
+        ("good1", "PERIODICAL", "0.5"),
+        ("good1", "PERIODICAL", "0.75"),
+        ("good1", "FINAL", "0.875"),
+    ]
     later = (await api.get(f"{SEEDED}/metrics", params={"after": everything[2].id})).json()["metrics"]
     assert [one["trialId"] for one in later] == ["nannn", "nannn", "infin"]
     finals = (await api.get(f"{SEEDED}/metrics", params={"trial": "good1", "type": "FINAL"})).json()["metrics"]
@@ -87,10 +92,20 @@ async def test_metrics_can_be_followed(api: httpx.AsyncClient) -> None:
 @pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize(
     "query",
-    ["trials?limit=0", "trials?limit=10001", "trials?limit=x", "trials?offset=-1", "trials?status=BORED",
-     "trials?order=random", "metrics?type=NEITHER", "metrics?after=-1", f"metrics?offset={10**30}",
-     "trials/good1/logs/stdout?offset=x", "trials/good1/logs/stdout?attempt=0"],
-)  # fmt: skip
+    [
+        "trials?limit=0",
+        "trials?limit=10001",
+        "trials?limit=x",
+        "trials?offset=-1",
+        "trials?status=BORED",
+        "trials?order=random",
+        "metrics?type=NEITHER",
+        "metrics?after=-1",
+        f"metrics?offset={10**30}",
+        "trials/good1/logs/stdout?offset=x",
+        "trials/good1/logs/stdout?attempt=0",
+    ],
+)
 async def test_a_wrong_query_names_its_field(api: httpx.AsyncClient, query: str) -> None:
     answer = await api.get(f"{SEEDED}/{query}")
     field = query.partition("?")[2].partition("=")[0]

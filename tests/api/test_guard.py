@@ -11,10 +11,10 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
+from nni_manager.api.access.guard import BODY_LIMIT, HARDENING, SESSION_PATH, Guard
+from nni_manager.api.access.local_users import LocalUsers
+from nni_manager.api.access.token import SESSION_S, Sessions, Token
 from nni_manager.api.application import create_application
-from nni_manager.api.guard import BODY_LIMIT, HARDENING, SESSION_PATH, Guard
-from nni_manager.api.local_users import LocalUsers
-from nni_manager.api.token import SESSION_S, Sessions, Token
 from tests.api.world import World, raw_get
 
 pytestmark = pytest.mark.unit
@@ -179,10 +179,17 @@ async def closed_listener(world: World) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.mark.parametrize(
     ("header", "status"),
     [
-        (f"Bearer {TOKEN}", 200), (f"bearer {TOKEN}", 200), ("", 401), ("Bearer", 401), ("Bearer wrong", 401),
-        (f"Bearer {TOKEN} ", 200), (f"Basic {TOKEN}", 401), ("Bearer k\u00e4se", 401), (f"Bearer {TOKEN}x", 401),
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer {TOKEN}", 200),
+        ("", 401),
+        ("Bearer", 401),
+        ("Bearer wrong", 401),
+        (f"Bearer {TOKEN} ", 200),
+        (f"Basic {TOKEN}", 401),
+        ("Bearer k\u00e4se", 401),
+        (f"Bearer {TOKEN}x", 401),
     ],
-)  # fmt: skip
+)
 async def test_a_program_shows_the_token(closed_listener: httpx.AsyncClient, header: str, status: int) -> None:
     headers = {"Authorization": header.encode("latin-1")} if header else {}
     answer = await closed_listener.get(EXPERIMENTS, headers=headers)
@@ -209,10 +216,16 @@ async def test_a_browser_gets_a_cookie_for_the_token(closed_listener: httpx.Asyn
     assert (await closed_listener.get(EXPERIMENTS, headers={"Cookie": f"{name}={TOKEN}"})).status_code == 401
 
 
-@pytest.mark.parametrize(("headers", "is_secure"), [
-    ({}, False), ({"X-Forwarded-Proto": "http"}, False), ({"X-Forwarded-Proto": "https"}, True),
-    ({"X-Forwarded-Proto": "HTTPS, http"}, True), ({"X-Forwarded-Proto": "http, https"}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("headers", "is_secure"),
+    [
+        ({}, False),
+        ({"X-Forwarded-Proto": "http"}, False),
+        ({"X-Forwarded-Proto": "https"}, True),
+        ({"X-Forwarded-Proto": "HTTPS, http"}, True),
+        ({"X-Forwarded-Proto": "http, https"}, False),
+    ],
+)
 async def test_behind_tls_a_browser_sends_the_cookie_nowhere_else(
     closed_listener: httpx.AsyncClient, headers: dict[str, str], is_secure: bool
 ) -> None:
@@ -304,9 +317,14 @@ async def test_a_browser_without_a_token_gets_a_form(closed_listener: httpx.Asyn
 
 @pytest.mark.parametrize(
     ("target", "path"),
-    [("/experiments/a?x=1", "/experiments/a?x=1"), ("//evil.example/", "/"), ("/\\evil.example/", "/"),
-     ("https://evil.example/x", "/x"), ("", "/")],
-)  # fmt: skip
+    [
+        ("/experiments/a?x=1", "/experiments/a?x=1"),
+        ("//evil.example/", "/"),
+        ("/\\evil.example/", "/"),
+        ("https://evil.example/x", "/x"),
+        ("", "/"),
+    ],
+)
 async def test_the_form_begins_a_session(closed_listener: httpx.AsyncClient, target: str, path: str) -> None:
     wrong = await closed_listener.post(SESSION_PATH, data={"token": "wrong", "next": target})
     assert wrong.status_code == 401 and "That is not the token." in wrong.text and "Set-Cookie" not in wrong.headers

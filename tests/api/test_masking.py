@@ -13,10 +13,27 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize(
     "name",
-    ["api_key", "apikey", "accessKey", "secretKey", "storageAccountKey", "token", "tokens", "authToken", "auth-token",
-     "GITHUB_TOKEN", "HFTokenValue", "password", "passphrase", "my_password_2", "credentials", "key", "API_KEY",
-     "primaryKey"],
-)  # fmt: skip
+    [
+        "api_key",
+        "apikey",
+        "accessKey",
+        "secretKey",
+        "storageAccountKey",
+        "token",
+        "tokens",
+        "authToken",
+        "auth-token",
+        "GITHUB_TOKEN",
+        "HFTokenValue",
+        "password",
+        "passphrase",
+        "my_password_2",
+        "credentials",
+        "key",
+        "API_KEY",
+        "primaryKey",
+    ],
+)
 @pytest.mark.parametrize("value", ["s3cret", ["s3cret"], {"a": "s3cret"}])
 def test_a_secret_is_covered_in_every_section(name: str, value: Any) -> None:
     config = {name: value, "trainingService": {name: value}, "tuner": {"classArgs": {"deep": [{name: value}]}}}
@@ -25,10 +42,19 @@ def test_a_secret_is_covered_in_every_section(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("max_tokens", 5), ("max_tokens", "5"), ("tokenizer", "bert"), ("sort_key", "acc"), ("sortKey", "acc"),
-     ("pad_token", "[PAD]"), ("keyboard", "qwerty"), ("metric_key", "acc"), ("key_size", "3"),
-     ("token", None)],
-)  # fmt: skip
+    [
+        ("max_tokens", 5),
+        ("max_tokens", "5"),
+        ("tokenizer", "bert"),
+        ("sort_key", "acc"),
+        ("sortKey", "acc"),
+        ("pad_token", "[PAD]"),
+        ("keyboard", "qwerty"),
+        ("metric_key", "acc"),
+        ("key_size", "3"),
+        ("token", None),
+    ],
+)
 def test_an_argument_that_is_no_secret_is_shown(name: str, value: object) -> None:
     section = {"name": "Mine", "classArgs": {name: value, "deep": [{name: value}]}}
     config = {"tuner": section, "assessor": section, "advisor": section}

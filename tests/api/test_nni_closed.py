@@ -17,8 +17,8 @@ from nni_manager.api.nni.trials import TrialRows
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments import closed, experiment_folder
 from nni_manager.store import database as databases
-from nni_manager.store import index
 from nni_manager.store.connection import connect
+from nni_manager.store.index import index
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit

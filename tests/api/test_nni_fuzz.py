@@ -16,28 +16,99 @@ from tests.api.world import World
 pytestmark = pytest.mark.unit
 
 PATHS = (
-    "version", "check-status", "experiment", "experiment/import-data", "experiment/imported-data",
-    "experiment/cluster-metadata", "experiment-metadata", "experiments-info", "job-statistics", "trial-jobs",
-    "trial-jobs/{}", "metric-data", "metric-data/{}", "metric-data-range/{}/{}", "metric-data-latest",
-    "trial-file/{}/{}", "export-data", "tensorboard", "tensorboard/{}", "tensorboard-tasks", "{}", "{}/{}",
-)  # fmt: skip
+    "version",
+    "check-status",
+    "experiment",
+    "experiment/import-data",
+    "experiment/imported-data",
+    "experiment/cluster-metadata",
+    "experiment-metadata",
+    "experiments-info",
+    "job-statistics",
+    "trial-jobs",
+    "trial-jobs/{}",
+    "metric-data",
+    "metric-data/{}",
+    "metric-data-range/{}/{}",
+    "metric-data-latest",
+    "trial-file/{}/{}",
+    "export-data",
+    "tensorboard",
+    "tensorboard/{}",
+    "tensorboard-tasks",
+    "{}",
+    "{}/{}",
+)
 METHODS = ("GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 QUERIES = (
-    "", "?update_type=SEARCH_SPACE", "?update_type=TRIAL_CONCURRENCY", "?update_type=MAX_EXEC_DURATION",
-    "?update_type=MAX_TRIAL_NUM", "?update_type=%00", "?status=RUNNING", "?status=%ff", "?type=FINAL", "?type=%27;",
-)  # fmt: skip
+    "",
+    "?update_type=SEARCH_SPACE",
+    "?update_type=TRIAL_CONCURRENCY",
+    "?update_type=MAX_EXEC_DURATION",
+    "?update_type=MAX_TRIAL_NUM",
+    "?update_type=%00",
+    "?status=RUNNING",
+    "?status=%ff",
+    "?type=FINAL",
+    "?type=%27;",
+)
 WORDS = (
-    "good1", "zzzzz", "..", "%00", "stdout", "-1", "0", "99999999999999999999", "' OR 1=1 --", "ü😀", "a" * 3000, " ",
-    "\\", "1e5", "Infinity", "\ud800".encode("utf-8", "surrogatepass"), b"\xff\xfe", "*", "%s%n", "experiment",
-)  # fmt: skip
+    "good1",
+    "zzzzz",
+    "..",
+    "%00",
+    "stdout",
+    "-1",
+    "0",
+    "99999999999999999999",
+    "' OR 1=1 --",
+    "ü😀",
+    "a" * 3000,
+    " ",
+    "\\",
+    "1e5",
+    "Infinity",
+    "\ud800".encode("utf-8", "surrogatepass"),
+    b"\xff\xfe",
+    "*",
+    "%s%n",
+    "experiment",
+)
 LEAVES: tuple[Any, ...] = (
-    None, True, 0, -1, 3, 1e308, 10**400, 0.5, "", "x", "\ud800", "\0", "9" * 50, "2h", [], {}, float("nan"),
-    float("inf"), {"_type": "uniform", "_value": [0, 1]}, {"_type": "choice", "_value": [{"_name": "a"}]},
-)  # fmt: skip
+    None,
+    True,
+    0,
+    -1,
+    3,
+    1e308,
+    10**400,
+    0.5,
+    "",
+    "x",
+    "\ud800",
+    "\0",
+    "9" * 50,
+    "2h",
+    [],
+    {},
+    float("nan"),
+    float("inf"),
+    {"_type": "uniform", "_value": [0, 1]},
+    {"_type": "choice", "_value": [{"_name": "a"}]},
+)
 KEYS = (
-    "params", "searchSpace", "trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "parameter", "value", "x",
-    "\ud800", "", "trialCommand",
-)  # fmt: skip
+    "params",
+    "searchSpace",
+    "trialConcurrency",
+    "maxTrialNumber",
+    "maxExperimentDuration",
+    "parameter",
+    "value",
+    "x",
+    "\ud800",
+    "",
+    "trialCommand",
+)
 
 
 class Sender:
@@ -50,9 +121,11 @@ class Sender:
         words = [quote(chance.choice(WORDS), safe="") for _ in range(path.count("{}"))]
         kind = chance.choice(("application/json", "text/plain", "application/x-www-form-urlencoded", ""))
         return {
-            "method": chance.choice(METHODS), "url": path.format(*words) + chance.choice(QUERIES),
-            "content": self._body(), "headers": {"Content-Type": kind},
-        }  # fmt: skip
+            "method": chance.choice(METHODS),
+            "url": path.format(*words) + chance.choice(QUERIES),
+            "content": self._body(),
+            "headers": {"Content-Type": kind},
+        }
 
     def _body(self) -> bytes:
         broken = (b"", b"{", b"\xff", b"[" * 2000, b'{"a":' * 500, b"nul", b'"\\ud800"', b"\x00")

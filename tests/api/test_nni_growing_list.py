@@ -14,9 +14,10 @@ from nni_manager.api.nni import growing_list
 from nni_manager.api.nni.growing_list import GrowingList, ListResponse, Rows
 from nni_manager.api.nni.trials import MetricRows, TrialRows
 from nni_manager.domain.service import WaitCode
-from nni_manager.store import experiments, jobs, nni_answers, trials
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import experiments, jobs, trials
 from nni_manager.store.migrate import migrate
+from nni_manager.store.nni import nni_answers
 from tests.store.life import add, end, final, intermediate, report, start
 
 pytestmark = pytest.mark.unit
@@ -26,9 +27,7 @@ pytestmark = pytest.mark.unit
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     migrate(tmp_path / "nni.sqlite", "experiment")
     connection = connect(tmp_path / "nni.sqlite")
-    experiments.create(
-        connection, id="exp1", config="{}", interpreter="/p", folder="/f", now_ms=0
-    )  # fmt: skip
+    experiments.create(connection, id="exp1", config="{}", interpreter="/p", folder="/f", now_ms=0)
     yield connection
     connection.close()
 

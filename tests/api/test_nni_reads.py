@@ -48,9 +48,14 @@ async def test_the_profile(nni: httpx.AsyncClient, world: World) -> None:
     assert params["trialCommand"] == "python3 trial.py" and params["maxExperimentDuration"] == "2h"
     assert "assessor" not in params and params["trainingService"]["platform"] == "local"
     assert found == {
-        "id": "seeded", "execDuration": 60, "logDir": str(world.data / "seeded"), "startTime": CREATED_MS,
-        "endTime": CREATED_MS + 60_000, "nextSequenceId": 5, "revision": 2,
-    }  # fmt: skip
+        "id": "seeded",
+        "execDuration": 60,
+        "logDir": str(world.data / "seeded"),
+        "startTime": CREATED_MS,
+        "endTime": CREATED_MS + 60_000,
+        "nextSequenceId": 5,
+        "revision": 2,
+    }
 
 
 async def test_a_profile_without_an_end_has_no_end(api: httpx.AsyncClient, world: World) -> None:
@@ -97,9 +102,12 @@ async def test_metrics_by_trial_and_type(nni: httpx.AsyncClient) -> None:
     assert await read(nni, "metric-data-range/0/0") == good
     latest = await read(nni, "metric-data-latest")
     assert [(one["trialJobId"], one["type"], one["sequence"]) for one in latest] == [
-        ("good1", "FINAL", 0), ("nannn", "FINAL", 0), ("infin", "FINAL", 0), ("good1", "PERIODICAL", 1),
+        ("good1", "FINAL", 0),
+        ("nannn", "FINAL", 0),
+        ("infin", "FINAL", 0),
+        ("good1", "PERIODICAL", 1),
         ("nannn", "PERIODICAL", 0),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("bounds", ["a/b", "0/", "1.5/2", f"{'9' * 40}/0", "3/1", "٣/٤"])
@@ -110,9 +118,10 @@ async def test_a_range_that_is_none_holds_nothing(nni: httpx.AsyncClient, bounds
 
 async def test_statistics_and_imports(nni: httpx.AsyncClient) -> None:
     assert await read(nni, "job-statistics") == [
-        {"trialJobStatus": "SUCCEEDED", "trialJobNumber": 3}, {"trialJobStatus": "FAILED", "trialJobNumber": 1},
+        {"trialJobStatus": "SUCCEEDED", "trialJobNumber": 3},
+        {"trialJobStatus": "FAILED", "trialJobNumber": 1},
         {"trialJobStatus": "WAITING", "trialJobNumber": 1},
-    ]  # fmt: skip
+    ]
     assert await read(nni, "experiment/imported-data") == []
 
 
@@ -125,10 +134,17 @@ async def test_metadata_as_in_nnis_registry(nni: httpx.AsyncClient, world: World
     await world.add("other", status=ExperimentStatus.VIEWED, experimentName=None)
     own = await read(nni, "experiment-metadata")
     assert own == {
-        "id": "seeded", "startTime": CREATED_MS, "endTime": CREATED_MS + 60_000, "status": "STOPPED",
-        "platform": "local", "experimentName": "digits", "tag": [], "logDir": str(world.data), "prefixUrl": None,
+        "id": "seeded",
+        "startTime": CREATED_MS,
+        "endTime": CREATED_MS + 60_000,
+        "status": "STOPPED",
+        "platform": "local",
+        "experimentName": "digits",
+        "tag": [],
+        "logDir": str(world.data),
+        "prefixUrl": None,
         "webuiUrl": [],
-    }  # fmt: skip
+    }
     found = {one["id"]: one for one in await read(nni, "experiments-info")}
     assert found["seeded"] == own
     assert found["other"]["status"] == "VIEWED" and found["other"]["experimentName"] is None
@@ -237,10 +253,19 @@ async def test_head_and_options(nni: httpx.AsyncClient, path: str) -> None:
     assert "access-control-allow-origin" not in allowed.headers
 
 
-@pytest.mark.parametrize("path", [
-    "check-status", "experiment", "trial-jobs", "experiment-metadata", "metric-data", "version", "experiments-info",
-    "tensorboard-tasks",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "check-status",
+        "experiment",
+        "trial-jobs",
+        "experiment-metadata",
+        "metric-data",
+        "version",
+        "experiments-info",
+        "tensorboard-tasks",
+    ],
+)
 async def test_an_experiment_that_nobody_knows(api: httpx.AsyncClient, path: str) -> None:
     answer = await api.get(f"/experiments/nobody/api/v1/nni/{path}")
     assert answer.status_code == 404 and "nobody" in answer.json()["error"]

@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
-from nni_manager.store import experiments, index
 from nni_manager.store.connection import connect
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import experiments
+from nni_manager.store.index import index
 from tests.api.world import World
 from tests.scheduler.fake_endpoints import FakeEndpoints
 

@@ -14,7 +14,7 @@ from nni_manager.api.nni import trials
 from nni_manager.domain.errors import StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from tests.api.world import MemoryPlatform, World
 
 pytestmark = pytest.mark.unit
@@ -179,9 +179,18 @@ async def test_what_is_imported_can_be_read_again_byte_for_byte_as_nni_stores_it
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{}", b"[1]", b'[{"parameter": {}}]', b'[{"parameter": 1, "value": 1}]', b'[{"value": 1}]',
-             b'[{"parameter": {"x": NaN}, "value": 1}]', b'[{"parameter": {}, "value": Infinity}]'],
-)  # fmt: skip
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b'[{"parameter": {}}]',
+        b'[{"parameter": 1, "value": 1}]',
+        b'[{"value": 1}]',
+        b'[{"parameter": {"x": NaN}, "value": 1}]',
+        b'[{"parameter": {}, "value": Infinity}]',
+    ],
+)
 async def test_an_import_that_is_none(nni: httpx.AsyncClient, body: bytes) -> None:
     answer = await nni.post("experiment/import-data", content=body)
     assert answer.status_code == 400 and answer.json()["error"]
@@ -223,7 +232,7 @@ async def test_a_stop_that_cannot_be_stored_says_so(
     async def full(*_: object) -> None:
         raise StoreUnavailable("the database has no room: the disk is full")
 
-    monkeypatch.setattr(Service, "stop", full)
+    monkeypatch.setattr(ExperimentCommands, "stop", full)
     answer = await nni.delete("experiment")
     assert answer.status_code == 503 and "the disk is full" in answer.json()["error"]
     assert world.service.at_work(id_) is not None

@@ -140,8 +140,11 @@ def test_bodies_and_answers_have_schemas(document: dict[str, Any]) -> None:
 def test_events_have_schemas(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     for name, kinds in {
-        "ListEvent": ["experiment", "removed"], "StateEvent": "state", "TrialEvent": "trial", "MetricEvent": "metric",
-    }.items():  # fmt: skip
+        "ListEvent": ["experiment", "removed"],
+        "StateEvent": "state",
+        "TrialEvent": "trial",
+        "MetricEvent": "metric",
+    }.items():
         kind = schemas[name]["properties"]["event"]
         assert kind.get("enum", kind.get("const")) == kinds and "data" in schemas[name]["properties"]
     for name, operation in operations(document):

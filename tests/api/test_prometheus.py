@@ -13,14 +13,16 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nni_manager.api import exposition, prometheus, trial_listener
 from nni_manager.api.application import create_application
+from nni_manager.api.metrics import exposition, prometheus
+from nni_manager.api.runners import trial_listener
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.platform_kit.runner_token import RunnerTokens
-from nni_manager.scheduler.turns.runner_reports import RunnerReports
-from nni_manager.store import migrate, tallies
-from nni_manager.store.tallies import TrialTally
+from nni_manager.scheduler.experiments.runner_reports import RunnerReports
+from nni_manager.scheduler.turns.runner_token import RunnerTokens
+from nni_manager.store import migrate
+from nni_manager.store.experiment import tallies
+from nni_manager.store.experiment.tallies import TrialTally
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -169,9 +171,21 @@ async def test_lag_is_shown(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
-    [(200, "taken"), (204, "taken"), (400, "refused"), (401, "unauthorized"), (403, "unauthorized"), (404, "refused"),
-     (409, "version_refused"), (410, "over"), (413, "refused"), (429, "busy"), (500, "failed"), (503, "unavailable")],
-)  # fmt: skip
+    [
+        (200, "taken"),
+        (204, "taken"),
+        (400, "refused"),
+        (401, "unauthorized"),
+        (403, "unauthorized"),
+        (404, "refused"),
+        (409, "version_refused"),
+        (410, "over"),
+        (413, "refused"),
+        (429, "busy"),
+        (500, "failed"),
+        (503, "unavailable"),
+    ],
+)
 def test_every_answer_to_a_runner_has_an_outcome(status: int, outcome: str) -> None:
     assert trial_listener.outcome(status) == outcome
     assert outcome in trial_listener.OUTCOMES

@@ -20,35 +20,37 @@ import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nni_manager.api.access.local_users import PEER
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
-from nni_manager.api.local_users import PEER
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config import admission, experiment_file
-from nni_manager.config.settings import Settings
+from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
-from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import TrialStatus
+from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Platform
-from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.experiments import build
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.leftovers import Leftovers
-from nni_manager.scheduler.experiments.service import Service
 from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.tuning.feed import TunerFeed
-from nni_manager.store import experiments, index, jobs, metrics, migrate, trials
+from nni_manager.store import migrate
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import experiments, jobs, metrics, trials
 from nni_manager.store.folder import Folder
+from nni_manager.store.index import index
 from tests.scheduler.fake_endpoints import FakeEndpoints
 from tests.scheduler.fake_listener import FakeListener
 from tests.store.life import add_with
@@ -95,7 +97,7 @@ class World:
     data: Path
     code: Path
     supervisor: Supervisor
-    service: Service
+    service: ExperimentCommands
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     daemon_stops: list[bool] = field(default_factory=list)
     placeholders: PlaceholderProcesses = field(init=False)
@@ -106,11 +108,16 @@ class World:
     @property
     def context(self) -> ApiContext:
         return ApiContext(
-            service=self.service, version="1.2.3", data_directory=self.data, started_ms=CREATED_MS,
+            service=self.service,
+            version="1.2.3",
+            data_directory=self.data,
+            started_ms=CREATED_MS,
             listeners=lambda: [{"kind": "control", "address": "/run/control.sock"}],
-            stop_daemon=self.daemon_stops.append, stopping=self.stopping, placeholders=self.placeholders,
+            stop_daemon=self.daemon_stops.append,
+            stopping=self.stopping,
+            placeholders=self.placeholders,
             environment={"PATH": "/usr/bin"},
-        )  # fmt: skip
+        )
 
     async def lose_index(self) -> None:
         """As when its disk is gone."""
@@ -182,10 +189,17 @@ async def raw_get(
 
     bare, _, query = path.partition("?")
     scope = {
-        "type": "http", "method": "GET", "path": unquote(bare), "raw_path": bare.encode(), "root_path": "",
-        "query_string": query.encode(), "headers": list(headers), "server": server, "scheme": "http",
+        "type": "http",
+        "method": "GET",
+        "path": unquote(bare),
+        "raw_path": bare.encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": list(headers),
+        "server": server,
+        "scheme": "http",
         "http_version": "1.1",
-    }  # fmt: skip
+    }
     await application(scope, receive, send)
     return RawAnswer(sent[0]["status"], [message.get("body", b"") for message in sent[1:]])
 
@@ -219,7 +233,7 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     )
     supervisor = Supervisor(index_database, shared)
     async with supervisor.running():
-        yield World(data, code, supervisor, Service(supervisor))
+        yield World(data, code, supervisor, ExperimentCommands(supervisor))
     await left.close()
     await index_database.close()
 
@@ -227,18 +241,31 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 def config(code: Path, data: Path, **fields: object) -> dict[str, Any]:
     """An experiment file as a mapping; None leaves a field out."""
     values = {
-        "experimentName": "digits", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code), "trialConcurrency": 2,
-        "maxTrialNumber": 10, "experimentWorkingDirectory": str(data),
-        "tuner": {"name": "Random", "classArgs": {"seed": 1}}, "trainingService": {"platform": "local"}, **fields,
-    }  # fmt: skip
+        "experimentName": "digits",
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": "python3 trial.py",
+        "trialCodeDirectory": str(code),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 10,
+        "experimentWorkingDirectory": str(data),
+        "tuner": {"name": "Random", "classArgs": {"seed": 1}},
+        "trainingService": {"platform": "local"},
+        **fields,
+    }
     return {name: value for name, value in values.items() if value is not None}
 
 
 def seed(
-    data: Path, code: Path, id: str, *, status: ExperimentStatus = ExperimentStatus.STOPPED, extra_trials: int = 0,
-    hold: Hold | None = None, canonical: dict[str, Any] | None = None, **fields: object,
-) -> Folder:  # fmt: skip
+    data: Path,
+    code: Path,
+    id: str,
+    *,
+    status: ExperimentStatus = ExperimentStatus.STOPPED,
+    extra_trials: int = 0,
+    hold: Hold | None = None,
+    canonical: dict[str, Any] | None = None,
+    **fields: object,
+) -> Folder:
     """An experiment's folder as a daemon would have left it: one trial of every fate, and `extra_trials` more."""
     folder = Folder(data / id)
     folder.create(data)
@@ -247,9 +274,13 @@ def seed(
     connection = sqlite3.connect(folder.database)
     with connection:
         experiments.create(
-            connection, id=id, config=json.dumps({**spec.canonical, **(canonical or {})}),
-            interpreter="/usr/bin/python3", folder=str(folder.path), now_ms=CREATED_MS,
-        )  # fmt: skip
+            connection,
+            id=id,
+            config=json.dumps({**spec.canonical, **(canonical or {})}),
+            interpreter="/usr/bin/python3",
+            folder=str(folder.path),
+            now_ms=CREATED_MS,
+        )
         experiments.set_hold(connection, hold)
         _add_trials(connection, id, extra_trials)
         experiments.set_status(connection, status, CREATED_MS + 60_000)
@@ -349,9 +380,14 @@ def _end(
 ) -> None:
     jobs.set_report(connection, _job(id, trial_id), report, CREATED_MS + 5_000)
     trials.finish(
-        connection, trial_id, status=status, reason=reason, message=message, ended_ms=CREATED_MS + 5_000,
+        connection,
+        trial_id,
+        status=status,
+        reason=reason,
+        message=message,
+        ended_ms=CREATED_MS + 5_000,
         last_words=last_line(report.stderr_tail),
-    )  # fmt: skip
+    )
     jobs.close(connection, trial_id, 1)
 
 

@@ -7,19 +7,22 @@ from resource import RLIM_INFINITY
 
 import pytest
 
-from nni_manager.app import reserves
+from nni_manager.app.listening import reserves
 
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize(("before", "after"), [
-    ((1024, 524_288), (8192, 524_288)),
-    ((1024, RLIM_INFINITY), (8192, RLIM_INFINITY)),
-    ((256, 4096), (4096, 4096)),
-    ((256, 256), (256, 256)),
-    ((20_000, 20_000), (20_000, 20_000)),
-    ((RLIM_INFINITY, RLIM_INFINITY), (RLIM_INFINITY, RLIM_INFINITY)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((1024, 524_288), (8192, 524_288)),
+        ((1024, RLIM_INFINITY), (8192, RLIM_INFINITY)),
+        ((256, 4096), (4096, 4096)),
+        ((256, 256), (256, 256)),
+        ((20_000, 20_000), (20_000, 20_000)),
+        ((RLIM_INFINITY, RLIM_INFINITY), (RLIM_INFINITY, RLIM_INFINITY)),
+    ],
+)
 def test_as_many_as_it_may(before: tuple[int, int], after: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     limit = [before]
     monkeypatch.setattr(resource, "getrlimit", lambda _: limit[-1])

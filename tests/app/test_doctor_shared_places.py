@@ -132,16 +132,20 @@ def test_files_and_folders_that_others_write(tmp_path: Path) -> None:
     assert of_file(path) == []
 
 
-@pytest.mark.parametrize("section", [
-    "{platform: dlts, dashboard: 'https://dlts.example.com/', team: t, email: e, password: '${P}',"
-    " localStorageMountPoint: HERE, containerStorageMountPoint: /mnt}",
-    "{platform: frameworkcontroller, storage: {storageType: nfs, server: s, path: /e, localMountPoint: HERE},"
-    " taskRoles: [{name: worker, taskNumber: 1, command: 'true', cpuNumber: 1, memorySize: 1GB,"
-    " frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceedTaskCount: 1}}]}",
-    "{platform: frameworkcontroller, storage: {storageType: pvc, path: HERE, claimName: c},"
-    " taskRoles: [{name: worker, taskNumber: 1, command: 'true', cpuNumber: 1, memorySize: 1GB,"
-    " frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceedTaskCount: 1}}]}",
-], ids=["dlts", "nfs", "pvc"])  # fmt: skip
+@pytest.mark.parametrize(
+    "section",
+    [
+        "{platform: dlts, dashboard: 'https://dlts.example.com/', team: t, email: e, password: '${P}',"
+        " localStorageMountPoint: HERE, containerStorageMountPoint: /mnt}",
+        "{platform: frameworkcontroller, storage: {storageType: nfs, server: s, path: /e, localMountPoint: HERE},"
+        " taskRoles: [{name: worker, taskNumber: 1, command: 'true', cpuNumber: 1, memorySize: 1GB,"
+        " frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceedTaskCount: 1}}]}",
+        "{platform: frameworkcontroller, storage: {storageType: pvc, path: HERE, claimName: c},"
+        " taskRoles: [{name: worker, taskNumber: 1, command: 'true', cpuNumber: 1, memorySize: 1GB,"
+        " frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceedTaskCount: 1}}]}",
+    ],
+    ids=["dlts", "nfs", "pvc"],
+)
 def test_storage_of_containers_that_others_write(tmp_path: Path, section: str) -> None:
     point = tmp_path / "storage"
     (point / "nni").mkdir(parents=True)

@@ -14,11 +14,11 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.app.endpoint_application import EndpointParts
-from nni_manager.app.endpoints import EndpointSockets
-from nni_manager.app.listeners import Listeners
-from nni_manager.app.ports import reserve
-from nni_manager.config.settings import Settings
+from nni_manager.app.listening.endpoint_application import EndpointParts
+from nni_manager.app.listening.endpoints import EndpointSockets
+from nni_manager.app.listening.listeners import Listeners
+from nni_manager.app.listening.ports import reserve
+from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.endpoint import DEFAULT_PORT, Endpoint, EndpointWish
 from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput
 from tests.app.foreign_port import free_port, listening
@@ -190,7 +190,7 @@ async def test_a_recorded_view_is_opened_again(tmp_path: Path) -> None:
 async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nni_manager.app.endpoints._AGAIN_S", 0.01)
+    monkeypatch.setattr("nni_manager.app.listening.endpoints._AGAIN_S", 0.01)
     async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port:
             endpoints.restore("one", Endpoint(port=port))
@@ -207,7 +207,7 @@ async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
 
 async def test_a_refused_one_does_not_end_the_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for another port and does not get it still has the recorded one."""
-    monkeypatch.setattr("nni_manager.app.endpoints._AGAIN_S", 0.01)
+    monkeypatch.setattr("nni_manager.app.listening.endpoints._AGAIN_S", 0.01)
     async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port, listening() as other:
             endpoints.restore("one", Endpoint(port=port))
@@ -232,7 +232,7 @@ async def test_another_one_ends_the_tries(tmp_path: Path) -> None:
 
 
 async def test_a_port_that_cannot_be_served_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nni_manager.app.endpoints._AGAIN_S", 0.01)
+    monkeypatch.setattr("nni_manager.app.listening.endpoints._AGAIN_S", 0.01)
     endpoint = Endpoint(port=free_port())
     async with opened(tmp_path) as (endpoints, listeners):
         served = listeners._add
@@ -301,12 +301,22 @@ async def test_what_stands_where(tmp_path: Path, prefix: str, method: str, path:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/experiments"), ("GET", "/experiments/two"), ("GET", "/experiments/onetwo"), ("GET", "/nothing"),
-        ("GET", "/api/v1/experiments"), ("GET", "/api/v1/experiments/two/events"), ("GET", "/api/v1/nnix"),
-        ("POST", "/api/v1/experiments/one/stop"), ("DELETE", "/api/v1/experiments/one"), ("GET", "/api/v1/daemon"),
-        ("GET", "/metrics"), ("GET", "/openapi.json"), ("POST", "/oview"), ("GET", "//"),
+        ("GET", "/experiments"),
+        ("GET", "/experiments/two"),
+        ("GET", "/experiments/onetwo"),
+        ("GET", "/nothing"),
+        ("GET", "/api/v1/experiments"),
+        ("GET", "/api/v1/experiments/two/events"),
+        ("GET", "/api/v1/nnix"),
+        ("POST", "/api/v1/experiments/one/stop"),
+        ("DELETE", "/api/v1/experiments/one"),
+        ("GET", "/api/v1/daemon"),
+        ("GET", "/metrics"),
+        ("GET", "/openapi.json"),
+        ("POST", "/oview"),
+        ("GET", "//"),
     ],
-)  # fmt: skip
+)
 async def test_nothing_else_is_there(tmp_path: Path, method: str, path: str) -> None:
     async with opened(tmp_path) as (endpoints, _):
         endpoint = await endpoints.open("one", EndpointWish(port=0))

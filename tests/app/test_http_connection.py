@@ -12,12 +12,12 @@ import pytest
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.api.trial_listener import HEARTBEAT_S
-from nni_manager.app import http_connection, reserves
-from nni_manager.app import listeners as listeners_module
-from nni_manager.app.listeners import Listeners
+from nni_manager.api.runners.trial_listener import HEARTBEAT_S
+from nni_manager.app.listening import http_connection, reserves
+from nni_manager.app.listening import listeners as listeners_module
+from nni_manager.app.listening.listeners import Listeners
+from nni_manager.app.listening.ports import reserve
 from nni_manager.app.log import Sparing
-from nni_manager.app.ports import reserve
 from nni_manager.scheduler import experiment_log
 
 pytestmark = pytest.mark.unit
@@ -281,9 +281,10 @@ def test_what_is_said_sparingly_says_how_often_it_was_so(caplog: pytest.LogCaptu
     for now_s[0] in (0, 1, 59, 61, 62, 130):
         sparing.warning("it rains")
     assert [record.getMessage() for record in caplog.records] == [
-        "it rains", "it rains (and 2 times more since that was said last)",
+        "it rains",
+        "it rains (and 2 times more since that was said last)",
         "it rains (and 1 times more since that was said last)",
-    ]  # fmt: skip
+    ]
 
 
 async def test_a_head_without_end_is_refused(listeners: Listeners, client: Client) -> None:
@@ -360,10 +361,15 @@ async def _in_pieces(client: Client, data: bytes, step: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("framing", [
-    b"Content-Length: 1\r\nContent-Length: 2\r\n", b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
-    b"Transfer-Encoding: chun\r\n ked\r\n", b"Content-Length: -1\r\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 1\r\nContent-Length: 2\r\n",
+        b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chun\r\n ked\r\n",
+        b"Content-Length: -1\r\n",
+    ],
+)
 async def test_an_offer_excuses_no_doubtful_body(client: Client, framing: bytes) -> None:
     await client.send(POST + OFFER + framing + b"\r\nab")
     assert (await client.answer()).startswith(b"HTTP/1.1 400 ")

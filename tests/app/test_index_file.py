@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from nni_manager.app import index_file
-from nni_manager.store import experiments, index, migrate
+from nni_manager.store import migrate
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import experiments
 from nni_manager.store.folder import Folder
+from nni_manager.store.index import index
 
 pytestmark = pytest.mark.unit
 

@@ -11,10 +11,11 @@ import pytest
 
 from nni_manager.app import index_file
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import index, migrate
+from nni_manager.store import migrate
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import Entry
+from nni_manager.store.index import index
+from nni_manager.store.index.index import Entry
 from tests.trial_runner.deep_tree import make_deep_tree, place_for_deep_trees
 from trial_runner.wire import removal
 
@@ -72,9 +73,15 @@ async def test_one_whose_folder_was_never_made_goes_too(tmp_path: Path, database
 
 async def test_what_is_listed_stays(tmp_path: Path, database: Database, folder: Folder, note: Path) -> None:
     entry = Entry(
-        id="half", folder=folder, name=None, platform="local", status=ExperimentStatus.STOPPED, created_ms=1,
-        ended_ms=2, is_open=False,
-    )  # fmt: skip
+        id="half",
+        folder=folder,
+        name=None,
+        platform="local",
+        status=ExperimentStatus.STOPPED,
+        created_ms=1,
+        ended_ms=2,
+        is_open=False,
+    )
     await database.write(lambda c: index.set_leftover(c, "half", folder))
     await database.write(lambda c: index.put(c, entry))
     await index_file.finish_half_done(database, tmp_path)
@@ -107,9 +114,13 @@ async def test_a_deep_tree_that_a_trial_left_goes_too(database: Database, caplog
 
 @pytest.mark.parametrize("error", [RecursionError("too deep"), OSError("odd"), KeyError("odd")])
 async def test_nothing_about_a_leftover_ends_the_daemon(
-    tmp_path: Path, database: Database, folder: Folder, error: Exception, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    database: Database,
+    folder: Folder,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     other = Folder(tmp_path / "other")
     other.create(tmp_path)
     for id_, one in (("half", folder), ("other", other)):

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from nni_manager.app.listeners import Listeners
-from nni_manager.app.ports import reserve
+from nni_manager.app.listening.listeners import Listeners
+from nni_manager.app.listening.ports import reserve
 
 pytestmark = pytest.mark.unit
 

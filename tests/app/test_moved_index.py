@@ -11,10 +11,10 @@ import pytest
 from nni_manager.app import index_file
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import index
 from nni_manager.store.connection import connect
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import Entry
+from nni_manager.store.index import index
+from nni_manager.store.index.index import Entry
 
 pytestmark = pytest.mark.unit
 
@@ -63,10 +63,16 @@ def test_an_index_that_was_taken_elsewhere_alone_still_speaks_of_the_old_place(d
 def _entry(folder: Path) -> Entry:
     is_open = folder.name != "done1"
     return Entry(
-        id=folder.name, folder=Folder(folder), name=None, platform="local", created_ms=1, ended_ms=None,
-        status=ExperimentStatus.RUNNING if is_open else ExperimentStatus.DONE, is_open=is_open,
+        id=folder.name,
+        folder=Folder(folder),
+        name=None,
+        platform="local",
+        created_ms=1,
+        ended_ms=None,
+        status=ExperimentStatus.RUNNING if is_open else ExperimentStatus.DONE,
+        is_open=is_open,
         endpoint=Endpoint(port=8080, prefix="") if folder.name == "open1" else None,
-    )  # fmt: skip
+    )
 
 
 def _found(path: Path) -> dict[str, object]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nni_manager.app import peer
+from nni_manager.app.listening import peer
 from tests.other_user import NOBODY, command
 
 pytestmark = pytest.mark.unit

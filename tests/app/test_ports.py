@@ -9,7 +9,7 @@ import threading
 import psutil
 import pytest
 
-from nni_manager.app.ports import Reserved, http_address, reserve, reserve_in_thread
+from nni_manager.app.listening.ports import Reserved, http_address, reserve, reserve_in_thread
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 from tests.app.foreign_port import free_port, listening
 

@@ -15,19 +15,27 @@ from typing import Any
 import pytest
 
 from nni_manager.app import nni_list
-from nni_manager.app.listeners import Listener
+from nni_manager.app.listening.listeners import Listener
 from nni_manager.app.nni_list import NniList
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import Entry
+from nni_manager.store.index.index import Entry
 
 pytestmark = pytest.mark.unit
 
 ENTRY = Entry(
-    id="abc", folder=Folder(Path("/data/abc")), name="digits", platform="local", status=ExperimentStatus.RUNNING,
-    created_ms=5, ended_ms=None, is_open=True, endpoint=Endpoint(port=8888, prefix="my/pre"), launched_ms=7,
-)  # fmt: skip
+    id="abc",
+    folder=Folder(Path("/data/abc")),
+    name="digits",
+    platform="local",
+    status=ExperimentStatus.RUNNING,
+    created_ms=5,
+    ended_ms=None,
+    is_open=True,
+    endpoint=Endpoint(port=8888, prefix="my/pre"),
+    launched_ms=7,
+)
 THEIRS = {"id": "theirs", "status": "RUNNING", "pid": 1, "port": 8090}
 
 
@@ -41,9 +49,13 @@ class Ours:
         self.data = path.parent / "data"
         self.pids: dict[str, int] = {}
         self.registry = NniList(
-            path=path, entries=self.entries, listeners=lambda: self.listeners, url=self.url, pid=self.pid,
+            path=path,
+            entries=self.entries,
+            listeners=lambda: self.listeners,
+            url=self.url,
+            pid=self.pid,
             data_directory=self.data,
-        )  # fmt: skip
+        )
 
     async def entries(self) -> list[Entry]:
         return self.index
@@ -133,11 +145,20 @@ async def test_an_entry_as_nni_s_tools_read_it(ours: Ours) -> None:
     assert found == {
         "theirs": THEIRS,
         "abc": {
-            "id": "abc", "port": 8888, "startTime": 7, "endTime": "N/A", "status": "RUNNING", "platform": "local",
-            "experimentName": "digits", "tag": [], "pid": 4711, "logDir": "/data", "prefixUrl": "my/pre",
+            "id": "abc",
+            "port": 8888,
+            "startTime": 7,
+            "endTime": "N/A",
+            "status": "RUNNING",
+            "platform": "local",
+            "experimentName": "digits",
+            "tag": [],
+            "pid": 4711,
+            "logDir": "/data",
+            "prefixUrl": "my/pre",
             "webuiUrl": ["http://127.0.0.1:8888/my/pre"],
         },
-    }  # fmt: skip
+    }
 
 
 async def test_it_has_a_process_in_any_case(ours: Ours) -> None:

@@ -10,10 +10,25 @@ from tests.live_daemon import Daemon
 
 #: Libraries and modules of ours that no daemon needs before its first experiment.
 NOT_YET = {
-    "aiohttp", "asyncssh", "certifi", "cryptography", "httpx", "jinja2", "kubernetes_asyncio", "numpy", "optuna",
-    "pathspec", "prometheus_client", "psutil", "requests", "yaml", "nni_manager.api.prometheus",
-    "nni_manager.config.yaml_reader", "nni_manager.platforms", "nni_manager.tuners.optuna_tpe",
-}  # fmt: skip
+    "aiohttp",
+    "asyncssh",
+    "certifi",
+    "cryptography",
+    "httpx",
+    "jinja2",
+    "kubernetes_asyncio",
+    "numpy",
+    "optuna",
+    "pathspec",
+    "prometheus_client",
+    "psutil",
+    "requests",
+    "yaml",
+    "nni_manager.api.metrics.prometheus",
+    "nni_manager.config.reading.yaml_reader",
+    "nni_manager.platforms",
+    "nni_manager.tuners.optuna_tpe",
+}
 #: `serve`; what was imported when it said `ready` is written beside the data directory.
 _PROGRAM = """
 import sys

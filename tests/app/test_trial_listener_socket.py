@@ -15,11 +15,11 @@ import psutil
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from nni_manager.app import trial_listener
-from nni_manager.app.listeners import Listeners
-from nni_manager.app.ports import reserve
-from nni_manager.app.trial_listener import TrialListenerSocket
-from nni_manager.config.settings import Settings
+from nni_manager.app.listening import trial_listener
+from nni_manager.app.listening.listeners import Listeners
+from nni_manager.app.listening.ports import reserve
+from nni_manager.app.listening.trial_listener import TrialListenerSocket
+from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from tests.app.foreign_port import free_port, listening, listening_at
@@ -40,9 +40,13 @@ class Says:
 
 @asynccontextmanager
 async def opened(
-    data: Path, *, allowed: bool = True, at_work: Collection[str] = (), warnings: DaemonWarnings | None = None,
+    data: Path,
+    *,
+    allowed: bool = True,
+    at_work: Collection[str] = (),
+    warnings: DaemonWarnings | None = None,
     **settings: object,
-) -> AsyncIterator[tuple[TrialListenerSocket, Listeners]]:  # fmt: skip
+) -> AsyncIterator[tuple[TrialListenerSocket, Listeners]]:
     """A daemon's listeners, without the daemon. `at_work`: the experiments it works on."""
     listeners = Listeners(Says("service"))
     chosen = {"trial_host": "127.0.0.1", "port": 0, **settings}
@@ -286,8 +290,10 @@ async def test_a_stored_address_that_is_none(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as (listener, _):
         await listener.open("exp1")
         assert json.loads((tmp_path / "trial-listener.json").read_text()) == {
-            "port": port_of(listener), "experiments": ["exp1"], "expected": 0,
-        }  # fmt: skip
+            "port": port_of(listener),
+            "experiments": ["exp1"],
+            "expected": 0,
+        }
 
 
 async def test_no_listen(tmp_path: Path) -> None:
@@ -324,11 +330,18 @@ async def test_an_opening_that_is_cut_off_leaves_no_port(tmp_path: Path) -> None
 # ------------------------------------------------------------------------------------------------ what runners are told
 
 
-@pytest.mark.parametrize(("host", "manager_ip", "expected"), [
-    ("127.0.0.1", "", "127.0.0.1"), ("localhost", "", "localhost"), ("127.0.0.1", "10.1.2.3", "10.1.2.3"),
-    ("0.0.0.0", "10.1.2.3", "10.1.2.3"), ("0.0.0.0", "manager.example", "manager.example"),
-    ("127.0.0.1", "fd00::7", "[fd00::7]"), ("0.0.0.0", "", "203.0.113.9"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("host", "manager_ip", "expected"),
+    [
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("localhost", "", "localhost"),
+        ("127.0.0.1", "10.1.2.3", "10.1.2.3"),
+        ("0.0.0.0", "10.1.2.3", "10.1.2.3"),
+        ("0.0.0.0", "manager.example", "manager.example"),
+        ("127.0.0.1", "fd00::7", "[fd00::7]"),
+        ("0.0.0.0", "", "203.0.113.9"),
+    ],
+)
 async def test_the_address_runners_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, manager_ip: str, expected: str
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from nni_manager.app.daemon_address import DaemonAddress
-from nni_manager.app.listeners import Listeners
+from nni_manager.app.listening.listeners import Listeners
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.store.ownership import Ownership
 

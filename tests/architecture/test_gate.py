@@ -146,9 +146,12 @@ def python_says(folder: Path, *arguments: str) -> tuple[str, int]:
     own = {"PYTEST_ADDOPTS": f"--basetemp {shlex.quote(str(folder / 'tmp'))}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
-        cwd=folder, capture_output=True, text=True, timeout=170,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=170,
         env={**inherited, **own},
-    )  # fmt: skip
+    )
     return done.stdout + done.stderr, done.returncode
 
 
@@ -223,9 +226,16 @@ def test_what_fails_again_fails_the_run_and_the_rest_runs(tmp_path: Path) -> Non
     ],
 )
 def test_the_worst_part_is_the_exit_status(
-    failures: int, first: int, again: int, alone: int, beside: int, status: int, runs: int,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    failures: int,
+    first: int,
+    again: int,
+    alone: int,
+    beside: int,
+    status: int,
+    runs: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The first run, the one of what failed where there is one, and what runs alone."""
     kept = tmp_path / ".pytest_cache/v/cache/lastfailed"
     kept.parent.mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,27 @@ MODULES = sorted(path for package in ("nni_manager", "trial_runner") for path in
 OURS = [path for path in MODULES if not path.is_relative_to(STAND_IN)]
 PACKAGES = [path for path in OURS if path.name == "__init__.py"]
 MOST_LINES = 400
+#: Of a folder, beside its `__init__`.
+MOST_MODULES = 20
 TOP_LEVEL = {
-    "pyproject.toml", "nni_manager", "trial_runner", "tests", "configs", "Dockerfile", "docker-compose.yml",
-    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci", ".gitignore", "docs",
-    "requirements", ".pre-commit-config.yaml",
-}  # fmt: skip
+    "pyproject.toml",
+    "nni_manager",
+    "trial_runner",
+    "tests",
+    "configs",
+    "Dockerfile",
+    "docker-compose.yml",
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "Makefile",
+    ".ci",
+    ".gitignore",
+    "docs",
+    "requirements",
+    ".pre-commit-config.yaml",
+}
 #: A sentence that begins so leaves its subject to the name below it.
 ELLIPTIC = frozenset(
     "Of It By For From In To With That They Them There Nothing These Those Their Until Unless If Because Since Also "
@@ -41,6 +58,17 @@ def test_no_module_is_long() -> None:
     assert [name(path) for path in MODULES if len(path.read_text().splitlines()) > MOST_LINES] == []
 
 
+def test_no_folder_is_full() -> None:
+    folders = Counter(path.parent for path in OURS if path.name != "__init__.py")
+    assert {name(folder): count for folder, count in folders.items() if count > MOST_MODULES} == {}
+
+
+def test_the_formatter_decides_everywhere() -> None:
+    mark = "# fmt" + ": "
+    written = [*MODULES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "configs").rglob("*.py")]
+    assert [name(path) for path in written if mark in path.read_text()] == []
+
+
 def test_every_module_says_what_it_is_for() -> None:
     assert [name(path) for path in OURS if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
@@ -49,8 +77,10 @@ def test_every_docstring_names_the_thing() -> None:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     told = [
         (name(path), ast.get_docstring(node) or "")
-        for path in OURS for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)
-    ]  # fmt: skip
+        for path in OURS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, kinds)
+    ]
     assert len(told) > 3000
     assert [(where, text) for where, text in told if text.partition(" ")[0].rstrip(",.;:") in ELLIPTIC] == []
 

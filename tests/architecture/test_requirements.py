@@ -35,8 +35,9 @@ NEVER_IMPORTED = {
 IN_USERS_PYTHON = {"nni": "NNI's own, behind the stand-in", "numpy": "what users' tuners hand over"}
 #: What is imported below these, beside the packages of every installation: those of these extras. Platforms say theirs.
 WITH_EXTRAS = {
-    "nni_manager/platform_kit/kubernetes": "kubernetes",
-    "nni_manager/platform_kit/kubernetes/shared_objects.py": "azure",
+    "nni_manager/kubernetes": "kubernetes",
+    "nni_manager/machines/ssh": "ssh",
+    "nni_manager/kubernetes/jobs/shared_objects.py": "azure",
     "nni_manager/platform_kit/testing": "testing",
     **{f"nni_manager/platforms/{one.name}": one.extra for one in registry.descriptions() if one.extra},
 }
@@ -77,9 +78,11 @@ def files(package: str) -> dict[str, set[str]]:
 def test_what_the_manager_imports_is_declared_where_it_is_imported() -> None:
     brought = {extra: {m for name in of for m in installed.modules(name)} for extra, of in by_extra().items()}
     undeclared = {
-        f"{path}: {module}" for path, modules in files("nni_manager").items() for module in modules
+        f"{path}: {module}"
+        for path, modules in files("nni_manager").items()
+        for module in modules
         if not any(module in brought[extra] for extra in extras_of(path))
-    }  # fmt: skip
+    }
     assert undeclared == set()
 
 
@@ -93,9 +96,7 @@ def test_what_is_declared_is_imported_there() -> None:
     for path, modules in files("nni_manager").items():
         for extra in extras_of(path):
             needs[extra] |= modules
-    idle = {
-        name for extra, of in by_extra().items() for name in of if not installed.modules(name) & needs[extra]
-    }  # fmt: skip
+    idle = {name for extra, of in by_extra().items() for name in of if not installed.modules(name) & needs[extra]}
     assert idle == set(NEVER_IMPORTED)
 
 
@@ -144,8 +145,9 @@ def test_what_a_package_needs_is_asked_of_each(tmp_path: Path, monkeypatch: pyte
     needs = {
         "one": ["Two_Is[more]>=1", "never; python_version < '3'", "left; extra == 'other'"],
         "two-is": ["three", "four; extra == 'more'", "left; extra == 'less'"],
-        "three": [], "four": ["one"],
-    }  # fmt: skip
+        "three": [],
+        "four": ["one"],
+    }
     for name, texts in needs.items():
         folder = tmp_path / f"{name.replace('-', '_')}-1.dist-info"
         folder.mkdir()

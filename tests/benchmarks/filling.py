@@ -13,11 +13,11 @@ from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.ids import attempt_directory, job_name, new_trial_ids
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
-from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.store import jobs, metrics, trials
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import jobs, metrics, trials
 from tests.store.life import add_with
 from trial_runner import protocol
 
@@ -77,8 +77,11 @@ def fill_nni(database: Path, count: int, began_ms: int) -> None:
 
 def _add_nni(connection: sqlite3.Connection, path: str, id_: str, number: int, ms: int) -> None:
     record = {
-        "parameter_id": number, "parameter_source": "algorithm", "parameters": {"x": _x(number)}, "parameter_index": 0,
-    }  # fmt: skip
+        "parameter_id": number,
+        "parameter_source": "algorithm",
+        "parameters": {"x": _x(number)},
+        "parameter_index": 0,
+    }
     connection.executemany(
         "INSERT INTO TrialJobEvent VALUES (?, ?, ?, ?, ?, ?, NULL, 'local-env')",
         [

@@ -50,8 +50,11 @@ def optuna_loop(folder: Path, trials: int, at_once: int, *, storage: str | None)
     folder.mkdir(parents=True)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", __file__, str(folder), str(trials), str(at_once), storage or ""],
-        check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()},
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
     return float(done.stdout)
 
 

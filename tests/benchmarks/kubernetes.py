@@ -100,9 +100,14 @@ def _object_name(told: dict[str, Any], handle: str) -> str:
 
 
 def _run(
-    daemon: Daemon, cluster: _Cluster, folder: Path, *, trials: int, at_once: int,
+    daemon: Daemon,
+    cluster: _Cluster,
+    folder: Path,
+    *,
+    trials: int,
+    at_once: int,
     on_first: Callable[[], None] = lambda: None,
-) -> tuple[str, dict[str, dict[str, float]]]:  # fmt: skip
+) -> tuple[str, dict[str, dict[str, float]]]:
     """`on_first`: called when the first trial has ended."""
     id_ = daemon.create(_config(cluster, trials=trials, at_once=at_once), folder / "ours" / "code")
     with _Watcher(daemon, id_) as watcher:
@@ -115,13 +120,26 @@ def _run(
 
 
 def _config(cluster: _Cluster, *, trials: int, at_once: int) -> dict[str, Any]:
-    role = {"replicas": 1, "dockerImage": "x", "cpuNumber": 1, "memorySize": "64mb", "gpuNumber": 0,
-            "command": COMMAND, "codeDirectory": "."}  # fmt: skip
+    role = {
+        "replicas": 1,
+        "dockerImage": "x",
+        "cpuNumber": 1,
+        "memorySize": "64mb",
+        "gpuNumber": 0,
+        "command": COMMAND,
+        "codeDirectory": ".",
+    }
     service = {
-        "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "kubeconfig": str(cluster.kubeconfig),
-        "worker": role, "storage": {"storageType": "nfs", "server": "nas", "path": "/data"}, "reuseMode": False,
-        "channel": "push", "podTemplate": {"metadata": {"labels": {"forked": "yes"}}},
-    }  # fmt: skip
+        "platform": "kubeflow",
+        "operator": "tf-operator",
+        "apiVersion": "v1",
+        "kubeconfig": str(cluster.kubeconfig),
+        "worker": role,
+        "storage": {"storageType": "nfs", "server": "nas", "path": "/data"},
+        "reuseMode": False,
+        "channel": "push",
+        "podTemplate": {"metadata": {"labels": {"forked": "yes"}}},
+    }
     config = subject.config(trials=trials, at_once=at_once)
     del config["trialCommand"]
     return {**config, "nniManagerIp": "127.0.0.1", "trainingService": service}
@@ -168,10 +186,23 @@ class _Cluster:
         self.kubeconfig = folder / "kubeconfig"
         (folder / "export").mkdir()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fakes.kubernetes", "--folder", str(folder / "cluster"), "--nodes", "4",
-             "--kubeconfig", str(self.kubeconfig), "--export", f"nas:/data={folder / 'export'}"],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=(folder / "cluster.log").open("wb"),
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "tests.fakes.kubernetes",
+                "--folder",
+                str(folder / "cluster"),
+                "--nodes",
+                "4",
+                "--kubeconfig",
+                str(self.kubeconfig),
+                "--export",
+                f"nas:/data={folder / 'export'}",
+            ],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=(folder / "cluster.log").open("wb"),
+        )
         assert self._process.stdout is not None
         self._url = json.loads(self._process.stdout.readline())["control"]
         self._context = ssl._create_unverified_context()

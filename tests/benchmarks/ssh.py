@@ -69,9 +69,13 @@ async def bare(machines: list[RealMachine]) -> float:
 
 async def _connect(machine: RealMachine) -> asyncssh.SSHClientConnection:
     return await asyncssh.connect(
-        "127.0.0.1", machine.port, known_hosts=None, client_keys=[str(machine.key_file)],
-        username=machine.user, config=None,
-    )  # fmt: skip
+        "127.0.0.1",
+        machine.port,
+        known_hosts=None,
+        client_keys=[str(machine.key_file)],
+        username=machine.user,
+        config=None,
+    )
 
 
 def ours(daemon: Daemon, machines: list[RealMachine], code: Path) -> tuple[float, float]:
@@ -92,11 +96,14 @@ def ours(daemon: Daemon, machines: list[RealMachine], code: Path) -> tuple[float
 
 def _config(machines: list[RealMachine], trials: int) -> dict[str, Any]:
     return {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": COMMAND,
-        "trialCodeDirectory": ".", "trialConcurrency": AT_A_TIME, "maxTrialNumber": trials,
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": COMMAND,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": AT_A_TIME,
+        "maxTrialNumber": trials,
         "tuner": {"name": "Random"},
         "trainingService": {"platform": "remote", "machineList": [machine.entry() for machine in machines]},
-    }  # fmt: skip
+    }
 
 
 def _made(folder: Path) -> Path:

@@ -43,9 +43,13 @@ class Table:
         print("|---|---|---|---|---|---|---|", flush=True)
 
     def row(
-        self, name: str, ours: float | Sequence[float], *bars: Bar,
-        floor: float | Sequence[float] | None = None, nni: float | Sequence[float] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        ours: float | Sequence[float],
+        *bars: Bar,
+        floor: float | Sequence[float] | None = None,
+        nni: float | Sequence[float] | None = None,
+    ) -> None:
         """Medians are shown. The ratio to a floor is taken inside each repeat first: the machine's own speed drifts."""
         ratios = {"": _median(ours), FLOOR: _ratio(ours, floor), NNI: _ratio(ours, nni)}
         values = [_median(floor), _median(nni), _median(ours), ratios[FLOOR], ratios[NNI]]

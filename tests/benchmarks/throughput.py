@@ -24,13 +24,19 @@ def measure(folder: Path, table: Table) -> None:
             runs.append(subject.lite_trials(place / "ours", TRIALS, at_once))
         assert not any(run.missing for run in runs)
         table.row(
-            f"lite trials/s, {at_once} at a time", [run.trials_per_s for run in runs], at_least(0.6, FLOOR),
-            floor=[floor.trials_per_s for floor in bare], nni=nni_rate,
-        )  # fmt: skip
+            f"lite trials/s, {at_once} at a time",
+            [run.trials_per_s for run in runs],
+            at_least(0.6, FLOOR),
+            floor=[floor.trials_per_s for floor in bare],
+            nni=nni_rate,
+        )
         table.row(
-            f"CPU ms a lite trial, {at_once} at a time", [sum(run.cpu_ms.values()) for run in runs], at_most(4),
-            floor=[floor.cpu_ms for floor in bare], nni=nni_cpu,
-        )  # fmt: skip
+            f"CPU ms a lite trial, {at_once} at a time",
+            [sum(run.cpu_ms.values()) for run in runs],
+            at_most(4),
+            floor=[floor.cpu_ms for floor in bare],
+            nni=nni_cpu,
+        )
 
 
 def against_optuna(folder: Path, table: Table) -> None:

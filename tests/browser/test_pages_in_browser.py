@@ -20,8 +20,11 @@ from tests.api.world import World
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # as the browser is
 
 TOKEN = "correct horse battery"
-HOLD = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError: x is not in the space",
-            details='Traceback (most recent call last):\n  File "tuner.py", line 7\nValueError: x')  # fmt: skip
+HOLD = Hold(
+    code=HoldCode.TUNER_RAISED,
+    sentence="the tuner raised ValueError: x is not in the space",
+    details='Traceback (most recent call last):\n  File "tuner.py", line 7\nValueError: x',
+)
 
 
 @asynccontextmanager

@@ -27,9 +27,13 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {options.seed}, folder {folder}", flush=True)
     with prepared(
-        folder, trials=options.trials, seed=options.seed, limit_s=options.limit, network=options.network,
+        folder,
+        trials=options.trials,
+        seed=options.seed,
+        limit_s=options.limit,
+        network=options.network,
         say=lambda line: print(line, flush=True),
-    ) as run:  # fmt: skip
+    ) as run:
         found = run.go()
     print(f"seed {options.seed}: {options.trials} trials in {run.took_s:.0f} s under {run.broken.total()} faults")
     print(", ".join(f"{kind} {number}" for kind, number in sorted(run.broken.items())))

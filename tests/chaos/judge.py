@@ -74,9 +74,11 @@ class Faults:
         if attempt["place"] not in self.addresses or attempt["endedMs"] is None:
             return False
         job = Job(
-            machine=self.addresses.index(attempt["place"]), ended_ms=attempt["endedMs"], has_begun=bool(lines),
+            machine=self.addresses.index(attempt["place"]),
+            ended_ms=attempt["endedMs"],
+            has_begun=bool(lines),
             started_ms=attempt["startedMs"] or attempt["submittedMs"],
-        )  # fmt: skip
+        )
         return any(one.may_have_ended(job, self.grace_s) for one in self.made)
 
 
@@ -125,8 +127,10 @@ def _judge_attempts(
     for one in finished:
         reported = _reported(written[one["jobName"]], number)
         if stored[one["jobName"]] != reported:
-            found.add(f"of trial {number}, attempt {one['number']}, {reported} were reported, and"
-                      f" {stored[one['jobName']]} are stored: {_shown(attempts)}")  # fmt: skip
+            found.add(
+                f"of trial {number}, attempt {one['number']}, {reported} were reported, and"
+                f" {stored[one['jobName']]} are stored: {_shown(attempts)}"
+            )
     if trial["status"] == "SUCCEEDED" and not finished:
         found.add(f"trial {number} succeeded, and no attempt of it came to its end: {_shown(attempts)}")
 
@@ -141,8 +145,10 @@ def _judge_losses(
         if not one["message"]:
             found.add(f"{name} was lost without a word")
         if not _has_ended(lines) and not faults.explain(one, lines):
-            found.add(f"{name} was lost, and no fault can have ended it: {_shown([one])},"
-                      f" {one['startedMs']}..{one['endedMs']}, {len(lines)} lines written")  # fmt: skip
+            found.add(
+                f"{name} was lost, and no fault can have ended it: {_shown([one])},"
+                f" {one['startedMs']}..{one['endedMs']}, {len(lines)} lines written"
+            )
 
 
 def _judge_starts(found: Findings, written: dict[str, list[str]], jobs: set[str]) -> None:

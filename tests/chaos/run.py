@@ -142,13 +142,17 @@ class Run:
         python = str(Path(shutil.which("python3") or "").parent)
         return {
             "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-            "trialCommand": f"sh trial.sh {self.notes}", "trialCodeDirectory": ".",
-            "trialConcurrency": 12, "maxTrialNumber": self.trials, "tuner": {"name": "Random"},
+            "trialCommand": f"sh trial.sh {self.notes}",
+            "trialCodeDirectory": ".",
+            "trialConcurrency": 12,
+            "maxTrialNumber": self.trials,
+            "tuner": {"name": "Random"},
             "trainingService": {
-                "platform": "remote", "machineGracePeriod": f"{_MACHINE_GRACE_S:.0f}s",
+                "platform": "remote",
+                "machineGracePeriod": f"{_MACHINE_GRACE_S:.0f}s",
                 "machineList": [machine.entry(pythonPath=python) for machine in self.machines],
             },
-        }  # fmt: skip
+        }
 
 
 @contextmanager

@@ -23,11 +23,22 @@ class Told:
     def __init__(self, status: str, *attempts: dict[str, Any]) -> None:
         self._status = status
         self._attempts = [
-            {"trialId": "aaaaa", "number": number, "jobName": f"job-{number}", "state": "LOST", "message": RESTARTED,
-             "reason": "", "place": ADDRESSES[1], "submittedMs": 500, "startedMs": 1_000, "endedMs": 9_000,
-             "interruptions": [], **one}
+            {
+                "trialId": "aaaaa",
+                "number": number,
+                "jobName": f"job-{number}",
+                "state": "LOST",
+                "message": RESTARTED,
+                "reason": "",
+                "place": ADDRESSES[1],
+                "submittedMs": 500,
+                "startedMs": 1_000,
+                "endedMs": 9_000,
+                "interruptions": [],
+                **one,
+            }
             for number, one in enumerate(attempts, 1)
-        ]  # fmt: skip
+        ]
 
     def trials(self, id_: str) -> list[dict[str, Any]]:
         return [{"id": "aaaaa", "sequenceId": 7, "status": self._status, "reason": "LOST", "finalResult": "7"}]
@@ -55,10 +66,19 @@ def test_a_trial_whose_every_attempt_was_cut_off_is_no_finding(tmp_path: Path) -
     assert found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), struck()) == []
 
 
-@pytest.mark.parametrize("made", [
-    (), (struck(machine=0),), (struck(machine=None, kind="kill"),), (struck(at=9_500),), (struck(at=500),),
-    (struck("keeper"),), (struck("sshd"),), (struck("drop", lasted=45_000),),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "made",
+    [
+        (),
+        (struck(machine=0),),
+        (struck(machine=None, kind="kill"),),
+        (struck(at=9_500),),
+        (struck(at=500),),
+        (struck("keeper"),),
+        (struck("sshd"),),
+        (struck("drop", lasted=45_000),),
+    ],
+)
 def test_what_no_fault_can_have_ended_is_one_for_each_attempt(tmp_path: Path, made: tuple[Struck, ...]) -> None:
     told = found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), *made)
     assert len(told) == 3 and all("no fault can have ended it" in sentence for sentence in told)

@@ -16,33 +16,75 @@ Json = dict[str, Any]
 def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
     """An experiment as the API describes it."""
     return {
-        "id": id, "name": "digits", "platform": "local", "status": status, "hold": None, "errors": [],
-        "endpoint": None, "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000,
+        "id": id,
+        "name": "digits",
+        "platform": "local",
+        "status": status,
+        "hold": None,
+        "errors": [],
+        "endpoint": None,
+        "createdMs": 1_790_000_000_000,
+        "endedMs": None,
+        "execDurationMs": 60_000,
         "logPath": f"/data/{id}",
-        "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": None, "maxTrialDuration": None,
-        "counts": {}, "trialsMade": 0, "best": None, "commonFailure": None,
-        "noMoreTrials": "", "revision": 1, "warnings": [],
-        "services": [], "references": [], "variables": 3,
+        "trialConcurrency": 2,
+        "maxTrialNumber": 10,
+        "maxExperimentDuration": None,
+        "maxTrialDuration": None,
+        "counts": {},
+        "trialsMade": 0,
+        "best": None,
+        "commonFailure": None,
+        "noMoreTrials": "",
+        "revision": 1,
+        "warnings": [],
+        "services": [],
+        "references": [],
+        "variables": 3,
         "config": {"trialCommand": "python3 trial.py"},
         **fields,
-    }  # fmt: skip
+    }
 
 
 def service(name: str, status: str | None = "up", **fields: Any) -> Json:
     return {
-        "name": name, "platform": name.partition("-")[0], "status": status, "sinceMs": 1_790_000_000_000,
-        "sentence": "", "room": None, "limit": None, "openAttempts": 0, **fields,
-    }  # fmt: skip
+        "name": name,
+        "platform": name.partition("-")[0],
+        "status": status,
+        "sinceMs": 1_790_000_000_000,
+        "sentence": "",
+        "room": None,
+        "limit": None,
+        "openAttempts": 0,
+        **fields,
+    }
 
 
 def trial(id: str, number: int, status: str = "SUCCEEDED", value: float | None = None, **fields: Any) -> Json:
     return {
-        "id": id, "sequenceId": number, "status": status, "parameters": {"x": number}, "startedMs": 1_000,
-        "endedMs": 66_000, "reason": None, "message": "", "wait": None, "finalValue": value,
-        "finalResult": None if value is None else str(value), "logPath": f"/data/trials/{id}", "attempt": 1,
-        "lastWords": "", "failureKey": None, "lastValue": None, "intermediates": 0,
-        "attempts": [], "service": "local", "place": "", "link": "", **fields,
-    }  # fmt: skip
+        "id": id,
+        "sequenceId": number,
+        "status": status,
+        "parameters": {"x": number},
+        "startedMs": 1_000,
+        "endedMs": 66_000,
+        "reason": None,
+        "message": "",
+        "wait": None,
+        "finalValue": value,
+        "finalResult": None if value is None else str(value),
+        "logPath": f"/data/trials/{id}",
+        "attempt": 1,
+        "lastWords": "",
+        "failureKey": None,
+        "lastValue": None,
+        "intermediates": 0,
+        "attempts": [],
+        "service": "local",
+        "place": "",
+        "link": "",
+        **fields,
+    }
 
 
 class FakeManager:
@@ -154,8 +196,9 @@ class FakeManager:
             return {"total": len(found), "trials": found[offset : offset + limit]}
         ranked = sorted(
             (one for one in found if one["finalValue"] is not None),
-            key=lambda one: one["finalValue"], reverse=order == "-final",
-        )  # fmt: skip
+            key=lambda one: one["finalValue"],
+            reverse=order == "-final",
+        )
         unranked = [one for one in found if one["finalValue"] is None]
         return {"total": len(found), "trials": [*ranked, *unranked][:limit]}
 

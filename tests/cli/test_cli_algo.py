@@ -47,9 +47,13 @@ def test_a_name_is_made_used_and_forgotten(nnictl: Run, meta: Path, register: st
     assert "registered anew" in nnictl("algo", register, "-m", str(meta)).stdout
     shown = json.loads(nnictl("algo", "show", "mine").stdout)
     assert shown == {
-        "algoType": "tuner", "builtinName": "Mine", "className": "my_tuner.MyTuner", "codeDirectory": str(meta.parent),
-        "acceptClassArgs": True, "source": "user",
-    }  # fmt: skip
+        "algoType": "tuner",
+        "builtinName": "Mine",
+        "className": "my_tuner.MyTuner",
+        "codeDirectory": str(meta.parent),
+        "acceptClassArgs": True,
+        "source": "user",
+    }
     config = meta.parent / "experiment.yml"
     config.write_text(
         "searchSpace: {}\ntrialCommand: 'true'\ntrialConcurrency: 1\ntuner: {name: mine}\n"

@@ -73,8 +73,9 @@ def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager:
     manager.endpoint_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
     out = nnictl("create", "-c", str(file), "-p", "8080").stdout
     assert re.findall(r"experiment id is (\w+)$|Experiment ID: (\w+)$", out, re.MULTILINE) == [
-        ("new00000", ""), ("", "new00000"),
-    ]  # fmt: skip
+        ("new00000", ""),
+        ("", "new00000"),
+    ]
     urls = re.findall(r"(?:Web UI urls are|Web portal URLs): *(\S+)$", out, re.MULTILINE)
     assert urls == ["http://127.0.0.1:8080"] * 2, "scripts put /api/v1/nni behind it"
 
@@ -215,9 +216,13 @@ def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> N
     assert "on hold: the tuner raised KeyError; no GPU\n" in result.stdout
     assert result.stdout.endswith("Traceback\nKeyError\n")
     assert json.loads(nnictl("experiment", "status", "--json").stdout) == {
-        "id": "abc", "status": "RUNNING", "hold": hold, "errors": ["the tuner raised KeyError", "no GPU"],
-        "warnings": [], "services": [],
-    }  # fmt: skip
+        "id": "abc",
+        "status": "RUNNING",
+        "hold": hold,
+        "errors": ["the tuner raised KeyError", "no GPU"],
+        "warnings": [],
+        "services": [],
+    }
 
 
 def test_status_tells_how_each_training_service_is(nnictl: Run, manager: FakeManager) -> None:
@@ -260,11 +265,14 @@ def test_delete_asks_first(nnictl: Run, manager: FakeManager, answer: str) -> No
     assert manager.calls == []
 
 
-@pytest.mark.parametrize(("reason", "said"), [
-    ("maxTrialNumber (10) is reached", "`nnictl update trialnum abc -v NUMBER`"),
-    ("maxExperimentDuration (1h) is reached", "`nnictl update duration abc -v DURATION`"),
-    ("the tuner has no more proposals", "`nnictl update searchspace abc -f FILE`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("maxTrialNumber (10) is reached", "`nnictl update trialnum abc -v NUMBER`"),
+        ("maxExperimentDuration (1h) is reached", "`nnictl update duration abc -v DURATION`"),
+        ("the tuner has no more proposals", "`nnictl update searchspace abc -f FILE`"),
+    ],
+)
 def test_resume_of_what_is_done_says_what_to_raise(nnictl: Run, manager: FakeManager, reason: str, said: str) -> None:
     manager.add(state("abc", "DONE", noMoreTrials=reason))
     assert nnictl("resume", "abc").stderr == f"warning: it makes no more trials: {reason}; for more, {said}\n"
@@ -386,11 +394,17 @@ def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
     assert nnictl("trial", "ls", "--head", "1", "--tail", "1").exit_code == 2
 
 
-@pytest.mark.parametrize(("trials", "counts", "said"), [
-    ([trial("aaaaa", 0, finalResult="Infinity"), trial("bbbbb", 1)], {"SUCCEEDED": 2},
-     "No trial that succeeded has a final result that is a finite number; `nnictl trial ls abc` says why.\n"),
-    ([trial("aaaaa", 0, "FAILED")], {"FAILED": 1}, "No trial has succeeded; `nnictl trial ls abc` shows all.\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("trials", "counts", "said"),
+    [
+        (
+            [trial("aaaaa", 0, finalResult="Infinity"), trial("bbbbb", 1)],
+            {"SUCCEEDED": 2},
+            "No trial that succeeded has a final result that is a finite number; `nnictl trial ls abc` says why.\n",
+        ),
+        ([trial("aaaaa", 0, "FAILED")], {"FAILED": 1}, "No trial has succeeded; `nnictl trial ls abc` shows all.\n"),
+    ],
+)
 def test_the_best_of_trials_without_a_result_that_can_be_compared(
     nnictl: Run, manager: FakeManager, trials: list[dict[str, Any]], counts: dict[str, int], said: str
 ) -> None:
@@ -423,10 +437,20 @@ def test_a_trial_that_has_ended_is_not_asked_to_end(nnictl: Run, manager: FakeMa
 
 def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManager) -> None:
     attempt = {
-        "number": 1, "state": "FAILED", "exitCode": 127, "signal": None, "message": "", "place": "", "jobName": "job",
-        "service": "local", "stderrTail": "\x1b[1mtrain.py: not found\n", "runnerExit": None, "interruptions": [],
-        "unreachableMs": None, "unreachable": "",
-    }  # fmt: skip
+        "number": 1,
+        "state": "FAILED",
+        "exitCode": 127,
+        "signal": None,
+        "message": "",
+        "place": "",
+        "jobName": "job",
+        "service": "local",
+        "stderrTail": "\x1b[1mtrain.py: not found\n",
+        "runnerExit": None,
+        "interruptions": [],
+        "unreachableMs": None,
+        "unreachable": "",
+    }
     failed = trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 127", attempts=[attempt])
     manager.add(state("abc"))
     manager.trials_of["abc"] = [*TRIALS[:2], failed]
@@ -437,10 +461,15 @@ def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManag
     assert json.loads(nnictl("trial", "show", "-T", "ccc", "--json").stdout) == failed
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    ("9", "there is no trial 9; `nnictl trial ls abc` shows every trial"), ("zz", "there is no trial zz; "),
-    ("a", "trial a may be aaaaa, abbbb; give more of the id"), ("", "the trial is empty"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("9", "there is no trial 9; `nnictl trial ls abc` shows every trial"),
+        ("zz", "there is no trial zz; "),
+        ("a", "trial a may be aaaaa, abbbb; give more of the id"),
+        ("", "the trial is empty"),
+    ],
+)
 def test_a_trial_that_is_not_one_trial_is_refused(nnictl: Run, manager: FakeManager, given: str, said: str) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = [trial("aaaaa", 0), trial("abbbb", 1)]
@@ -497,9 +526,11 @@ def test_update_platform(
     ((verb, id_, fields),) = manager.calls
     assert (verb, id_) == ("change", "abc")
     assert fields == {
-        "trainingService": [section] if whole else section, "now": True, "secrets": {"${TOKEN}": "hush"},
+        "trainingService": [section] if whole else section,
+        "now": True,
+        "secrets": {"${TOKEN}": "hush"},
         "directory": str(tmp_path),
-    }  # fmt: skip
+    }
 
 
 def test_update_platform_without_one(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
@@ -648,10 +679,20 @@ def test_an_interrupt_ends_with_130(nnictl: Run, manager: FakeManager) -> None:
 
 def test_trial_show_says_since_when_an_attempt_is_out_of_reach(nnictl: Run, manager: FakeManager) -> None:
     attempt = {
-        "number": 1, "state": "RUNNING", "exitCode": None, "signal": None, "message": "", "place": "", "jobName": "job",
-        "service": "remote", "stderrTail": "", "runnerExit": None, "interruptions": [], "unreachableMs": 1_000,
+        "number": 1,
+        "state": "RUNNING",
+        "exitCode": None,
+        "signal": None,
+        "message": "",
+        "place": "",
+        "jobName": "job",
+        "service": "remote",
+        "stderrTail": "",
+        "runnerExit": None,
+        "interruptions": [],
+        "unreachableMs": 1_000,
         "unreachable": "hostA unreachable since 12:00 (timeout)",
-    }  # fmt: skip
+    }
     manager.add(state("abc"))
     manager.trials_of["abc"] = [trial("ccccc", 0, "RUNNING", attempts=[attempt])]
     text = " ".join(nnictl("trial", "show", "-T", "0").stdout.split())

@@ -53,10 +53,14 @@ def test_verdicts_for_programs() -> None:
     assert (bad["valid"], bad["problems"][0]["line"], bad["problems"][0]["field"]) == (False, 4, "trialConcurency")
 
 
-@pytest.mark.parametrize(("tuner", "better"), [
-    ({"name": "TPE"}, "smallest"), ({"name": "Random"}, "greatest"),
-    ({"name": "TPE", "classArgs": {"optimize_mode": "maximize"}}, ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tuner", "better"),
+    [
+        ({"name": "TPE"}, "smallest"),
+        ({"name": "Random"}, "greatest"),
+        ({"name": "TPE", "classArgs": {"optimize_mode": "maximize"}}, ""),
+    ],
+)
 def test_a_direction_that_is_not_written_is_named(tmp_path: Path, tuner: dict[str, object], better: str) -> None:
     config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "tuner": tuner}
     (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))

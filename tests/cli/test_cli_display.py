@@ -7,7 +7,7 @@ import io
 import pytest
 from fake_manager import state
 
-from nni_manager.cli.progress import LineDisplay, Progress, TerminalDisplay, display_for, read
+from nni_manager.cli.experiment.progress import LineDisplay, Progress, TerminalDisplay, display_for, read
 
 pytestmark = pytest.mark.unit
 
@@ -23,8 +23,12 @@ def test_pipe_gets_a_line_at_each_tenth() -> None:
         display.show(progress(done))
     display.close(progress(35))
     assert [line.split(" ")[0] for line in stream.getvalue().splitlines()] == [
-        "0/100", "10/100", "20/100", "30/100", "35/100",
-    ]  # fmt: skip
+        "0/100",
+        "10/100",
+        "20/100",
+        "30/100",
+        "35/100",
+    ]
 
 
 def test_terminal_is_redrawn_five_times_a_second_at_most() -> None:
@@ -54,8 +58,9 @@ def test_terminal_keeps_notes_and_the_last_line() -> None:
     display.show(progress(1))
     display.note("Waiting: the disk is full")
     display.close(progress(2))
-    assert stream.getvalue().endswith("\r\x1b[KWaiting: the disk is full\n\r\x1b[K2/100 done, 0 running, 0 failed; "
-                                      "0:01:00, about 0:49:00 left\n")  # fmt: skip
+    assert stream.getvalue().endswith(
+        "\r\x1b[KWaiting: the disk is full\n\r\x1b[K2/100 done, 0 running, 0 failed; 0:01:00, about 0:49:00 left\n"
+    )
 
 
 def test_what_is_no_terminal_gets_lines() -> None:

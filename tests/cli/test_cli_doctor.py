@@ -72,8 +72,11 @@ def test_json(report: Callable[..., Result]) -> None:
     result = report([LOW, BROKEN], "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)[0] == {
-        "verdict": "WARN", "check": "disk", "sentence": "0.5 GiB are free", "advice": "make room",
-    }  # fmt: skip
+        "verdict": "WARN",
+        "check": "disk",
+        "sentence": "0.5 GiB are free",
+        "advice": "make room",
+    }
 
 
 def test_it_looks_where_it_is_told_to(report: Callable[..., Result], tmp_path: Path) -> None:

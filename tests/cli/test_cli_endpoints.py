@@ -42,8 +42,10 @@ def test_create_prints_where_it_is(nnictl: Run, manager: FakeManager, file: Path
     manager.endpoint_of_new = ENDPOINT
     lines = nnictl("create", "-c", str(file), "-p", "8888", "-u", "my/pre").stdout.splitlines()
     assert lines[2:5] == [
-        "page        http://127.0.0.1:8888/my/pre/", "port        8888", "url prefix  my/pre",
-    ]  # fmt: skip
+        "page        http://127.0.0.1:8888/my/pre/",
+        "port        8888",
+        "url prefix  my/pre",
+    ]
 
 
 def test_create_prints_the_page_on_the_service(nnictl: Run, manager: FakeManager, file: Path) -> None:
@@ -114,12 +116,14 @@ def test_stop_by_a_port_that_is_nobody_s_or_another_s(nnictl: Run, manager: Fake
     manager.add(state("abc"), state("def", endpoint=ENDPOINT))
     result = nnictl("stop", "--port", "1")
     assert (result.exit_code, result.stderr) == (
-        1, "nnictl: no experiment has port 1; `nnictl experiment list` shows every open one\n",
-    )  # fmt: skip
+        1,
+        "nnictl: no experiment has port 1; `nnictl experiment list` shows every open one\n",
+    )
     result = nnictl("stop", "abc", "--port", "8888")
     assert (result.exit_code, result.stderr) == (
-        2, "nnictl: port 8888 is experiment def's, and not abc's; give one of the two\n",
-    )  # fmt: skip
+        2,
+        "nnictl: port 8888 is experiment def's, and not abc's; give one of the two\n",
+    )
     assert nnictl("stop", "--all", "--port", "8888").exit_code == 2
     assert manager.calls == []
 

@@ -49,13 +49,25 @@ def test_json_is_nnis_export_and_has_every_trial(nnictl: Run, seeded: FakeManage
     assert result.stdout == f"Experiment abc: 4 trials are in {tmp_path / 'out.json'}.\n"
     times = {"startedMs": 1_000, "endedMs": 66_000}
     assert json.loads((tmp_path / "out.json").read_text()) == [
-        {"parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": 0.5, "trialJobId": "aaaaa", "sequenceId": 0,
-         "status": "SUCCEEDED", **times},
+        {
+            "parameter": {"x": 1, "layer": {"_name": "conv"}},
+            "value": 0.5,
+            "trialJobId": "aaaaa",
+            "sequenceId": 0,
+            "status": "SUCCEEDED",
+            **times,
+        },
         {"parameter": {"x": 1}, "value": 9, "trialJobId": "bbbbb", "sequenceId": 1, "status": "FAILED", **times},
         {"parameter": {"x": 2}, "value": None, "trialJobId": "ccccc", "sequenceId": 2, "status": "SUCCEEDED", **times},
-        {"parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}, "trialJobId": "ddddd",
-         "sequenceId": 3, "status": "SUCCEEDED", **times},
-    ]  # fmt: skip
+        {
+            "parameter": {"x": 2, "lr": 0.1},
+            "value": {"default": 0.25, "loss": 2},
+            "trialJobId": "ddddd",
+            "sequenceId": 3,
+            "status": "SUCCEEDED",
+            **times,
+        },
+    ]
 
 
 def test_what_json_has_no_word_for_stays_text(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
@@ -96,10 +108,19 @@ def test_csv(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
         rows = list(reader)
     assert reader.fieldnames == ["x", "layer", "lr", "reward", "default", "loss", "intermediate", "trialJobId", *FACTS]
     assert rows[0] == {
-        "x": "1", "layer": '{"_name": "conv"}', "lr": "", "reward": "0.5", "default": "", "loss": "",
-        "intermediate": "[0.1, 0.2, 0.5]", "trialJobId": "aaaaa", "sequenceId": "0", "status": "SUCCEEDED",
-        "startedMs": "1000", "endedMs": "66000",
-    }  # fmt: skip
+        "x": "1",
+        "layer": '{"_name": "conv"}',
+        "lr": "",
+        "reward": "0.5",
+        "default": "",
+        "loss": "",
+        "intermediate": "[0.1, 0.2, 0.5]",
+        "trialJobId": "aaaaa",
+        "sequenceId": "0",
+        "status": "SUCCEEDED",
+        "startedMs": "1000",
+        "endedMs": "66000",
+    }
     assert [row["status"] for row in rows] == ["SUCCEEDED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
     assert (rows[3]["default"], rows[3]["loss"], rows[3]["intermediate"]) == ("0.25", "2", '[{"default": 3}]')
 
@@ -122,8 +143,9 @@ def test_a_parameter_of_the_name_of_a_column(nnictl: Run, manager: FakeManager, 
     manager.trials_of["abc"] = [trial("aaaaa", 0, value=2.0, parameters={"trialJobId": 7, "reward": 1})]
     assert export(nnictl, tmp_path / "out", "-t", "csv").exit_code == 0
     assert (tmp_path / "out").read_text().split() == [
-        f"reward,trialJobId,{','.join(FACTS)}", "2.0,aaaaa,0,SUCCEEDED,1000,66000",
-    ]  # fmt: skip
+        f"reward,trialJobId,{','.join(FACTS)}",
+        "2.0,aaaaa,0,SUCCEEDED,1000,66000",
+    ]
 
 
 def test_a_name_that_does_not_say_its_form(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
@@ -219,8 +241,9 @@ def test_half_a_character_becomes_an_escape(nnictl: Run, manager: FakeManager, t
     assert json.loads((tmp_path / "out.json").read_text())[0]["parameter"] == {"x\ud800": "\ud800"}
     assert export(nnictl, tmp_path / "out.csv", "-t", "csv").exit_code == 0
     assert (tmp_path / "out.csv").read_text().split() == [
-        rf"x\ud800,reward,trialJobId,{','.join(FACTS)}", r"\ud800,1.0,aaaaa,0,SUCCEEDED,1000,66000",
-    ]  # fmt: skip
+        rf"x\ud800,reward,trialJobId,{','.join(FACTS)}",
+        r"\ud800,1.0,aaaaa,0,SUCCEEDED,1000,66000",
+    ]
 
 
 @pytest.mark.parametrize("words", [["-t", "xml"], []])
@@ -242,19 +265,24 @@ def test_what_was_exported_can_be_imported(nnictl: Run, seeded: FakeManager, tmp
     assert result.stdout.startswith("Experiment abc: the tuner is told 2 results.")
     assert seeded.calls == [
         (
-            "import", "abc",
+            "import",
+            "abc",
             [
                 {
-                    "parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": 0.5, "trialJobId": "aaaaa",
+                    "parameter": {"x": 1, "layer": {"_name": "conv"}},
+                    "value": 0.5,
+                    "trialJobId": "aaaaa",
                     "intermediate": [0.1, 0.2, 0.5],
                 },
                 {
-                    "parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}, "trialJobId": "ddddd",
+                    "parameter": {"x": 2, "lr": 0.1},
+                    "value": {"default": 0.25, "loss": 2},
+                    "trialJobId": "ddddd",
                     "intermediate": [{"default": 3}],
                 },
             ],
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_what_the_tuner_does_not_search_is_named(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:

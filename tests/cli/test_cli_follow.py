@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from fake_manager import FakeManager, state
 
-from nni_manager.cli.progress import Progress
-from nni_manager.cli.wait_for_end import StateFeed, StreamEnded, follow
+from nni_manager.cli.experiment.progress import Progress
+from nni_manager.cli.experiment.wait_for_end import StateFeed, StreamEnded, follow
 from nni_manager.client.errors import Unreachable
 from nni_manager.domain.errors import NniManagerError, NotFound
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from fake_manager import FakeManager, state, trial
 
-from nni_manager.cli.log import follow_log, last_lines
+from nni_manager.cli.trial.log import follow_log, last_lines
 from nni_manager.client.manager_client import LogPart
 
 pytestmark = pytest.mark.unit
@@ -54,7 +54,7 @@ def test_a_terminal_gets_no_escape_codes(
 ) -> None:
     text = "\x1b]0;title\x07 \x1b[31mred\x1b[0m\ttab\r\n\u009b2J ünï\n".encode()
     filled.logs["aaaaa", "stdout"] = text
-    monkeypatch.setattr("nni_manager.cli.log.is_terminal", lambda: is_terminal)
+    monkeypatch.setattr("nni_manager.cli.trial.log.is_terminal", lambda: is_terminal)
     shown = nnictl("log", "trial", "abc", "-T", "aaaaa", "--stdout").stdout_bytes
     seen = "^[]0;title^G ^[[31mred^[[0m\ttab\r\n?2J ünï\n".encode()
     assert shown == (seen if is_terminal else text)
@@ -102,9 +102,15 @@ def test_follow_misses_nothing_written_before_the_end() -> None:
     assert b"".join(follow_log(read, 0, ended, lambda: None)) == b"last\n"
 
 
-@pytest.mark.parametrize(("data", "lines", "expected"), [
-    (b"", 3, b""), (b"no newline", 1, b"no newline"), (b"a\nb", 1, b"b"), (b"a\n" * 9000, 5000, b"a\n" * 5000),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "lines", "expected"),
+    [
+        (b"", 3, b""),
+        (b"no newline", 1, b"no newline"),
+        (b"a\nb", 1, b"b"),
+        (b"a\n" * 9000, 5000, b"a\n" * 5000),
+    ],
+)
 def test_last_lines(data: bytes, lines: int, expected: bytes) -> None:
     def read(offset: int) -> LogPart:
         start = max(len(data) + offset, 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.cli.output import cut, duration, facts, number
-from nni_manager.cli.table import plain as table
+from nni_manager.cli.output.table import plain as table
+from nni_manager.cli.output.values import cut, duration, facts, number
 
 pytestmark = pytest.mark.unit
 
@@ -39,17 +39,24 @@ def test_cut(text: str, columns: int, expected: str) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, ""), (3, "3"), (0.1 + 0.2, "0.3"), (1e-9, "1e-09"), (float("nan"), "nan"), (float("inf"), "inf"),
-        (10**20, "100000000000000000000"), ({"default": 1}, '{"default": 1}'), (True, "true"),
+        (None, ""),
+        (3, "3"),
+        (0.1 + 0.2, "0.3"),
+        (1e-9, "1e-09"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (10**20, "100000000000000000000"),
+        ({"default": 1}, '{"default": 1}'),
+        (True, "true"),
     ],
-)  # fmt: skip
+)
 def test_number(value: object, expected: str) -> None:
     assert number(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"), [(0, "0:00:00"), (-1, "0:00:00"), (59.9, "0:00:59"), (3661, "1:01:01"),
-                              (86400, "1 d 00:00:00")]
-)  # fmt: skip
+    ("seconds", "expected"),
+    [(0, "0:00:00"), (-1, "0:00:00"), (59.9, "0:00:59"), (3661, "1:01:01"), (86400, "1 d 00:00:00")],
+)
 def test_duration(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected

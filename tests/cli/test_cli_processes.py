@@ -26,9 +26,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 nnictl(prog_name="nnictl")
 """
 HEAVY = {
-    "asyncio", "httpx", "http.client", "yaml", "pydantic", "fastapi", "uvicorn", "sqlite3",
-    "nni_manager.config", "nni_manager.app", "nni_manager.api", "nni_manager.client.manager_client",
-}  # fmt: skip
+    "asyncio",
+    "httpx",
+    "http.client",
+    "yaml",
+    "pydantic",
+    "fastapi",
+    "uvicorn",
+    "sqlite3",
+    "nni_manager.config",
+    "nni_manager.app",
+    "nni_manager.api",
+    "nni_manager.client.manager_client",
+}
 #: What reads closed experiments where no daemon runs.
 READING = {"asyncio", "ssl", "httpx", "yaml", "pydantic", "fastapi", "uvicorn"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_manager import state
 
-from nni_manager.cli.progress import line, read, tenth
+from nni_manager.cli.experiment.progress import line, read, tenth
 
 pytestmark = pytest.mark.unit
 
@@ -18,20 +18,32 @@ HALF = state(counts={"SUCCEEDED": 3, "FAILED": 1, "SYS_CANCELED": 1, "RUNNING": 
     [
         ({}, 0, "0/10 done, 0 running, 0 failed; 0:01:00"),
         ({"counts": HALF["counts"]}, 0, "5/10 done, 2 running, 2 failed; 0:01:00, about 0:01:00 left"),
-        ({"counts": {"EARLY_STOPPED": 1, "USER_CANCELED": 1, "SUCCEEDED": 3}}, 60,
-         "5/10 done, 0 running, 0 failed; 0:02:00, about 0:02:00 left"),
-        ({"counts": {"SUCCEEDED": 5}, "best": BEST}, 0,
-         "5/10 done, 0 running, 0 failed; best 0.931246 (trial ab1cd); 0:01:00, about 0:01:00 left"),
+        (
+            {"counts": {"EARLY_STOPPED": 1, "USER_CANCELED": 1, "SUCCEEDED": 3}},
+            60,
+            "5/10 done, 0 running, 0 failed; 0:02:00, about 0:02:00 left",
+        ),
+        (
+            {"counts": {"SUCCEEDED": 5}, "best": BEST},
+            0,
+            "5/10 done, 0 running, 0 failed; best 0.931246 (trial ab1cd); 0:01:00, about 0:01:00 left",
+        ),
         ({"maxTrialNumber": None, "counts": {"SUCCEEDED": 5}}, 0, "5 trials done, 0 running, 0 failed; 0:01:00"),
-        ({"maxTrialNumber": None, "maxExperimentDuration": "2m"}, 15,
-         "0 trials done, 0 running, 0 failed; 0:01:15, about 0:00:45 left"),
-        ({"maxExperimentDuration": 90, "counts": {"SUCCEEDED": 1}}, 0,
-         "1/10 done, 0 running, 0 failed; 0:01:00, about 0:00:30 left"),
+        (
+            {"maxTrialNumber": None, "maxExperimentDuration": "2m"},
+            15,
+            "0 trials done, 0 running, 0 failed; 0:01:15, about 0:00:45 left",
+        ),
+        (
+            {"maxExperimentDuration": 90, "counts": {"SUCCEEDED": 1}},
+            0,
+            "1/10 done, 0 running, 0 failed; 0:01:00, about 0:00:30 left",
+        ),
         ({"maxExperimentDuration": 30}, 0, "0/10 done, 0 running, 0 failed; 0:01:00, about 0:00:00 left"),
         ({"status": "DONE", "counts": {"SUCCEEDED": 10}}, 3600, "10/10 done, 0 running, 0 failed; 0:01:00"),
         ({"execDurationMs": 93_784_000}, 0, "0/10 done, 0 running, 0 failed; 1 d 02:03:04"),
     ],
-)  # fmt: skip
+)
 def test_line(fields: dict, since_s: float, expected: str) -> None:
     assert line(read(state(**fields), since_s=since_s)) == expected
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 from fake_manager import FakeManager, state, trial
 
-from nni_manager.cli import top
+from nni_manager.cli.experiment import top
 
 pytestmark = pytest.mark.unit
 
@@ -106,8 +106,9 @@ def test_no_page(nnictl: Run, manager: FakeManager) -> None:
 def test_top_on_a_pipe_shows_one_picture(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", errors=["no GPU"], counts={"RUNNING": 1}), state("xyz", "STOPPED"))
     manager.trials_of["abc"] = [
-        trial("aaaaa", 0), trial("bbbbb", 1, "RUNNING", startedMs=1_790_000_000_000, lastValue=0.25)
-    ]  # fmt: skip
+        trial("aaaaa", 0),
+        trial("bbbbb", 1, "RUNNING", startedMs=1_790_000_000_000, lastValue=0.25),
+    ]
     lines = nnictl("top").stdout.splitlines()
     assert lines[0] == "abc  digits  RUNNING  local"
     assert lines[1].strip().startswith("0/10 done, 1 running") and lines[2].strip() == "no GPU"
@@ -187,9 +188,12 @@ def test_platform_clean(nnictl: Run, manager: FakeManager, tmp_path: Path) -> No
 
 LEFT = {"experiment": "abc", "manager": "another", "what": "TFJob nni-exp-abc-trial-x", "createdMs": 0, "stays": ""}
 CLUSTER = {
-    "searchSpace": {}, "trialConcurrency": 1, "tuner": {"name": "Random"}, "trialCommand": "true",
+    "searchSpace": {},
+    "trialConcurrency": 1,
+    "tuner": {"name": "Random"},
+    "trialCommand": "true",
     "trainingService": {"platform": "kubeflow"},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -199,9 +203,15 @@ def cluster_config(tmp_path: Path) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(("words", "answers", "is_removed"), [
-    (["--yes"], "", True), ([], "y\n", True), ([], "n\n", False), ([], "", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "answers", "is_removed"),
+    [
+        (["--yes"], "", True),
+        ([], "y\n", True),
+        ([], "n\n", False),
+        ([], "", False),
+    ],
+)
 def test_what_is_found_in_a_cluster_is_removed_after_a_yes(
     nnictl: Run, manager: FakeManager, cluster_config: str, words: list[str], answers: str, is_removed: bool
 ) -> None:

@@ -191,10 +191,13 @@ def test_options_that_do_not_fit(words: list[str]) -> None:
 
 
 CONFIG = {
-    "searchSpaceFile": "space.json", "trialCommand": "python3 trial.py", "trialCodeDirectory": "code",
-    "trialConcurrency": 1, "tuner": {"className": "mine.Mine", "codeDirectory": "code/tuners"},
+    "searchSpaceFile": "space.json",
+    "trialCommand": "python3 trial.py",
+    "trialCodeDirectory": "code",
+    "trialConcurrency": 1,
+    "tuner": {"className": "mine.Mine", "codeDirectory": "code/tuners"},
     "trainingService": {"platform": "local"},
-}  # fmt: skip
+}
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_manager import FakeManager, state
 
-from nni_manager.cli.selection import choose, choose_closed, choose_open
+from nni_manager.cli.experiment.selection import choose, choose_closed, choose_open
 from nni_manager.domain.errors import InvalidInput, NotFound
 
 pytestmark = pytest.mark.unit
@@ -60,9 +60,13 @@ def test_nothing_is_open(manager: FakeManager) -> None:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(["ab*"], ["abc", "abd"]), (["abd", "abc", "abd"], ["abd", "abc"]), (["abc", "xyz"], ["xyz", "abc"]),
-     (["*"], ["abc", "abd"])],
-)  # fmt: skip
+    [
+        (["ab*"], ["abc", "abd"]),
+        (["abd", "abc", "abd"], ["abd", "abc"]),
+        (["abc", "xyz"], ["xyz", "abc"]),
+        (["*"], ["abc", "abd"]),
+    ],
+)
 def test_several_are_chosen(client: FakeManager, given: list[str], expected: list[str]) -> None:
     assert choose_open(client, given) == expected
 

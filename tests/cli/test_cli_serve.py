@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 import nni_manager.app
 from nni_manager.cli import caller
 from nni_manager.cli.main import nni_manager as group
-from nni_manager.config import settings
-from nni_manager.config.scalars import LOG_LEVELS
-from nni_manager.config.settings import Settings
+from nni_manager.config.daemon_settings import settings
+from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.reading.scalars import LOG_LEVELS
 from nni_manager.domain.errors import AlreadyOwned
 
 pytestmark = pytest.mark.unit
@@ -74,15 +74,36 @@ def test_defaults(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
 def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tuple[int, int]) -> None:
     (tmp_path / "token").write_text("s3cret\n")
     result = serve(
-        "--data-dir", str(tmp_path / "d"), "--host", "0.0.0.0", "--port", "9000", "--log-level", "debug",
-        "--trial-host", "192.0.2.7", "--trial-port", "9100",
-        "--token-file", str(tmp_path / "token"), "--no-listen", "--insecure", "--auto", "--ready-fd", str(pipe[1]),
-    )  # fmt: skip
+        "--data-dir",
+        str(tmp_path / "d"),
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "9000",
+        "--log-level",
+        "debug",
+        "--trial-host",
+        "192.0.2.7",
+        "--trial-port",
+        "9100",
+        "--token-file",
+        str(tmp_path / "token"),
+        "--no-listen",
+        "--insecure",
+        "--auto",
+        "--ready-fd",
+        str(pipe[1]),
+    )
     assert result.exit_code == 0, result.output
     expected = Settings(
-        data_dir=tmp_path / "d", host="0.0.0.0", port=9000, log_level="debug", token="s3cret", trial_host="192.0.2.7",
+        data_dir=tmp_path / "d",
+        host="0.0.0.0",
+        port=9000,
+        log_level="debug",
+        token="s3cret",
+        trial_host="192.0.2.7",
         trial_port=9100,
-    )  # fmt: skip
+    )
     assert daemon.settings == expected
     assert daemon.listeners == {"service": False, "trials": False, "auto": True, "ready_fd": pipe[1], "insecure": True}
 
@@ -99,10 +120,15 @@ def test_the_token_may_come_from_the_environment(serve: Serve, daemon: Daemon, m
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "must not be empty"), (b"a\nb", "must be one line"), (b"\xff", "not UTF-8 text"),
-                           ("\u00fc".encode(), "must be one line"),
-                           (None, "No such file or directory")]
-)  # fmt: skip
+    ("content", "words"),
+    [
+        (b"", "must not be empty"),
+        (b"a\nb", "must be one line"),
+        (b"\xff", "not UTF-8 text"),
+        ("\u00fc".encode(), "must be one line"),
+        (None, "No such file or directory"),
+    ],
+)
 def test_a_token_file_that_cannot_be_used(serve: Serve, tmp_path: Path, content: bytes | None, words: str) -> None:
     if content is not None:
         (tmp_path / "token").write_bytes(content)
@@ -151,8 +177,9 @@ def test_what_comes_after_ready_goes_nowhere(serve: Serve, daemon: Daemon, tmp_p
 def test_a_descriptor_that_is_not_open(serve: Serve) -> None:
     result = serve("--ready-fd", "987")
     assert (result.exit_code, result.stderr) == (
-        2, "nni-manager: --ready-fd 987: no such descriptor is open; leave the option out\n",
-    )  # fmt: skip
+        2,
+        "nni-manager: --ready-fd 987: no such descriptor is open; leave the option out\n",
+    )
 
 
 def test_a_fault_is_logged_with_its_stack(serve: Serve, daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
@@ -167,7 +194,7 @@ def test_names_that_stand_twice_are_the_same() -> None:
     """The command line repeats them, because to import them costs time."""
     assert settings.DATA_VARIABLE == caller.DATA_VARIABLE
     assert settings.DEFAULT_DATA_DIRECTORY == caller.DEFAULT_DATA_DIRECTORY
-    assert sys.modules["nni_manager.cli.serve"].LOG_LEVELS == LOG_LEVELS
+    assert sys.modules["nni_manager.cli.daemon.serve"].LOG_LEVELS == LOG_LEVELS
 
 
 @pytest.mark.parametrize("given", [None, "~/x", "relative/../x"])

@@ -9,18 +9,22 @@ import pytest
 from click.testing import Result
 from fake_manager import FakeManager, state, trial
 
-from nni_manager.cli import terminal, trial_table
 from nni_manager.cli.main import nnictl as group
-from nni_manager.cli.output import facts, wrapped
-from nni_manager.cli.table import Column, layout
+from nni_manager.cli.output import terminal
+from nni_manager.cli.output.table import Column, layout
+from nni_manager.cli.output.values import facts, wrapped
+from nni_manager.cli.trial import trial_table
 
 pytestmark = pytest.mark.unit
 
 WHY = "no machine has 4 free GPUs of 16 GB; `nnictl plan -c exp.yml` says which ones there are"
 COLUMNS = [
-    Column(header="ID"), Column(header="NAME", least=4), Column(header="PORT", dispensable=1),
-    Column(header="WHEN", dispensable=2), Column(header="WHY", is_note=True),
-]  # fmt: skip
+    Column(header="ID"),
+    Column(header="NAME", least=4),
+    Column(header="PORT", dispensable=1),
+    Column(header="WHEN", dispensable=2),
+    Column(header="WHY", is_note=True),
+]
 ROW = ("abc", "a long name", "8080", "2026-11-20", "no GPU")
 
 
@@ -49,17 +53,18 @@ def test_the_note_goes_below_then_names_are_cut_then_columns_go() -> None:
 def test_notes_are_wrapped_and_have_so_many_lines() -> None:
     columns = [Column(header="ID"), Column(header="WHY", is_note=True, note_lines=2)]
     assert layout(columns, [("abc", WHY * 3)], 60).text.splitlines()[1:] == [
-        "abc", "    no machine has 4 free GPUs of 16 GB;", "    `nnictl plan -c exp.yml` says which ones there areno …",
-    ]  # fmt: skip
+        "abc",
+        "    no machine has 4 free GPUs of 16 GB;",
+        "    `nnictl plan -c exp.yml` says which ones there areno …",
+    ]
 
 
 def test_commands_and_paths_stay_in_one_piece() -> None:
-    assert wrapped("see `nnictl log trial abc -T xyz` for it", 30) == [
-        "see", "`nnictl log trial abc -T xyz`", "for it"
-    ]  # fmt: skip
+    assert wrapped("see `nnictl log trial abc -T xyz` for it", 30) == ["see", "`nnictl log trial abc -T xyz`", "for it"]
     assert facts({"id": "a", "folder": "/a/very/long/path/that/has/no/end"}, 20).splitlines() == [
-        "id      a", "folder  /a/very/long/path/that/has/no/end"
-    ]  # fmt: skip
+        "id      a",
+        "folder  /a/very/long/path/that/has/no/end",
+    ]
 
 
 TRIALS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_manager import state
 
-from nni_manager.cli.wait_for_end import PASSING_HOLDS, judge, passing_hold
+from nni_manager.cli.experiment.wait_for_end import PASSING_HOLDS, judge, passing_hold
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 
 pytestmark = pytest.mark.unit
@@ -64,10 +64,15 @@ def test_what_failed_is_counted_and_more_than_half_is_no_good_end() -> None:
     )
 
 
-@pytest.mark.parametrize(("counts", "is_good"), [
-    ({"FAILED": 1, "SUCCEEDED": 1}, True), ({"FAILED": 1, "SYS_CANCELED": 1, "SUCCEEDED": 1}, False),
-    ({"FAILED": 2, "SUCCEEDED": 1, "EARLY_STOPPED": 1}, True), ({"FAILED": 2, "SUCCEEDED": 1, "RUNNING": 5}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("counts", "is_good"),
+    [
+        ({"FAILED": 1, "SUCCEEDED": 1}, True),
+        ({"FAILED": 1, "SYS_CANCELED": 1, "SUCCEEDED": 1}, False),
+        ({"FAILED": 2, "SUCCEEDED": 1, "EARLY_STOPPED": 1}, True),
+        ({"FAILED": 2, "SUCCEEDED": 1, "RUNNING": 5}, False),
+    ],
+)
 def test_half_of_those_that_ended_may_fail(counts: dict, is_good: bool) -> None:
     verdict = judge(state(status="DONE", counts=counts, best=BEST, commonFailure={**COMMON, "trials": 1}))
     assert verdict is not None and verdict.is_good == is_good

@@ -50,8 +50,19 @@ def content(archive: Path, name: str) -> bytes:
 def git_files(repository: Path, directory: Path) -> set[str]:
     """What git would keep of a directory if `.nniignore` were its ignore file."""
     listed = subprocess.run(
-        ["git", f"--git-dir={repository}", f"--work-tree={directory}", "-c", "core.excludesFile=",
-         "ls-files", "-co", "-z", "--exclude-per-directory=.nniignore"],
-        cwd=directory, capture_output=True, check=True,
-    )  # fmt: skip
+        [
+            "git",
+            f"--git-dir={repository}",
+            f"--work-tree={directory}",
+            "-c",
+            "core.excludesFile=",
+            "ls-files",
+            "-co",
+            "-z",
+            "--exclude-per-directory=.nniignore",
+        ],
+        cwd=directory,
+        capture_output=True,
+        check=True,
+    )
     return {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}

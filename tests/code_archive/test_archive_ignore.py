@@ -13,7 +13,7 @@ from code_directories import Tree, git_files, grow, packed_files, packed_folders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nni_manager.platform_kit.archive import pack
+from nni_manager.code_archive import pack
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
 
@@ -75,7 +75,7 @@ CASES: dict[str, Tree] = {
     "rules for links": {".nniignore": "latest/\n", "latest": "->data", "newest": "->data"},
     "an ignored link": {".nniignore": "latest\n", "latest": "->/etc/passwd"},
     "a link to what is ignored": {".nniignore": "data\n", "latest": "->data"},
-}  # fmt: skip
+}
 #: Rules that match nothing, as they should.
 NEUTRAL = {"no rules", "slashes only", "double slashes", "case counts", "a folder of that name", "rules for links"}
 
@@ -119,15 +119,41 @@ def test_an_ignored_folder_is_not_walked(tmp_path: Path) -> None:
 
 
 NAMES = st.sampled_from(
-    ["a", "b", "ab", "ba", "a.b", ".a", "-", "[", "]", "a]", "!", "#a", "a b", "a ", "\\", "a\\", "é", "^", "*", ":",
-     "a\n", "a\r", "b\t", "\xa0", os.fsdecode(b"\xe9")]
-)  # fmt: skip
+    [
+        "a",
+        "b",
+        "ab",
+        "ba",
+        "a.b",
+        ".a",
+        "-",
+        "[",
+        "]",
+        "a]",
+        "!",
+        "#a",
+        "a b",
+        "a ",
+        "\\",
+        "a\\",
+        "é",
+        "^",
+        "*",
+        ":",
+        "a\n",
+        "a\r",
+        "b\t",
+        "\xa0",
+        os.fsdecode(b"\xe9"),
+    ]
+)
 PATTERNS = st.lists(
     st.sampled_from(
         [*"ab*?/[]!^\\-#: .\t\ré\xa0", "**", "/**", "**/", "***", "[a-b]", "[!a]", "[[:alpha:]]", "[^", "\\]", "a*"]
     ),
-    min_size=1, max_size=7,
-).map("".join)  # fmt: skip
+    min_size=1,
+    max_size=7,
+).map("".join)
 RULES = st.lists(PATTERNS, min_size=1, max_size=5).map("\n".join)
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 

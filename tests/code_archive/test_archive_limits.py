@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from code_directories import grow, packed_files
 
+from nni_manager.code_archive import MOST_BYTES, MOST_FILES, limits, pack, packing
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive import MOST_BYTES, MOST_FILES, limits, pack, packing
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from code_directories import Tree, content, grow, members, packed_files, packed_folders
 
-from nni_manager.platform_kit.archive import Archive, NotWanted, pack
+from nni_manager.code_archive import Archive, NotWanted, pack
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
@@ -64,8 +64,11 @@ def test_the_x_bit_is_kept_and_all_else_evened_out(tmp_path: Path) -> None:
     (code / "lib").chmod(0o770)
     found = members(pack(code, tmp_path / "out").path)
     assert {name: member.mode for name, member in found.items()} == {
-        "run.sh": 0o755, "data": 0o644, "lib": 0o755, "lib/a": 0o644,
-    }  # fmt: skip
+        "run.sh": 0o755,
+        "data": 0o644,
+        "lib": 0o755,
+        "lib/a": 0o644,
+    }
     assert {(member.uid, member.gid, member.uname, member.gname) for member in found.values()} == {(0, 0, "", "")}
     assert {member.mtime for member in found.values()} == {315_532_800}
 

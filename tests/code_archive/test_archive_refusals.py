@@ -13,10 +13,10 @@ from typing import IO
 import pytest
 from code_directories import content, grow, members, packed_files
 
+from nni_manager.code_archive import pack, packing
+from nni_manager.code_archive.listing import Listing
+from nni_manager.code_archive.tree import Changed, Tree
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive import pack, packing
-from nni_manager.platform_kit.archive.listing import Listing
-from nni_manager.platform_kit.archive.tree import Changed, Tree
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ def test_no_such_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "target",
     ["model.py", "../lib/model.py", "./model.py", "..", ".", "../lib/../lib/./model.py", "deep/", "self", "deep//up"],
-)  # fmt: skip
+)
 def test_links_inside_stay_as_they_are(target: str, tmp_path: Path) -> None:
     tree = {"lib/model.py": "", "lib/deep/up": "->..", "lib/self": "->.", "lib/link": f"->{target}"}
     archive = pack(grow(tmp_path / "code", tree), tmp_path / "out")
@@ -71,7 +71,7 @@ def test_an_unpacked_link_leads_to_the_same_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "target",
     ["/etc/passwd", "../secret", "../../secret", "..", "../code/train.py", "lib/../../code/train.py", "/", "ignored/a"],
-)  # fmt: skip
+)
 def test_links_out_are_refused(target: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path.parent / "secret").write_text("secret")

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from code_directories import Tree, grow
 
+from nni_manager.code_archive import pack, unpack
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive import pack, unpack
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
 #: The package's own name for it is the function.
-MODULE = importlib.import_module("nni_manager.platform_kit.archive.unpack")
+MODULE = importlib.import_module("nni_manager.code_archive.unpack")
 Member = tuple[str, bytes, str]
 FILE, LINK, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE
 
@@ -98,9 +98,10 @@ def test_a_link_may_come_before_what_it_leads_to(tmp_path: Path, target: Path) -
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"no gzip", gzip.compress(b"no tar" * 1000), gzip.compress(b"x" * 2000)[:-9]],
+    "data",
+    [b"", b"no gzip", gzip.compress(b"no tar" * 1000), gzip.compress(b"x" * 2000)[:-9]],
     ids=["empty", "no gzip", "no tar", "cut off"],
-)  # fmt: skip
+)
 def test_what_is_no_archive(tmp_path: Path, target: Path, data: bytes) -> None:
     (tmp_path / "sent").write_bytes(data)
     with pytest.raises(InvalidInput, match="cannot be read"):
@@ -197,7 +198,10 @@ BAD = {
     "a sparse file of GNU": tar_header("a", b"S", 512, magic=b"ustar  \0") + b"\0" * 512,
     "a sparse map of PAX": pax(
         record("GNU.sparse.major", b"1"), record("GNU.sparse.minor", b"0"), record("GNU.sparse.realsize", b"9")
-    ) + tar_header("a", b"0", 512) + b"999999999999\n" * 30 + b"\0" * 122,
+    )
+    + tar_header("a", b"0", 512)
+    + b"999999999999\n" * 30
+    + b"\0" * 122,
     "a huge size": tar_header("a", b"0", b"\x80" + b"\xff" * 11),
     "a negative size": tar_header("a", b"0", b"\xff" * 12),
     "a size that is none": tar_header("a", b"0", b"12x4567890\0 "),
@@ -208,7 +212,7 @@ BAD = {
     "a sum that is none": FILE_HEADER[:148] + b"\xff" * 8 + FILE_HEADER[156:],
     "a kind that nobody knows": tar_header("a", b"Z", 0),
     "no name": tar_header("", b"0", 0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())

@@ -22,22 +22,38 @@ Load = Callable[..., ExperimentSpec]
 Refusals = Callable[..., list[Problem]]
 
 TPE_ARGS = {
-    "constant_liar_type": "mean", "n_startup_jobs": 0, "n_ei_candidates": 1, "linear_forgetting": 25,
-    "prior_weight": 1.0, "gamma": 0.25,
-}  # fmt: skip
+    "constant_liar_type": "mean",
+    "n_startup_jobs": 0,
+    "n_ei_candidates": 1,
+    "linear_forgetting": 25,
+    "prior_weight": 1.0,
+    "gamma": 0.25,
+}
 
 GOOD: list[tuple[str, dict[str, Any], AlgorithmSpec]] = [
     ("tuner", {"name": "tpe"}, AlgorithmSpec(name="TPE")),
     ("tuner", {"Name": "RANDOM", "class_args": None}, AlgorithmSpec(name="Random")),
-    ("tuner", {"name": "random", "classArgs": {"seed": 3, "optimize_mode": "maximize"}},
-     AlgorithmSpec(name="Random", class_args={"seed": 3, "optimize_mode": "maximize"})),
-    ("tuner", {"name": "gridsearch", "classArgs": {"optimize_mode": "minimize"}},
-     AlgorithmSpec(name="GridSearch", class_args={"optimize_mode": "minimize"})),
-    ("tuner", {"name": "TPE", "classArgs": {"tpe_args": TPE_ARGS, "seed": None}},
-     AlgorithmSpec(name="TPE", class_args={"tpe_args": TPE_ARGS})),
-    ("assessor", {"name": "MedianStop", "classArgs": {"start_step": 0}},
-     AlgorithmSpec(name="Medianstop", class_args={"start_step": 0})),
-]  # fmt: skip
+    (
+        "tuner",
+        {"name": "random", "classArgs": {"seed": 3, "optimize_mode": "maximize"}},
+        AlgorithmSpec(name="Random", class_args={"seed": 3, "optimize_mode": "maximize"}),
+    ),
+    (
+        "tuner",
+        {"name": "gridsearch", "classArgs": {"optimize_mode": "minimize"}},
+        AlgorithmSpec(name="GridSearch", class_args={"optimize_mode": "minimize"}),
+    ),
+    (
+        "tuner",
+        {"name": "TPE", "classArgs": {"tpe_args": TPE_ARGS, "seed": None}},
+        AlgorithmSpec(name="TPE", class_args={"tpe_args": TPE_ARGS}),
+    ),
+    (
+        "assessor",
+        {"name": "MedianStop", "classArgs": {"start_step": 0}},
+        AlgorithmSpec(name="Medianstop", class_args={"start_step": 0}),
+    ),
+]
 
 BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {}, "", "needs either name (a built-in tuner) or className (your own); none is set"),
@@ -57,8 +73,12 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"name": "TPE", "classArgs": {"tpe_args": 1}}, "classArgs.tpe_args", "must be a mapping of constant"),
     ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {"gama": 1}}}, "classArgs.tpe_args.gama", "mean gamma?"),
     ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {"gamma": 0}}}, "classArgs.tpe_args.gamma", "above 0"),
-    ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {"n_ei_candidates": 0}}},
-     "classArgs.tpe_args.n_ei_candidates", "at least 1"),
+    (
+        "tuner",
+        {"name": "TPE", "classArgs": {"tpe_args": {"n_ei_candidates": 0}}},
+        "classArgs.tpe_args.n_ei_candidates",
+        "at least 1",
+    ),
     ("tuner", {"name": "GridSearch", "classArgs": {"step": 1}}, "classArgs.step", "GridSearch has no such argument"),
     ("tuner", {"className": "BeeTuner"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
@@ -68,7 +88,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE', it belongs to tuner: write tuner: {name: TPE}"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": -1}}, "classArgs.start_step", "at least 0"),
     ("advisor", {"name": "Hyperband"}, "name", "remove advisor, and write for example tuner: {name: TPE}"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("role", "section", "expected"), GOOD)

@@ -13,10 +13,13 @@ pytestmark = pytest.mark.unit
 
 def config(code: str, section: Any) -> dict[str, Any]:
     return {
-        "trialCodeDirectory": code, "trialCommand": "/old/run", "experimentWorkingDirectory": "/old",
+        "trialCodeDirectory": code,
+        "trialCommand": "/old/run",
+        "experimentWorkingDirectory": "/old",
         "tuner": {"className": "a.B", "codeDirectory": f"{code}/tuners", "classArgs": {"codeDirectory": "/old/data"}},
-        "assessor": {"name": "Medianstop"}, "trainingService": section,
-    }  # fmt: skip
+        "assessor": {"name": "Medianstop"},
+        "trainingService": section,
+    }
 
 
 @pytest.mark.parametrize("code", ["", "/deep/below"])

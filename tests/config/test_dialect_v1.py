@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.config import for_nni
-from nni_manager.config.experiment_fields import FIELDS
+from nni_manager.config.dialects import for_nni
 from nni_manager.config.experiment_file import convert_file, load, load_file
+from nni_manager.config.sections.experiment_fields import FIELDS
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.config.test_nni_examples import EXAMPLES
 
@@ -25,16 +25,38 @@ SECTIONS: dict[str, Any] = yaml.safe_load(
 NOT_YET = {"v1-advisor.yml", "v1-local.yml"}
 #: The fields of NNI 3.0's `ExperimentConfig`; `tests/upstream` compares them.
 NNI_FIELDS = {
-    "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
-    "trialConcurrency", "trialGpuNumber", "maxExperimentDuration", "maxTrialNumber", "maxTrialDuration",
-    "nniManagerIp", "useAnnotation", "debug", "logLevel", "experimentWorkingDirectory", "tunerGpuIndices", "tuner",
-    "assessor", "advisor", "trainingService", "sharedStorage",
-}  # fmt: skip
+    "experimentName",
+    "experimentType",
+    "searchSpaceFile",
+    "searchSpace",
+    "trialCommand",
+    "trialCodeDirectory",
+    "trialConcurrency",
+    "trialGpuNumber",
+    "maxExperimentDuration",
+    "maxTrialNumber",
+    "maxTrialDuration",
+    "nniManagerIp",
+    "useAnnotation",
+    "debug",
+    "logLevel",
+    "experimentWorkingDirectory",
+    "tunerGpuIndices",
+    "tuner",
+    "assessor",
+    "advisor",
+    "trainingService",
+    "sharedStorage",
+}
 MINIMAL: dict[str, Any] = {
-    "authorName": "a", "experimentName": "e", "trialConcurrency": 1, "trainingServicePlatform": "local",
-    "searchSpacePath": "space.json", "tuner": {"builtinTunerName": "TPE"},
+    "authorName": "a",
+    "experimentName": "e",
+    "trialConcurrency": 1,
+    "trainingServicePlatform": "local",
+    "searchSpacePath": "space.json",
+    "tuner": {"builtinTunerName": "TPE"},
     "trial": {"command": "python3 fit.py", "codeDir": "."},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -46,8 +68,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def text(**fields: Any) -> str:
-    return yaml.safe_dump({name: value for name, value in {**MINIMAL, **fields}.items() if value is not None},
-                          sort_keys=False)  # fmt: skip
+    return yaml.safe_dump(
+        {name: value for name, value in {**MINIMAL, **fields}.items() if value is not None}, sort_keys=False
+    )
 
 
 def problems(folder: Path, **fields: Any) -> dict[str, Problem]:
@@ -79,8 +102,18 @@ def test_both_forms_are_the_same_experiment(name: str) -> None:
 
 
 def test_what_upstream_loses_is_carried(folder: Path) -> None:
-    spec = load(text(maxTrialDuration="30m", logDir=".", nniManagerIp="192.0.2.9", logCollection="http",
-                     multiThread=True, versionCheck=False, maxTrialRetries=2), directory=folder)  # fmt: skip
+    spec = load(
+        text(
+            maxTrialDuration="30m",
+            logDir=".",
+            nniManagerIp="192.0.2.9",
+            logCollection="http",
+            multiThread=True,
+            versionCheck=False,
+            maxTrialRetries=2,
+        ),
+        directory=folder,
+    )
     assert (spec.max_trial_duration_s, spec.working_directory) == (1800, str(folder.resolve()))
     assert (spec.manager_ip, spec.log_collection, spec.version_check) == ("192.0.2.9", "http", False)
     assert spec.canonical["deprecated"] == {"multiThread": True}

@@ -67,7 +67,7 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("trialCodeDirectory", "/", "trial_code_directory", "/"),
     ("assessor", None, "assessor", None),
     ("deprecated", {"multiThread": True}, "name", None),
-]  # fmt: skip
+]
 
 BAD: list[tuple[str, Any, str]] = [
     ("experimentName", 2024, "must be text, not a whole number; put it in quotes"),
@@ -257,9 +257,12 @@ def test_secrets_of_a_config_are_in_no_repr(load_with: Load) -> None:
 
 
 SHARED = {
-    "storageType": "NFS", "remoteMountPoint": "mnt", "localMounted": "usermount", "nfsServer": "files",
+    "storageType": "NFS",
+    "remoteMountPoint": "mnt",
+    "localMounted": "usermount",
+    "nfsServer": "files",
     "exportedDirectory": "/data",
-}  # fmt: skip
+}
 
 
 def test_a_relative_mount_point_starts_at_the_folder_of_the_file(tmp_path: Path) -> None:
@@ -269,10 +272,17 @@ def test_a_relative_mount_point_starts_at_the_folder_of_the_file(tmp_path: Path)
     assert storage is not None and storage["localMountPoint"] == str(tmp_path.parent / "team" / "data")
 
 
-@pytest.mark.parametrize(("written", "mode"), [
-    ("", "0700"), ("mode: 0711", "0711"), ("mode: '0711'", "0711"), ("mode: 0o711", "0711"), ("mode: 0777", None),
-    ("mode: open", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("written", "mode"),
+    [
+        ("", "0700"),
+        ("mode: 0711", "0711"),
+        ("mode: '0711'", "0711"),
+        ("mode: 0o711", "0711"),
+        ("mode: 0777", None),
+        ("mode: open", None),
+    ],
+)
 def test_the_mode_of_folders_on_shared_storage(tmp_path: Path, written: str, mode: str | None) -> None:
     (tmp_path / "code").mkdir()
     shared = {**SHARED, "localMountPoint": "../team/data"}
@@ -312,15 +322,24 @@ def test_a_relative_mount_point_means_nothing_to_a_manager_elsewhere(tmp_path: P
         load(yaml.safe_dump(config), directory=tmp_path, elsewhere=True)
 
 
-@pytest.mark.parametrize(("fields", "field", "where"), [
-    ({"trainingService": {"platform": "local", "maxTrialNumber": 3}}, "trainingService.maxTrialNumber",
-     "at the top of the file"),
-    ({"gpuIndices": [0]}, "gpuIndices", "in trainingService"),
-    ({"optimize_mode": "maximize"}, "optimize_mode", "in tuner.classArgs"),
-    ({"tuner": {"name": "Random", "optimize_mode": "maximize"}}, "tuner.optimize_mode", "in tuner.classArgs"),
-    ({"trainingService": {"platform": "remote", "host": "h", "machineList": [{"host": "h", "user": "u"}]}},
-     "trainingService.host", "in each entry of trainingService.machineList"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "field", "where"),
+    [
+        (
+            {"trainingService": {"platform": "local", "maxTrialNumber": 3}},
+            "trainingService.maxTrialNumber",
+            "at the top of the file",
+        ),
+        ({"gpuIndices": [0]}, "gpuIndices", "in trainingService"),
+        ({"optimize_mode": "maximize"}, "optimize_mode", "in tuner.classArgs"),
+        ({"tuner": {"name": "Random", "optimize_mode": "maximize"}}, "tuner.optimize_mode", "in tuner.classArgs"),
+        (
+            {"trainingService": {"platform": "remote", "host": "h", "machineList": [{"host": "h", "user": "u"}]}},
+            "trainingService.host",
+            "in each entry of trainingService.machineList",
+        ),
+    ],
+)
 def test_a_field_at_the_wrong_level_is_refused_with_its_place(
     tmp_path: Path, fields: dict[str, Any], field: str, where: str
 ) -> None:

@@ -195,8 +195,13 @@ def test_a_stored_mapping_that_is_none_of_ours_is_refused() -> None:
     with pytest.raises(ConfigInvalid) as refused:
         from_canonical({"trialConcurrency": "2", "tuner": [], "queen": 1})
     assert {problem.field for problem in refused.value.problems} == {
-        "trialConcurrency", "tuner", "queen", "searchSpace", "trialCommand", "trainingService"
-    }  # fmt: skip
+        "trialConcurrency",
+        "tuner",
+        "queen",
+        "searchSpace",
+        "trialCommand",
+        "trainingService",
+    }
 
 
 CHANGES = [
@@ -205,10 +210,13 @@ CHANGES = [
     ({"maxTrialNumber": None}, "max_trial_number", None),
     ({"maxExperimentDuration": "30m"}, "max_experiment_duration_s", 1800),
     ({"maxTrialDuration": 61}, "max_trial_duration_s", 61),
-    ({"searchSpace": {"y": {"_type": "randint", "_value": [0, 9]}}}, "search_space",
-     {"y": {"_type": "randint", "_value": [0, 9]}}),
+    (
+        {"searchSpace": {"y": {"_type": "randint", "_value": [0, 9]}}},
+        "search_space",
+        {"y": {"_type": "randint", "_value": [0, 9]}},
+    ),
     ({"experimentName": "hornet"}, "name", "hornet"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("fields", "attribute", "value"), CHANGES)
@@ -289,5 +297,5 @@ def test_any_valid_config_survives_the_store(
 def test_importing_the_loader_imports_neither_pydantic_nor_a_platform() -> None:
     program = "import sys, nni_manager.config.experiment_file; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert "nni_manager.config.dialect_v2" in modules
+    assert "nni_manager.config.dialects.dialect_v2" in modules
     assert not {"pydantic", "yaml", "importlib.metadata", "nni_manager.platforms.local"} & set(modules)

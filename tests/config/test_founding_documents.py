@@ -103,31 +103,48 @@ kubeflowConfig:
 """
 #: Text → (placeholder, line, field) of all of them.
 DOCUMENTS = {
-    "openpai": (OPENPAI, [
-        ("'...' stands for", 3, "..."), ("${your user name}", 7, "trainingService.username"),
-        ("${your token}", 8, "trainingService.token"),
-    ]),
-    "dlc": (DLC, [
-        ("{your_working_dir}", 1, "experimentWorkingDirectory"), ("${your_ak_id}", 18, "trainingService.accessKeyId"),
-        ("${your_ak_key}", 19, "trainingService.accessKeySecret"),
-        ("${your_nas_data_source_id}", 20, "trainingService.nasDataSourceId"),
-        ("${your_oss_data_source_id}", 21, "trainingService.ossDataSourceId"),
-    ]),
-    "kubeflow tf-operator": (TF_NFS, [
-        ("{your_nfs_server_ip}", 19, "kubeflowConfig.nfs.server"),
-        ("{your_nfs_server_export_path}", 20, "kubeflowConfig.nfs.path"),
-    ]),
-    "kubeflow pytorch-operator": (PYTORCH, [
-        ("{your_nfs_server_ip}", 18, "kubeflowConfig.nfs.server"),
-        ("{your_nfs_server_export_path}", 19, "kubeflowConfig.nfs.path"),
-    ]),
-    "kubeflow azureStorage": (TF_AZURE, [
-        ("{your_vault_name}", 18, "kubeflowConfig.keyVault.vaultName"),
-        ("{your_secert_name}", 19, "kubeflowConfig.keyVault.name"),
-        ("{your_storage_account_name}", 21, "kubeflowConfig.azureStorage.accountName"),
-        ("{your_azure_share_name}", 22, "kubeflowConfig.azureStorage.azureShare"),
-    ]),
-}  # fmt: skip
+    "openpai": (
+        OPENPAI,
+        [
+            ("'...' stands for", 3, "..."),
+            ("${your user name}", 7, "trainingService.username"),
+            ("${your token}", 8, "trainingService.token"),
+        ],
+    ),
+    "dlc": (
+        DLC,
+        [
+            ("{your_working_dir}", 1, "experimentWorkingDirectory"),
+            ("${your_ak_id}", 18, "trainingService.accessKeyId"),
+            ("${your_ak_key}", 19, "trainingService.accessKeySecret"),
+            ("${your_nas_data_source_id}", 20, "trainingService.nasDataSourceId"),
+            ("${your_oss_data_source_id}", 21, "trainingService.ossDataSourceId"),
+        ],
+    ),
+    "kubeflow tf-operator": (
+        TF_NFS,
+        [
+            ("{your_nfs_server_ip}", 19, "kubeflowConfig.nfs.server"),
+            ("{your_nfs_server_export_path}", 20, "kubeflowConfig.nfs.path"),
+        ],
+    ),
+    "kubeflow pytorch-operator": (
+        PYTORCH,
+        [
+            ("{your_nfs_server_ip}", 18, "kubeflowConfig.nfs.server"),
+            ("{your_nfs_server_export_path}", 19, "kubeflowConfig.nfs.path"),
+        ],
+    ),
+    "kubeflow azureStorage": (
+        TF_AZURE,
+        [
+            ("{your_vault_name}", 18, "kubeflowConfig.keyVault.vaultName"),
+            ("{your_secert_name}", 19, "kubeflowConfig.keyVault.name"),
+            ("{your_storage_account_name}", 21, "kubeflowConfig.azureStorage.accountName"),
+            ("{your_azure_share_name}", 22, "kubeflowConfig.azureStorage.azureShare"),
+        ],
+    ),
+}
 
 
 @pytest.fixture

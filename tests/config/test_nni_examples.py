@@ -19,18 +19,36 @@ NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
 LOCAL = ("v2-custom-tuner.yml", "v2-local-inline.yml", "v2-local.yml")
 #: Valid, and of a platform elsewhere, the first one that may have no adapter yet.
 ELSEWHERE = {
-    "seed-dlc.yml": "dlc", "v1-aml.yml": "aml", "v2-aml.yml": "aml", "v2-dlc-resource.yml": "dlc",
-    "seed-kubeflow-azure.yml": "kubeflow", "seed-kubeflow-pytorch.yml": "kubeflow",
-    "seed-kubeflow-tf.yml": "kubeflow", "seed-openpai.yml": "openpai", "v1-adl.yml": "adl",
-    "v1-dlts.yml": "dlts", "v1-frameworkcontroller-template.yml": "frameworkcontroller",
-    "v1-frameworkcontroller.yml": "frameworkcontroller", "v1-hybrid.yml": "remote", "v1-kubeflow-azure.yml": "kubeflow",
-    "v1-pai-password-jobfile.yml": "openpai", "v1-pai.yml": "openpai", "v1-remote.yml": "remote",
-    "v2-adl-proposed.yml": "adl", "v2-dlts-proposed.yml": "dlts",
-    "v2-frameworkcontroller.yml": "frameworkcontroller", "v2-hybrid.yml": "remote",
-    "v2-kubeflow-pytorch-azure.yml": "kubeflow", "v2-kubeflow-tf.yml": "kubeflow",
-    "v2-openpai-jobconfig.yml": "openpai", "v2-openpai-jobfile.yml": "openpai", "v2-openpai.yml": "openpai",
-    "v2-remote.yml": "remote", "v2-sharedstorage-azureblob.yml": "remote", "v2-sharedstorage-nfs.yml": "remote",
-}  # fmt: skip
+    "seed-dlc.yml": "dlc",
+    "v1-aml.yml": "aml",
+    "v2-aml.yml": "aml",
+    "v2-dlc-resource.yml": "dlc",
+    "seed-kubeflow-azure.yml": "kubeflow",
+    "seed-kubeflow-pytorch.yml": "kubeflow",
+    "seed-kubeflow-tf.yml": "kubeflow",
+    "seed-openpai.yml": "openpai",
+    "v1-adl.yml": "adl",
+    "v1-dlts.yml": "dlts",
+    "v1-frameworkcontroller-template.yml": "frameworkcontroller",
+    "v1-frameworkcontroller.yml": "frameworkcontroller",
+    "v1-hybrid.yml": "remote",
+    "v1-kubeflow-azure.yml": "kubeflow",
+    "v1-pai-password-jobfile.yml": "openpai",
+    "v1-pai.yml": "openpai",
+    "v1-remote.yml": "remote",
+    "v2-adl-proposed.yml": "adl",
+    "v2-dlts-proposed.yml": "dlts",
+    "v2-frameworkcontroller.yml": "frameworkcontroller",
+    "v2-hybrid.yml": "remote",
+    "v2-kubeflow-pytorch-azure.yml": "kubeflow",
+    "v2-kubeflow-tf.yml": "kubeflow",
+    "v2-openpai-jobconfig.yml": "openpai",
+    "v2-openpai-jobfile.yml": "openpai",
+    "v2-openpai.yml": "openpai",
+    "v2-remote.yml": "remote",
+    "v2-sharedstorage-azureblob.yml": "remote",
+    "v2-sharedstorage-nfs.yml": "remote",
+}
 VALID = (*LOCAL, *ELSEWHERE)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
@@ -57,7 +75,7 @@ REFUSED: dict[str, list[tuple[int, str, str]]] = {
 @pytest.fixture(autouse=True)
 def working_directory_may_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """`seed-dlc.yml` names a folder that exists, and can be made, on a PAI-DSW machine only."""
-    monkeypatch.setattr("nni_manager.config.source.Source.makeable_directory", lambda self, raw: self.path(raw))
+    monkeypatch.setattr("nni_manager.config.reading.source.Source.makeable_directory", lambda self, raw: self.path(raw))
 
 
 def test_every_example_has_a_verdict() -> None:
@@ -81,9 +99,13 @@ def test_an_experiment_can_be_made_of_it(name: str) -> None:
 @pytest.mark.parametrize("name", ["v2-openpai.yml", "v2-kubeflow-tf.yml", "v2-dlts-proposed.yml"])
 def test_a_platform_that_cannot_mount_shared_storage_says_what_to_write(name: str) -> None:
     storage = {
-        "storageType": "NFS", "localMountPoint": "/mnt", "remoteMountPoint": "/mnt", "localMounted": "usermount",
-        "nfsServer": "files", "exportedDirectory": "/data",
-    }  # fmt: skip
+        "storageType": "NFS",
+        "localMountPoint": "/mnt",
+        "remoteMountPoint": "/mnt",
+        "localMounted": "usermount",
+        "nfsServer": "files",
+        "exportedDirectory": "/data",
+    }
     spec = replace(load_file(EXAMPLES / name), shared_storage=storage)
     words = r"^sharedStorage: trials of \w+ cannot work on shared storage; remove this section, and (name|let|say) "
     with pytest.raises(InvalidInput, match=words):

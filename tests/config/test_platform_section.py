@@ -130,8 +130,10 @@ def test_a_list_of_one_is_one(load_with: Load) -> None:
 def test_problems_in_a_list_name_their_place(refusals: Refusals) -> None:
     problems = refusals(trainingService=[{"platform": "local", "honey": 1}, "local", {"platform": "locall"}])
     assert [problem.field for problem in problems] == [
-        "trainingService[0].honey", "trainingService[1]", "trainingService[2].platform"
-    ]  # fmt: skip
+        "trainingService[0].honey",
+        "trainingService[1]",
+        "trainingService[2].platform",
+    ]
     assert [problem.line for problem in problems] == [13, 14, 15]
 
 

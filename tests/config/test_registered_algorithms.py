@@ -22,9 +22,12 @@ def tuner(name: str = "Mine", **fields: object) -> Registered:
 
 def read(data: Path, section: dict, *, elsewhere: bool = False) -> ExperimentSpec:
     config = {
-        "searchSpace": {}, "trialCommand": "true", "trialConcurrency": 1, "tuner": section,
+        "searchSpace": {},
+        "trialCommand": "true",
+        "trialConcurrency": 1,
+        "tuner": section,
         "trainingService": {"platform": "local"},
-    }  # fmt: skip
+    }
     return load(json.dumps(config), directory=data, data_directory=data, elsewhere=elsewhere)
 
 

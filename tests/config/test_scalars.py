@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.config.scalars import (
+from nni_manager.config.reading.scalars import (
     Parse,
     duration,
     gpu_indices,
@@ -19,15 +19,36 @@ from nni_manager.config.scalars import (
 pytestmark = pytest.mark.unit
 
 GOOD: list[tuple[Parse, object, object]] = [
-    (whole_seconds, "0.5h", 1800), (whole_seconds, "1.1m", 66), (whole_seconds, "1.01s", 2), (whole_seconds, 7, 7),
-    (whole_seconds, ".5m", 30), (whole_seconds, "3D", 259200), (whole_seconds, "10 m", 600), (seconds, "0.25s", 0.25),
-    (seconds, 0, 0), (seconds, 1.5, 1.5), (duration, "90S", "90S"), (duration, 12, 12),
-    (memory_mb, "8GB", 8192), (memory_mb, "2gb", 2048), (memory_mb, "8192mb", 8192), (memory_mb, "1TB", 1048576),
-    (memory_mb, "1kb", 1), (memory_mb, "0.5 Gb", 512), (memory_mb, "1048577b", 2), (memory_mb, 300, 300),
-    (gpu_indices, 0, [0]), (gpu_indices, "0", [0]), (gpu_indices, "0,1,3", [0, 1, 3]), (gpu_indices, [4, 2], [4, 2]),
-    (whole_number(0), 0, 0), (whole_number(1, 5), 5, 5), (number(0), 0, 0), (number(0), 0.5, 0.5),
+    (whole_seconds, "0.5h", 1800),
+    (whole_seconds, "1.1m", 66),
+    (whole_seconds, "1.01s", 2),
+    (whole_seconds, 7, 7),
+    (whole_seconds, ".5m", 30),
+    (whole_seconds, "3D", 259200),
+    (whole_seconds, "10 m", 600),
+    (seconds, "0.25s", 0.25),
+    (seconds, 0, 0),
+    (seconds, 1.5, 1.5),
+    (duration, "90S", "90S"),
+    (duration, 12, 12),
+    (memory_mb, "8GB", 8192),
+    (memory_mb, "2gb", 2048),
+    (memory_mb, "8192mb", 8192),
+    (memory_mb, "1TB", 1048576),
+    (memory_mb, "1kb", 1),
+    (memory_mb, "0.5 Gb", 512),
+    (memory_mb, "1048577b", 2),
+    (memory_mb, 300, 300),
+    (gpu_indices, 0, [0]),
+    (gpu_indices, "0", [0]),
+    (gpu_indices, "0,1,3", [0, 1, 3]),
+    (gpu_indices, [4, 2], [4, 2]),
+    (whole_number(0), 0, 0),
+    (whole_number(1, 5), 5, 5),
+    (number(0), 0, 0),
+    (number(0), 0.5, 0.5),
     (one_of("a", "b"), "b", "b"),
-]  # fmt: skip
+]
 
 BAD: list[tuple[Parse, object]] = [
     *((seconds, raw) for raw in ("", "s", "5", "5x", "-5s", "1e3s", "5s5s", None, [], True, 10**400, "9" * 400 + "d")),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nni_manager.config import yaml_reader
+from nni_manager.config.reading import yaml_reader
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import ExperimentSpec
 
@@ -74,9 +74,10 @@ PLACES = [(1, "rate", "low of loguniform must be"), (9, "model._value[1].width",
 
 
 def places(problems: list[Problem]) -> list[tuple[int, str, str]]:
-    return [(problem.line, problem.field, problem.message[: len(words)]) for problem, (_, _, words) in zip(
-        problems, PLACES, strict=True
-    )]  # fmt: skip
+    return [
+        (problem.line, problem.field, problem.message[: len(words)])
+        for problem, (_, _, words) in zip(problems, PLACES, strict=True)
+    ]
 
 
 def test_every_wrong_dimension_is_named_with_its_line(refusals: Refusals) -> None:
@@ -96,10 +97,16 @@ def test_in_its_own_file_too(refusals: Refusals, tmp_path: Path, form: Callable[
     assert {problem.file for problem in problems} == {str((tmp_path / "space").resolve())}
 
 
-@pytest.mark.parametrize(("value", "warned"), [
-    ("[{a: 1}, 2]", True), ("[{_name: a, r: {_type: uniform, _value: [0, 1]}}, 2]", True), ("[{a: 1}, {b: 2}]", False),
-    ("[{_name: a}, {_name: b}]", False), ("[1, x, null]", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "warned"),
+    [
+        ("[{a: 1}, 2]", True),
+        ("[{_name: a, r: {_type: uniform, _value: [0, 1]}}, 2]", True),
+        ("[{a: 1}, {b: 2}]", False),
+        ("[{_name: a}, {_name: b}]", False),
+        ("[1, x, null]", False),
+    ],
+)
 @pytest.mark.parametrize("in_file", [True, False])
 def test_a_choice_of_mappings_and_others_is_warned_of(
     load_with: Load, tmp_path: Path, value: str, warned: bool, in_file: bool

@@ -10,22 +10,30 @@ import yaml
 
 from nni_manager.api.experiment_description import mask
 from nni_manager.config import credentials
-from nni_manager.config.experiment_file import Reading, from_canonical, read
+from nni_manager.config.experiment_file import ParsedConfig, from_canonical, read
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 
 pytestmark = pytest.mark.unit
 
 BASE: dict[str, Any] = {
-    "searchSpace": {}, "trialCommand": "echo ${TOKEN}", "trialConcurrency": 1, "tuner": {"name": "Random"},
-}  # fmt: skip
+    "searchSpace": {},
+    "trialCommand": "echo ${TOKEN}",
+    "trialConcurrency": 1,
+    "tuner": {"name": "Random"},
+}
 MACHINES = [{"host": "h1", "user": "u", "password": "hunter2"}, {"host": "h2", "user": "u", "password": "${PASS}"}]
 SHARED = {
-    "storageType": "AzureBlob", "localMountPoint": "/mnt/x", "remoteMountPoint": "/mnt/x", "localMounted": "nnimount",
-    "storageAccountName": "a", "storageAccountKey": "${KEY}", "containerName": "c",
-}  # fmt: skip
+    "storageType": "AzureBlob",
+    "localMountPoint": "/mnt/x",
+    "remoteMountPoint": "/mnt/x",
+    "localMounted": "nnimount",
+    "storageAccountName": "a",
+    "storageAccountKey": "${KEY}",
+    "containerName": "c",
+}
 
 
-def reading(tmp_path: Path, section: object, environment: dict[str, str] | None = None, **others: Any) -> Reading:
+def reading(tmp_path: Path, section: object, environment: dict[str, str] | None = None, **others: Any) -> ParsedConfig:
     """`others`: of the config, and `secrets`, which are sent along."""
     sent = others.pop("secrets", None)
     text = yaml.safe_dump({**BASE, "trainingService": section, **others}, sort_keys=False)
@@ -37,12 +45,19 @@ def scripted(token: object) -> dict[str, object]:
 
 
 def test_what_is_written_out_is_kept_apart(tmp_path: Path) -> None:
-    found = reading(tmp_path, [{"platform": "remote", "machineList": MACHINES}, scripted("t0"), scripted("t1")],
-                    {"PASS": "pw", "KEY": "k"}, sharedStorage=SHARED)  # fmt: skip
+    found = reading(
+        tmp_path,
+        [{"platform": "remote", "machineList": MACHINES}, scripted("t0"), scripted("t1")],
+        {"PASS": "pw", "KEY": "k"},
+        sharedStorage=SHARED,
+    )
     assert found.secrets == {
-        "stored:remote.machineList[0].password": "hunter2", "${PASS}": "pw", "${KEY}": "k",
-        "stored:scripted.token": "t0", "stored:scripted-2.token": "t1",
-    }  # fmt: skip
+        "stored:remote.machineList[0].password": "hunter2",
+        "${PASS}": "pw",
+        "${KEY}": "k",
+        "stored:scripted.token": "t0",
+        "stored:scripted-2.token": "t1",
+    }
     assert not {"hunter2", "t0"} & set(str(found.spec.canonical).replace("'", " ").split())
     assert "hunter2" not in repr(found)
     assert [p.service for p in found.spec.platforms] == ["remote", "scripted", "scripted-2"]

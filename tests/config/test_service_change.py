@@ -21,9 +21,12 @@ SCRIPTED: dict[str, Any] = {"platform": "scripted", "launch": "process", "machin
 
 def spec(tmp_path: Path, *sections: Any) -> ExperimentSpec:
     config = {
-        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": "true", "trialConcurrency": 1,
-        "tuner": {"name": "Random"}, "trainingService": list(sections),
-    }  # fmt: skip
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "trialCommand": "true",
+        "trialConcurrency": 1,
+        "tuner": {"name": "Random"},
+        "trainingService": list(sections),
+    }
     return read(json.dumps(config), directory=tmp_path, environment={}).spec
 
 

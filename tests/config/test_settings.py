@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.config.settings import Settings, load, runtime_directory
+from nni_manager.config.daemon_settings.settings import Settings, load, runtime_directory
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 
 pytestmark = pytest.mark.unit
@@ -51,9 +51,14 @@ def test_every_variable(tmp_path: Path) -> None:
         "NNI_MANAGER_LOG_LEVEL": "warning",
     }
     assert load({"data_dir": str(tmp_path)}, environment) == Settings(
-        data_dir=tmp_path.resolve(), host="::1", port=65535, token="31337",
-        tuner_patience_s=90.0, safety_poll_s=0.5, log_level="warning",
-    )  # fmt: skip
+        data_dir=tmp_path.resolve(),
+        host="::1",
+        port=65535,
+        token="31337",
+        tuner_patience_s=90.0,
+        safety_poll_s=0.5,
+        log_level="warning",
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,8 +90,10 @@ def test_bad_variables_are_all_named() -> None:
     with pytest.raises(ConfigInvalid) as refused:
         load({}, {"NNI_MANAGER_PORT": "70000", "NNI_MANAGER_LOG_LEVEL": "loud", "NNI_MANAGER_SAFETY_POLL": "0"})
     assert [problem.field for problem in refused.value.problems] == [
-        "NNI_MANAGER_PORT", "NNI_MANAGER_SAFETY_POLL", "NNI_MANAGER_LOG_LEVEL"
-    ]  # fmt: skip
+        "NNI_MANAGER_PORT",
+        "NNI_MANAGER_SAFETY_POLL",
+        "NNI_MANAGER_LOG_LEVEL",
+    ]
 
 
 FILES = [

@@ -13,21 +13,47 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config import document, yaml_parser, yaml_process
-from nni_manager.config.document import MAX_DEPTH, Patience, Unreadable
-from nni_manager.config.source import LARGE_CHARACTERS
-from nni_manager.config.yaml_parser import parse_here
-from nni_manager.config.yaml_reader import parse
+from nni_manager.config.reading import document, yaml_parser, yaml_process
+from nni_manager.config.reading.document import MAX_DEPTH, Patience, Unreadable
+from nni_manager.config.reading.source import LARGE_CHARACTERS
+from nni_manager.config.reading.yaml_parser import parse_here
+from nni_manager.config.reading.yaml_reader import parse
 
 pytestmark = pytest.mark.unit
 
 SCALARS: list[tuple[str, Any]] = [
-    ("1e-3", 0.001), ("1E5", 100000.0), ("-.5", -0.5), ("1.", 1.0), ("+7", 7), ("010", 10), ("0x1F", 31),
-    ("0o17", 15), ("true", True), ("False", False), ("yes", "yes"), ("on", "on"), ("off", "off"), ("n", "n"),
-    ("null", None), ("~", None), ("", None), ("1_000", "1_000"), ("1:30", "1:30"), ("2024-01-01", "2024-01-01"),
-    ("'1'", "1"), ('"true"', "true"), ("1.2.3", "1.2.3"), ("-", "-"), (".inf", math.inf), ("-.inf", -math.inf),
-    ("!!str 5", "5"), ('!!int "5"', 5), ("|\n  two\n  lines\n", "two\nlines\n"), ("1e", "1e"), ("e5", "e5"),
-]  # fmt: skip
+    ("1e-3", 0.001),
+    ("1E5", 100000.0),
+    ("-.5", -0.5),
+    ("1.", 1.0),
+    ("+7", 7),
+    ("010", 10),
+    ("0x1F", 31),
+    ("0o17", 15),
+    ("true", True),
+    ("False", False),
+    ("yes", "yes"),
+    ("on", "on"),
+    ("off", "off"),
+    ("n", "n"),
+    ("null", None),
+    ("~", None),
+    ("", None),
+    ("1_000", "1_000"),
+    ("1:30", "1:30"),
+    ("2024-01-01", "2024-01-01"),
+    ("'1'", "1"),
+    ('"true"', "true"),
+    ("1.2.3", "1.2.3"),
+    ("-", "-"),
+    (".inf", math.inf),
+    ("-.inf", -math.inf),
+    ("!!str 5", "5"),
+    ('!!int "5"', 5),
+    ("|\n  two\n  lines\n", "two\nlines\n"),
+    ("1e", "1e"),
+    ("e5", "e5"),
+]
 
 
 @pytest.mark.parametrize(("text", "value"), SCALARS)

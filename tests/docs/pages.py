@@ -41,9 +41,11 @@ def _block(found: re.Match[str]) -> Block:
     before = found["before"] or ""
     file, not_run = _FILE.search(before), _NOT_RUN.search(before)
     return Block(
-        language=found["language"], text=found["text"], file=file["name"] if file else "",
+        language=found["language"],
+        text=found["text"],
+        file=file["name"] if file else "",
         not_run=not_run["why"] if not_run else "",
-    )  # fmt: skip
+    )
 
 
 def script(page: Path) -> str:

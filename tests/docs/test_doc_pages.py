@@ -42,9 +42,14 @@ def test_commands_run(page: Path, line: CommandLine) -> None:
         "MANAGER": listener["address"],
     }
     done = subprocess.run(
-        ["bash", "-euxo", "pipefail", "-c", pages.script(page)], cwd=line.folder, env=environment, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=50,
-    )  # fmt: skip
+        ["bash", "-euxo", "pipefail", "-c", pages.script(page)],
+        cwd=line.folder,
+        env=environment,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=50,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.config.experiment_fields import FIELDS
 from nni_manager.config.field_reference import TOP_LEVEL, reference
-from nni_manager.config.model_fields import fields_of, models_in
+from nni_manager.config.sections.experiment_fields import FIELDS
+from nni_manager.config.sections.model_fields import fields_of, models_in
 from nni_manager.platform_kit import registry
 
 pytestmark = pytest.mark.unit

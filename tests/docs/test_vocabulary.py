@@ -15,11 +15,11 @@ from nni_manager.api.application import create_api
 from nni_manager.api.nni import application as nni
 from nni_manager.api.nni.status import StatusAnswers
 from nni_manager.assessors import registry as assessors
-from nni_manager.domain import search_space
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import ServiceStatus, WaitCode
+from nni_manager.domain.space import search_space
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.tuners import registry as tuners
 from nni_manager.tuners.optuna_tpe import TpeArguments
@@ -88,10 +88,18 @@ def test_pictures_have_every_state() -> None:
 
 def test_every_variable_of_a_trial_is_explained() -> None:
     names = [
-        protocol.ENV_PLATFORM, protocol.ENV_EXPERIMENT_ID, protocol.ENV_TRIAL_ID, protocol.ENV_SEQUENCE_ID,
-        protocol.ENV_SYSTEM_DIR, protocol.ENV_OUTPUT_DIR, protocol.ENV_CODE_DIR, protocol.ENV_OUTBOX,
-        protocol.ENV_COMMAND_CHANNEL, protocol.ENV_GPUS, protocol.ENV_JOB,
-    ]  # fmt: skip
+        protocol.ENV_PLATFORM,
+        protocol.ENV_EXPERIMENT_ID,
+        protocol.ENV_TRIAL_ID,
+        protocol.ENV_SEQUENCE_ID,
+        protocol.ENV_SYSTEM_DIR,
+        protocol.ENV_OUTPUT_DIR,
+        protocol.ENV_CODE_DIR,
+        protocol.ENV_OUTBOX,
+        protocol.ENV_COMMAND_CHANNEL,
+        protocol.ENV_GPUS,
+        protocol.ENV_JOB,
+    ]
     page = text("trials.md")
     assert [name for name in names if f"`{name}`" not in page] == []
     assert str(protocol.MAX_RECORD) in page and f"`{protocol.PARAMETER_FILE}`" in page

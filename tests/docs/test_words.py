@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from nni_manager.config import settings
+from nni_manager.config.daemon_settings import settings
 from nni_manager.domain import errors
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
@@ -16,9 +16,7 @@ from nni_manager.domain.trial import TrialStatus
 
 pytestmark = pytest.mark.unit
 
-ERRORS = [
-    found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, NniManagerError)
-]  # fmt: skip
+ERRORS = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, NniManagerError)]
 
 
 def explained(source: str, name: str, sign: str) -> bool:
@@ -49,9 +47,7 @@ def test_every_error_is_explained_and_stands_in_the_tree() -> None:
         assert issubclass(error, NniManagerError)
 
 
-CODES = [
-    member for kind in (HoldCode, WaitCode, TrialStatus, ExperimentStatus, JobState) for member in kind
-]  # fmt: skip
+CODES = [member for kind in (HoldCode, WaitCode, TrialStatus, ExperimentStatus, JobState) for member in kind]
 
 
 def test_every_state_and_code_is_explained() -> None:

@@ -9,7 +9,7 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.evidence import (
     AttemptEnd,
-    RunnerWord,
+    RunnerExit,
     apart_ms,
     possible_ms,
     unstarted,
@@ -25,19 +25,20 @@ pytestmark = pytest.mark.unit
 OK = Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9)
 EXIT_1 = Observation(state=JobState.FAILED, exit_code=1, ended_ms=9)
 OOM = Observation(
-    state=JobState.FAILED, exit_code=137, native_reason="OOMKilled", cause=Reason.OUT_OF_MEMORY,
+    state=JobState.FAILED,
+    exit_code=137,
+    native_reason="OOMKilled",
+    cause=Reason.OUT_OF_MEMORY,
     message="the container was killed",
-)  # fmt: skip
+)
 PREEMPTED = Observation(state=JobState.PREEMPTED, native_reason="Preempted")
 LOST = Observation(state=JobState.LOST)
 CANCELLED = Observation(state=JobState.CANCELLED)
 PLATFORM = {"ok": OK, "exit 1": EXIT_1, "oom": OOM, "preempted": PREEMPTED, "lost": LOST, "cancelled": CANCELLED}
 
 
-def word(exit_code: int | None = None, signal: int | None = None, stderr: str = "") -> RunnerWord:
-    return RunnerWord(
-        exit_code=exit_code, signal=signal, stderr_tail=stderr, started_ms=3, ended_ms=7, outboxes={}
-    )  # fmt: skip
+def word(exit_code: int | None = None, signal: int | None = None, stderr: str = "") -> RunnerExit:
+    return RunnerExit(exit_code=exit_code, signal=signal, stderr_tail=stderr, started_ms=3, ended_ms=7, outboxes={})
 
 
 RUNNER = {"0": word(0), "1": word(1, stderr="Traceback"), "15": word(signal=15), "9": word(signal=9)}
@@ -53,29 +54,32 @@ def test_the_platform_alone_is_believed(platform: Observation) -> None:
 
 
 @pytest.mark.parametrize("runner", RUNNER.values(), ids=RUNNER)
-def test_the_runner_alone_is_believed(runner: RunnerWord) -> None:
+def test_the_runner_alone_is_believed(runner: RunnerExit) -> None:
     assert weigh(None, runner) == AttemptEnd(report=runner.report())
 
 
-@pytest.mark.parametrize(("platform", "runner", "state", "exit_code", "signal", "agree"), [
-    ("ok", "0", "SUCCEEDED", 0, None, True),
-    ("cancelled", "0", "SUCCEEDED", 0, None, True),
-    ("cancelled", "1", "CANCELLED", 1, None, True),
-    ("cancelled", "15", "CANCELLED", None, 15, True),
-    ("ok", "1", "FAILED", 1, None, False),
-    ("ok", "9", "FAILED", None, 9, False),
-    ("exit 1", "0", "SUCCEEDED", 0, None, False),
-    ("exit 1", "1", "FAILED", 1, None, True),
-    ("exit 1", "15", "FAILED", 1, None, True),  # another process of the job failed, and this one was stopped for it
-    ("oom", "9", "FAILED", None, 9, True),
-    ("oom", "0", "SUCCEEDED", 0, None, False),
-    ("preempted", "0", "SUCCEEDED", 0, None, False),
-    ("preempted", "1", "PREEMPTED", None, None, True),
-    ("preempted", "15", "PREEMPTED", None, None, True),
-    ("lost", "0", "SUCCEEDED", 0, None, False),
-    ("lost", "1", "LOST", None, None, True),
-    ("lost", "9", "LOST", None, None, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("platform", "runner", "state", "exit_code", "signal", "agree"),
+    [
+        ("ok", "0", "SUCCEEDED", 0, None, True),
+        ("cancelled", "0", "SUCCEEDED", 0, None, True),
+        ("cancelled", "1", "CANCELLED", 1, None, True),
+        ("cancelled", "15", "CANCELLED", None, 15, True),
+        ("ok", "1", "FAILED", 1, None, False),
+        ("ok", "9", "FAILED", None, 9, False),
+        ("exit 1", "0", "SUCCEEDED", 0, None, False),
+        ("exit 1", "1", "FAILED", 1, None, True),
+        ("exit 1", "15", "FAILED", 1, None, True),  # another process of the job failed, and this one was stopped for it
+        ("oom", "9", "FAILED", None, 9, True),
+        ("oom", "0", "SUCCEEDED", 0, None, False),
+        ("preempted", "0", "SUCCEEDED", 0, None, False),
+        ("preempted", "1", "PREEMPTED", None, None, True),
+        ("preempted", "15", "PREEMPTED", None, None, True),
+        ("lost", "0", "SUCCEEDED", 0, None, False),
+        ("lost", "1", "LOST", None, None, True),
+        ("lost", "9", "LOST", None, None, True),
+    ],
+)
 def test_both(platform: str, runner: str, state: str, exit_code: int | None, signal: int | None, agree: bool) -> None:
     found = weigh(PLATFORM[platform], RUNNER[runner])
     assert found is not None
@@ -99,29 +103,38 @@ def test_why_comes_from_the_platform_and_how_from_the_runner() -> None:
 
 
 def test_what_the_store_keeps_is_read_again() -> None:
-    text = json.dumps({
-        "exitCode": None, "signal": 9, "stderrTail": "ü", "startedMs": 1, "endedMs": 2,
-        "outboxes": {"outbox/main.jsonl": 70},
-    })  # fmt: skip
-    found = RunnerWord.parse(text)
-    assert found == RunnerWord(
+    text = json.dumps(
+        {
+            "exitCode": None,
+            "signal": 9,
+            "stderrTail": "ü",
+            "startedMs": 1,
+            "endedMs": 2,
+            "outboxes": {"outbox/main.jsonl": 70},
+        }
+    )
+    found = RunnerExit.parse(text)
+    assert found == RunnerExit(
         exit_code=None, signal=9, stderr_tail="ü", started_ms=1, ended_ms=2, outboxes={"outbox/main.jsonl": 70}
     )
-    assert found.report() == Observation(
-        state=JobState.FAILED, signal=9, stderr_tail="ü", started_ms=1, ended_ms=2
-    )  # fmt: skip
+    assert found.report() == Observation(state=JobState.FAILED, signal=9, stderr_tail="ü", started_ms=1, ended_ms=2)
 
 
 def test_a_word_with_gaps() -> None:
-    assert RunnerWord.parse('{"exitCode": 0, "outboxes": null}') == RunnerWord(
+    assert RunnerExit.parse('{"exitCode": 0, "outboxes": null}') == RunnerExit(
         exit_code=0, signal=None, stderr_tail="", started_ms=None, ended_ms=None, outboxes={}
     )
 
 
-UNSTARTED = RunnerWord(
-    exit_code=65, signal=None, stderr_tail="The code archive is refused.", started_ms=3, ended_ms=7, outboxes={},
+UNSTARTED = RunnerExit(
+    exit_code=65,
+    signal=None,
+    stderr_tail="The code archive is refused.",
+    started_ms=3,
+    ended_ms=7,
+    outboxes={},
     was_started=False,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("platform", [None, EXIT_1, CANCELLED], ids=["says nothing", "exit 1", "was told to end it"])
@@ -143,7 +156,7 @@ def test_other_ends_of_one_that_was_never_heard_are_as_they_are(report: Observat
 
 
 def test_what_was_not_delivered_is_a_doubt() -> None:
-    told = RunnerWord.parse(json.dumps({"exitCode": 0, "signal": None, "undelivered": ["outbox/a was refused."]}))
+    told = RunnerExit.parse(json.dumps({"exitCode": 0, "signal": None, "undelivered": ["outbox/a was refused."]}))
     assert told.doubts == "not everything was delivered: outbox/a was refused."
 
 

@@ -21,22 +21,31 @@ def key(status: str = "FAILED", reason: str = "USER_CODE", id: str = "abcde", **
     return failure_key(TrialStatus(status), Reason(reason), found, id)
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("ValueError: 0.25 is no rate", "ValueError: -1.5e-3 is no rate"),
-    ("Error: [Errno 2] No such file: '/data/a b.csv'", "Error: [Errno 2] No such file: '/x b.csv'"),
-    ("no ./out/1/model.pt", "no results/best.pt"),
-    ("RuntimeError: at 0x7f3a00 of 10.0.0.1:80", "RuntimeError: at 0x7f3b99 of 192.168.1.20:4000"),
-    ("cannot reach http://10.0.0.1:80/a", "cannot reach http://example.org/b/c"),
-    ("trial abcde: no", "trial 7: no"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ValueError: 0.25 is no rate", "ValueError: -1.5e-3 is no rate"),
+        ("Error: [Errno 2] No such file: '/data/a b.csv'", "Error: [Errno 2] No such file: '/x b.csv'"),
+        ("no ./out/1/model.pt", "no results/best.pt"),
+        ("RuntimeError: at 0x7f3a00 of 10.0.0.1:80", "RuntimeError: at 0x7f3b99 of 192.168.1.20:4000"),
+        ("cannot reach http://10.0.0.1:80/a", "cannot reach http://example.org/b/c"),
+        ("trial abcde: no", "trial 7: no"),
+    ],
+)
 def test_numbers_paths_and_addresses_are_alike(one: str, other: str) -> None:
     assert key(stderr_tail=f"Traceback\n{one}\n") == key(stderr_tail=f"another line\n{other}\n\n")
 
 
-@pytest.mark.parametrize("other", [
-    {"stderr_tail": "KeyError: 'rate'"}, {"exit_code": 2}, {"reason": "OUT_OF_MEMORY"}, {"stderr_tail": ""},
-    {"exit_code": None, "signal": 9},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"stderr_tail": "KeyError: 'rate'"},
+        {"exit_code": 2},
+        {"reason": "OUT_OF_MEMORY"},
+        {"stderr_tail": ""},
+        {"exit_code": None, "signal": 9},
+    ],
+)
 def test_another_error_code_or_cause_is_another_failure(other: dict[str, Any]) -> None:
     report = {"stderr_tail": "ValueError: 1 is no rate"}
     assert key(**report) != key(**{**report, **other})
@@ -60,15 +69,18 @@ def test_the_last_line_is_printable_and_short() -> None:
     assert last_line("x" * 300) == "x" * 199 + "…"
 
 
-@pytest.mark.parametrize(("code", "last_words", "words"), [
-    (1, "ValueError: no", "exit code 1: ValueError: no"),
-    (1, "", "exit code 1"),
-    (127, "/bin/sh: 1: train: not found", "exit code 127: the command train was not found"),
-    (127, "bash: line 1: train: command not found", "exit code 127: the command train was not found"),
-    (127, "zsh:1: command not found: train", "exit code 127: the command train was not found"),
-    (127, "", "exit code 127: a command was not found"),
-    (127, "exec failed", "exit code 127: a command was not found: exec failed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "last_words", "words"),
+    [
+        (1, "ValueError: no", "exit code 1: ValueError: no"),
+        (1, "", "exit code 1"),
+        (127, "/bin/sh: 1: train: not found", "exit code 127: the command train was not found"),
+        (127, "bash: line 1: train: command not found", "exit code 127: the command train was not found"),
+        (127, "zsh:1: command not found: train", "exit code 127: the command train was not found"),
+        (127, "", "exit code 127: a command was not found"),
+        (127, "exec failed", "exit code 127: a command was not found: exec failed"),
+    ],
+)
 def test_the_reason_has_the_last_words_and_names_a_missing_command(code: int, last_words: str, words: str) -> None:
     told = reason_in_words("USER_CODE", f"exit code {code}", last_words)
     assert told == f"its command failed, {words} (USER_CODE)"

@@ -8,17 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nni_manager.store.nni_format import as_javascript
+from nni_manager.store.nni.nni_format import as_javascript
 
 pytestmark = pytest.mark.unit
 
 #: What Node.js answers.
 NUMBERS = {
-    1.0: "1", -0.0: "0", 0.1: "0.1", 1e-5: "0.00001", 1e-6: "0.000001", 1e-7: "1e-7", 1.5e-7: "1.5e-7",
-    123456789.5: "123456789.5", 1e16: "10000000000000000", 1.5e20: "150000000000000000000", 1e21: "1e+21",
-    1.25e22: "1.25e+22", 5e-324: "5e-324", 1.7976931348623157e308: "1.7976931348623157e+308", -2.5: "-2.5",
-    100.0: "100", 0.000001234: "0.000001234", 7: "7",
-}  # fmt: skip
+    1.0: "1",
+    -0.0: "0",
+    0.1: "0.1",
+    1e-5: "0.00001",
+    1e-6: "0.000001",
+    1e-7: "1e-7",
+    1.5e-7: "1.5e-7",
+    123456789.5: "123456789.5",
+    1e16: "10000000000000000",
+    1.5e20: "150000000000000000000",
+    1e21: "1e+21",
+    1.25e22: "1.25e+22",
+    5e-324: "5e-324",
+    1.7976931348623157e308: "1.7976931348623157e+308",
+    -2.5: "-2.5",
+    100.0: "100",
+    0.000001234: "0.000001234",
+    7: "7",
+}
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

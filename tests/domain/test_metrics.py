@@ -11,11 +11,24 @@ from nni_manager.domain.metrics import default_number
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize(("value", "number"), [
-    (1, 1.0), (0.5, 0.5), (True, None), ("1", None), (None, None), ([1], None), ({}, None), ({"default": 2}, 2.0),
-    ({"default": "2"}, None), ({"default": False}, None), ({"default": None}, None),
-    pytest.param(10**400, math.inf, id="huge"), pytest.param(-(10**400), -math.inf, id="-huge"),
-    pytest.param({"default": 10**400}, math.inf, id="huge default"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (1, 1.0),
+        (0.5, 0.5),
+        (True, None),
+        ("1", None),
+        (None, None),
+        ([1], None),
+        ({}, None),
+        ({"default": 2}, 2.0),
+        ({"default": "2"}, None),
+        ({"default": False}, None),
+        ({"default": None}, None),
+        pytest.param(10**400, math.inf, id="huge"),
+        pytest.param(-(10**400), -math.inf, id="-huge"),
+        pytest.param({"default": 10**400}, math.inf, id="huge default"),
+    ],
+)
 def test_default_number(value: object, number: float | None) -> None:
     assert default_number(value) == number

@@ -30,22 +30,25 @@ def test_a_byte_order_mark_before_the_first_line_is_no_harm() -> None:
     assert not lines.broken and [metric.value for metric in lines.metrics] == [1, 1]
 
 
-@pytest.mark.parametrize(("value", "data", "number"), [
-    ("1", "1", 1.0),
-    ("-0.25", "-0.25", -0.25),
-    ("1e400", "Infinity", math.inf),
-    ("Infinity", "Infinity", math.inf),
-    ("-Infinity", "-Infinity", -math.inf),
-    ("true", "true", None),
-    ("null", "null", None),
-    ('"0.5"', '"0.5"', None),
-    ("[1, 2]", "[1, 2]", None),
-    ('{"default": 3, "loss": 0.1}', '{"default": 3, "loss": 0.1}', 3.0),
-    ('{"default": true}', '{"default": true}', None),
-    ('{"default": {"default": 1}}', '{"default": {"default": 1}}', None),
-    ('{"loss": 0.1}', '{"loss": 0.1}', None),
-    ('"\\ud800"', '"\\ud800"', None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "data", "number"),
+    [
+        ("1", "1", 1.0),
+        ("-0.25", "-0.25", -0.25),
+        ("1e400", "Infinity", math.inf),
+        ("Infinity", "Infinity", math.inf),
+        ("-Infinity", "-Infinity", -math.inf),
+        ("true", "true", None),
+        ("null", "null", None),
+        ('"0.5"', '"0.5"', None),
+        ("[1, 2]", "[1, 2]", None),
+        ('{"default": 3, "loss": 0.1}', '{"default": 3, "loss": 0.1}', 3.0),
+        ('{"default": true}', '{"default": true}', None),
+        ('{"default": {"default": 1}}', '{"default": {"default": 1}}', None),
+        ('{"loss": 0.1}', '{"loss": 0.1}', None),
+        ('"\\ud800"', '"\\ud800"', None),
+    ],
+)
 def test_a_value_is_kept_and_its_number_found(value: str, data: str, number: float | None) -> None:
     metric = only(parse([f'{{"type": "final", "value": {value}}}']))
     assert (metric.type, metric.data, metric.value, metric.number) == (MetricType.FINAL, data, number, 0)
@@ -64,13 +67,36 @@ def test_a_whole_number_beyond_floats_is_infinite(sign: str) -> None:
     assert metric.data == f"{sign}{'9' * 400}"
 
 
-@pytest.mark.parametrize("line", [
-    "", " ", "1],[2", "]", "[", "1", "[]", "null", '"text"', '{"type": "final"', "{}", "final 0.5", "}{", "\x00",
-    '{"type": "final"}', '{"value": 1}', '{"type": "FINAL", "value": 1}', '{"type": ["final"], "value": 1}',
-    '{"type": null, "value": 1}', '{"type": "final", "value": }', GOOD + GOOD, f"{GOOD},{GOOD}",
-    pytest.param("[" * 100_000, id="deep"), pytest.param('{"type": "final", "value": ' + "9" * 5000 + "}", id="digits"),
-    pytest.param("\ud800", id="surrogate"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        " ",
+        "1],[2",
+        "]",
+        "[",
+        "1",
+        "[]",
+        "null",
+        '"text"',
+        '{"type": "final"',
+        "{}",
+        "final 0.5",
+        "}{",
+        "\x00",
+        '{"type": "final"}',
+        '{"value": 1}',
+        '{"type": "FINAL", "value": 1}',
+        '{"type": ["final"], "value": 1}',
+        '{"type": null, "value": 1}',
+        '{"type": "final", "value": }',
+        GOOD + GOOD,
+        f"{GOOD},{GOOD}",
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param('{"type": "final", "value": ' + "9" * 5000 + "}", id="digits"),
+        pytest.param("\ud800", id="surrogate"),
+    ],
+)
 def test_a_broken_line_costs_itself(line: str) -> None:
     lines = parse([GOOD, line, GOOD])
     assert lines.count == 3
@@ -110,10 +136,16 @@ def nni_record(type_: str, value: str, **more: object) -> str:
     )
 
 
-@pytest.mark.parametrize(("type_", "value", "number"), [
-    ("PERIODICAL", "0.5", 0.5), ("FINAL", '{"default": 2, "x": [1]}', 2.0), ("FINAL", "Infinity", math.inf),
-    ("FINAL", '"good"', None), ("PERIODICAL", "false", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("type_", "value", "number"),
+    [
+        ("PERIODICAL", "0.5", 0.5),
+        ("FINAL", '{"default": 2, "x": [1]}', 2.0),
+        ("FINAL", "Infinity", math.inf),
+        ("FINAL", '"good"', None),
+        ("PERIODICAL", "false", None),
+    ],
+)
 def test_records_of_the_old_sdk(type_: str, value: str, number: float | None) -> None:
     metric = only(parse_nni([nni_record(type_, value)]))
     assert (metric.type, metric.data, metric.value) == (MetricType(type_), value, number)
@@ -125,11 +157,19 @@ def test_a_request_for_parameters_is_no_result_and_nothing_broken() -> None:
     assert [metric.number for metric in lines.metrics] == [1]
 
 
-@pytest.mark.parametrize("line", [
-    nni_record("FINAL", "not json"), nni_record("OTHER", "1"), json.dumps({"type": "FINAL", "value": 0.5}),
-    '{"type": "FINAL"}', "[]", "",
-    pytest.param(nni_record("FINAL", "[" * 100_000), id="deep"), json.dumps({"type": ["FINAL"], "value": "1"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        nni_record("FINAL", "not json"),
+        nni_record("OTHER", "1"),
+        json.dumps({"type": "FINAL", "value": 0.5}),
+        '{"type": "FINAL"}',
+        "[]",
+        "",
+        pytest.param(nni_record("FINAL", "[" * 100_000), id="deep"),
+        json.dumps({"type": ["FINAL"], "value": "1"}),
+    ],
+)
 def test_a_broken_record_costs_itself(line: str) -> None:
     lines = parse_nni([line, nni_record("FINAL", "1")])
     assert [metric.number for metric in lines.metrics] == [1]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
 
 pytestmark = pytest.mark.unit
 

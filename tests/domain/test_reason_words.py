@@ -10,14 +10,17 @@ from nni_manager.domain.trial import reason_in_words
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize(("reason", "message", "words"), [
-    (None, "", ""),
-    ("", "no final result", "no final result"),
-    ("USER_CODE", "exit code 1", "its command failed, exit code 1 (USER_CODE)"),
-    ("USER_CODE", "exit code 127", "its command failed, exit code 127: a command was not found (USER_CODE)"),
-    ("TIMEOUT", "", "it reached maxTrialDuration (TIMEOUT)"),
-    ("NEW_WORD", "x", "NEW_WORD, x (NEW_WORD)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reason", "message", "words"),
+    [
+        (None, "", ""),
+        ("", "no final result", "no final result"),
+        ("USER_CODE", "exit code 1", "its command failed, exit code 1 (USER_CODE)"),
+        ("USER_CODE", "exit code 127", "its command failed, exit code 127: a command was not found (USER_CODE)"),
+        ("TIMEOUT", "", "it reached maxTrialDuration (TIMEOUT)"),
+        ("NEW_WORD", "x", "NEW_WORD, x (NEW_WORD)"),
+    ],
+)
 def test_in_words(reason: str | None, message: str, words: str) -> None:
     assert reason_in_words(reason, message) == words
 

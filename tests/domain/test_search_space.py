@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nni_manager.domain.dimension import Dimension, Real
 from nni_manager.domain.errors import BadDimension, InvalidInput
-from nni_manager.domain.search_space import PlacedDimension, parse
+from nni_manager.domain.space.dimension import Dimension, Real
+from nni_manager.domain.space.search_space import PlacedDimension, parse
 
 pytestmark = pytest.mark.unit
 
@@ -146,10 +146,14 @@ def test_numbers_out_of_range_or_no_numbers_are_not_contained(value: object) -> 
 
 
 WIDEST: list[tuple[str, tuple[float, ...]]] = [
-    ("uniform", (-8e307, 8e307)), ("quniform", (-8e307, 8e307, 1e-300)), ("randint", (-8e307, 8e307)),
-    ("loguniform", (5e-324, 1.7e308)), ("qloguniform", (5e-324, 1.7e308, 5e-324)), ("normal", (0, 1.9e307)),
+    ("uniform", (-8e307, 8e307)),
+    ("quniform", (-8e307, 8e307, 1e-300)),
+    ("randint", (-8e307, 8e307)),
+    ("loguniform", (5e-324, 1.7e308)),
+    ("qloguniform", (5e-324, 1.7e308, 5e-324)),
+    ("normal", (0, 1.9e307)),
     ("qnormal", (0, 1.9e307, 5e-324)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "value"), WIDEST)

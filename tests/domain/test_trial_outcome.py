@@ -36,10 +36,18 @@ UNSTARTED = Observation(state=JobState.FAILED, exit_code=126, cause=Reason.RUNNE
 MISMATCH = Observation(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message="trial runs 0.5, manager 0.6")
 
 EVIDENCE = {
-    "exit 0": EXIT_0, "exit 1": EXIT_1, "signal": SIGNALLED, "memory": MEMORY, "gpu memory": GPU_MEMORY,
-    "preempted": PREEMPTED, "removed": REMOVED, "lost": LOST, "refused": REFUSED, "mismatch": MISMATCH,
+    "exit 0": EXIT_0,
+    "exit 1": EXIT_1,
+    "signal": SIGNALLED,
+    "memory": MEMORY,
+    "gpu memory": GPU_MEMORY,
+    "preempted": PREEMPTED,
+    "removed": REMOVED,
+    "lost": LOST,
+    "refused": REFUSED,
+    "mismatch": MISMATCH,
     "unstarted": UNSTARTED,
-}  # fmt: skip
+}
 
 STOPPED = {
     StopRequest.USER: ("USER_CANCELED", "USER_REQUEST"),
@@ -98,11 +106,19 @@ def test_every_evidence_stands_in_the_table() -> None:
     assert {evidence for evidence, _ in UNASKED} == set(EVIDENCE)
 
 
-@pytest.mark.parametrize(("evidence", "platform_left", "user_left", "status"), [
-    ("lost", 0, 5, "SYS_CANCELED"), ("lost", 1, 0, "WAITING"), ("exit 1", 5, 0, "FAILED"), ("exit 1", 0, 1, "WAITING"),
-    ("unstarted", 0, 5, "FAILED"), ("unstarted", 1, 0, "WAITING"),
-    ("lost", -1, 0, "SYS_CANCELED"), ("exit 1", 0, -1, "FAILED"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("evidence", "platform_left", "user_left", "status"),
+    [
+        ("lost", 0, 5, "SYS_CANCELED"),
+        ("lost", 1, 0, "WAITING"),
+        ("exit 1", 5, 0, "FAILED"),
+        ("exit 1", 0, 1, "WAITING"),
+        ("unstarted", 0, 5, "FAILED"),
+        ("unstarted", 1, 0, "WAITING"),
+        ("lost", -1, 0, "SYS_CANCELED"),
+        ("exit 1", 0, -1, "FAILED"),
+    ],
+)
 def test_accounts_are_separate(evidence: str, platform_left: int, user_left: int, status: str) -> None:
     found = outcome(EVIDENCE[evidence], None, platform_retries=platform_left, user_retries=user_left)
     assert found.status == status
@@ -127,36 +143,47 @@ def test_a_stop_that_was_asked_for_keeps_its_meaning_beside_a_final_result(evide
     assert found == outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1)
 
 
-@pytest.mark.parametrize(("report", "reason"), [
-    (Observation(state=JobState.FAILED, exit_code=2), "USER_CODE"),
-    (Observation(state=JobState.FAILED, signal=9), "USER_CODE"),
-    (Observation(state=JobState.FAILED, stderr_tail="MemoryError: cannot allocate"), "OUT_OF_MEMORY"),
-    (Observation(state=JobState.FAILED, stderr_tail="what():  std::bad_alloc"), "OUT_OF_MEMORY"),
-    (Observation(state=JobState.FAILED, stderr_tail="torch.OutOfMemoryError: CUDA out of…"), "GPU_OUT_OF_MEMORY"),
-    (Observation(state=JobState.FAILED, stderr_tail="CUDA_ERROR_OUT_OF_MEMORY: out"), "GPU_OUT_OF_MEMORY"),
-    (Observation(state=JobState.FAILED, cause=Reason.OUT_OF_MEMORY), "OUT_OF_MEMORY"),
-    (Observation(state=JobState.FAILED, native_reason="OOMKilled"), "USER_CODE"),
-    (replace(GPU_MEMORY, cause=Reason.OUT_OF_MEMORY), "GPU_OUT_OF_MEMORY"),
-    (Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, stderr_tail="MemoryError"), "SUBMIT_REJECTED"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (Observation(state=JobState.FAILED, exit_code=2), "USER_CODE"),
+        (Observation(state=JobState.FAILED, signal=9), "USER_CODE"),
+        (Observation(state=JobState.FAILED, stderr_tail="MemoryError: cannot allocate"), "OUT_OF_MEMORY"),
+        (Observation(state=JobState.FAILED, stderr_tail="what():  std::bad_alloc"), "OUT_OF_MEMORY"),
+        (Observation(state=JobState.FAILED, stderr_tail="torch.OutOfMemoryError: CUDA out of…"), "GPU_OUT_OF_MEMORY"),
+        (Observation(state=JobState.FAILED, stderr_tail="CUDA_ERROR_OUT_OF_MEMORY: out"), "GPU_OUT_OF_MEMORY"),
+        (Observation(state=JobState.FAILED, cause=Reason.OUT_OF_MEMORY), "OUT_OF_MEMORY"),
+        (Observation(state=JobState.FAILED, native_reason="OOMKilled"), "USER_CODE"),
+        (replace(GPU_MEMORY, cause=Reason.OUT_OF_MEMORY), "GPU_OUT_OF_MEMORY"),
+        (
+            Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, stderr_tail="MemoryError"),
+            "SUBMIT_REJECTED",
+        ),
+    ],
+)
 def test_failures_are_sorted(report: Observation, reason: str) -> None:
     assert failure_reason(report) == reason
 
 
-@pytest.mark.parametrize(("report", "sentence"), [
-    (Observation(state=JobState.FAILED, exit_code=3), "exit code 3"),
-    (Observation(state=JobState.FAILED, exit_code=3, message="disk quota exceeded"), "disk quota exceeded"),
-    (Observation(state=JobState.FAILED, signal=15), "killed by signal 15 (SIGTERM)"),
-    (Observation(state=JobState.FAILED, signal=9),
-     "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"),
-    (Observation(state=JobState.FAILED, signal=250), "killed by signal 250 (unknown)"),
-    (Observation(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),
-    (Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "the training service refused its job"),
-    (Observation(state=JobState.LOST), "its job was lost"),
-    (Observation(state=JobState.PREEMPTED), "the training service took its place away"),
-    (Observation(state=JobState.FAILED), "its command failed"),
-    (Observation(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        (Observation(state=JobState.FAILED, exit_code=3), "exit code 3"),
+        (Observation(state=JobState.FAILED, exit_code=3, message="disk quota exceeded"), "disk quota exceeded"),
+        (Observation(state=JobState.FAILED, signal=15), "killed by signal 15 (SIGTERM)"),
+        (
+            Observation(state=JobState.FAILED, signal=9),
+            "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory",
+        ),
+        (Observation(state=JobState.FAILED, signal=250), "killed by signal 250 (unknown)"),
+        (Observation(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),
+        (Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "the training service refused its job"),
+        (Observation(state=JobState.LOST), "its job was lost"),
+        (Observation(state=JobState.PREEMPTED), "the training service took its place away"),
+        (Observation(state=JobState.FAILED), "its command failed"),
+        (Observation(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),
+    ],
+)
 def test_endings_are_explained(report: Observation, sentence: str) -> None:
     assert explain(report) == sentence
 

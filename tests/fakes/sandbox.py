@@ -83,9 +83,14 @@ def start(container: Container) -> None:
     made = own_root.makers()[0](_root(container), container.command, container.directory)
     lasting = f"{shlex.join(made)} >stdout 2>stderr; echo $? >exit.new; mv exit.new exit"
     subprocess.run(  # a daemon of its own, for which nobody has to wait
-        ["setsid", "--fork", "/bin/sh", "-c", lasting], cwd=folder, check=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(container),
-    )  # fmt: skip
+        ["setsid", "--fork", "/bin/sh", "-c", lasting],
+        cwd=folder,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=_environment(container),
+    )
 
 
 def exit_code(folder: Path) -> int | None:

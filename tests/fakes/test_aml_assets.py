@@ -67,8 +67,10 @@ def test_the_path_of_an_asset_cannot_change(caller: Caller) -> None:
     refused = caller.put_code("code", second)
     error = refused.json()["error"]
     assert (refused.status_code, error["code"], error["message"]) == (
-        400, "UserError", "Asset paths cannot be updated.",
-    )  # fmt: skip
+        400,
+        "UserError",
+        "Asset paths cannot be updated.",
+    )
     assert caller.call("GET", "codes/code/versions/1").json()["properties"]["codeUri"] == first
     assert caller.put_code("code", second, version="2").status_code == 201
 

@@ -36,11 +36,14 @@ def caller(tmp_path: Path) -> Iterator[Caller]:
 def body(command: str, **fields: Any) -> dict[str, Any]:
     return {
         "properties": {
-            "jobType": "Command", "command": command, "environmentId": f"{RESOURCE}/environments/image/versions/1",
+            "jobType": "Command",
+            "command": command,
+            "environmentId": f"{RESOURCE}/environments/image/versions/1",
             "computeId": f"{RESOURCE}/computes/gpu-cluster",
-            "outputs": {"out": {"jobOutputType": "uri_folder", "mode": "ReadWriteMount", "uri": OUTPUT}}, **fields,
+            "outputs": {"out": {"jobOutputType": "uri_folder", "mode": "ReadWriteMount", "uri": OUTPUT}},
+            **fields,
         }
-    }  # fmt: skip
+    }
 
 
 def until(holds: Callable[[], Any]) -> None:
@@ -83,12 +86,14 @@ def test_a_job_is_what_it_was_put_as(caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"computeId": f"{RESOURCE}/computes/none"}, "none"), ({"environmentId": f"{RESOURCE}/none"}, "environmentId"),
-        ({"codeId": f"{RESOURCE}/codes/none/versions/1"}, "codeId"), ({"command": "${{inputs.x}}"}, "inputs.x"),
+        ({"computeId": f"{RESOURCE}/computes/none"}, "none"),
+        ({"environmentId": f"{RESOURCE}/none"}, "environmentId"),
+        ({"codeId": f"{RESOURCE}/codes/none/versions/1"}, "codeId"),
+        ({"command": "${{inputs.x}}"}, "inputs.x"),
         ({"environmentVariables": {"A": 1}}, "environmentVariables"),
         ({"outputs": {"out": {"jobOutputType": "uri_folder", "uri": "azureml://datastores/other/paths/x"}}}, "other"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_there_is_refused(caller: Caller, fields: dict[str, Any], word: str) -> None:
     refused = caller.call("PUT", "jobs/j1", body(**{"command": "true", **fields}))
     assert refused.status_code == 400 and word in refused.json()["error"]["message"]

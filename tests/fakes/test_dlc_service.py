@@ -34,9 +34,14 @@ class Account:
     def create(self, command: str = "true", name: str = "job", **fields: Any) -> str:
         role = {"Type": "Worker", "Image": "example/trial:1", "PodCount": 1, "EcsSpec": "ecs.c6.large"}
         body = {
-            "DisplayName": name, "JobType": "PyTorchJob", "WorkspaceId": "12345", "UserCommand": command,
-            "JobSpecs": [role], "DataSources": [{"DataSourceId": "nas"}], **fields,
-        }  # fmt: skip
+            "DisplayName": name,
+            "JobType": "PyTorchJob",
+            "WorkspaceId": "12345",
+            "UserCommand": command,
+            "JobSpecs": [role],
+            "DataSources": [{"DataSourceId": "nas"}],
+            **fields,
+        }
         answer = self.client.create_job(models.CreateJobRequest().from_map(body))
         return str(answer.body.job_id)
 

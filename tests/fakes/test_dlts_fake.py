@@ -32,9 +32,17 @@ class Client:
 
     def submit(self, cmd: str, **fields: Any) -> httpx.Response:
         job = {
-            "jobId": "one", "jobName": "one", "team": "platform", "vcName": "platform", "jobType": "training",
-            "jobtrainingtype": "RegularJob", "image": "example/image", "cmd": cmd, "resourcegpu": 0, **fields,
-        }  # fmt: skip
+            "jobId": "one",
+            "jobName": "one",
+            "team": "platform",
+            "vcName": "platform",
+            "jobType": "training",
+            "jobtrainingtype": "RegularJob",
+            "image": "example/image",
+            "cmd": cmd,
+            "resourcegpu": 0,
+            **fields,
+        }
         return self.call("POST", "/clusters/.default/jobs", json=job)
 
     def status(self, id: str = "one") -> str:

@@ -13,9 +13,14 @@ FAKES = Path(__file__).parent
 PLATFORMS = FAKES.parents[1] / "nni_manager" / "platforms"
 #: Platform → the text in which its fake says what it guesses.
 HEADS = {
-    "openpai": "openpai/__init__.py", "dlts": "dlts/__init__.py", "aml": "aml/README.md", "dlc": "dlc/README.md",
-    "kubeflow": "kubernetes/README.md", "frameworkcontroller": "kubernetes/README.md", "adl": "kubernetes/README.md",
-}  # fmt: skip
+    "openpai": "openpai/__init__.py",
+    "dlts": "dlts/__init__.py",
+    "aml": "aml/README.md",
+    "dlc": "dlc/README.md",
+    "kubeflow": "kubernetes/README.md",
+    "frameworkcontroller": "kubernetes/README.md",
+    "adl": "kubernetes/README.md",
+}
 _BULLET = re.compile(r"^- (.*(?:\n  .*)*)", re.MULTILINE)
 
 

@@ -105,8 +105,12 @@ async def test_a_plug_in_gives_the_token(world: TestCluster, tmp_path: Path) -> 
     told = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}}
     plug_in = tmp_path / "credential.py"
     plug_in.write_text(f"print({json.dumps(told)!r})")
-    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(plug_in)],
-               "interactiveMode": "Never"}  # fmt: skip
+    command = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(plug_in)],
+        "interactiveMode": "Never",
+    }
     config = server(world).kubeconfig(tmp_path / "other", Credentials(exec=command))
     async with world.client(config) as api:
         review = await client.AuthenticationV1Api(api).create_self_subject_review({})

@@ -133,9 +133,16 @@ class Process:
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.fakes.kubernetes", "--folder", str(self._folder), "--back-off", "0.1",
-            cwd=Path(__file__).parents[2], stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "tests.fakes.kubernetes",
+            "--folder",
+            str(self._folder),
+            "--back-off",
+            "0.1",
+            cwd=Path(__file__).parents[2],
+            stdout=asyncio.subprocess.PIPE,
+        )
         assert self._process.stdout is not None
         self.told = json.loads(await self._process.stdout.readline())
 
@@ -153,8 +160,12 @@ async def test_a_server_that_was_killed_is_the_same_again(tmp_path: Path) -> Non
         async with world.client() as api:
             core = client.CoreV1Api(api)
             script = "while [ ! -e /e/end ]; do sleep 0.02; done; echo over; exit 6"
-            container = {"name": "c", "image": IMAGE, "command": ["sh", "-c", script],
-                         "volumeMounts": [{"name": "e", "mountPath": "/e"}]}  # fmt: skip
+            container = {
+                "name": "c",
+                "image": IMAGE,
+                "command": ["sh", "-c", script],
+                "volumeMounts": [{"name": "e", "mountPath": "/e"}],
+            }
             spec = {"restartPolicy": "Never", "containers": [container], "volumes": [{"name": "e", "emptyDir": {}}]}
             made = await core.create_namespaced_pod("default", {"metadata": {"name": "a"}, "spec": spec})
 

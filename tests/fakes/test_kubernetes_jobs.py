@@ -53,9 +53,11 @@ def framework(name: str, script: str, count: int = 1, retry: int = 0, **pod: Any
     described["spec"].update(restartPolicy="Never", **pod)
     no_retry = {"fancyRetryPolicy": False, "maxRetryCount": 0}
     role = {
-        "name": "worker", "taskNumber": count, "task": {"retryPolicy": no_retry, "pod": described},
+        "name": "worker",
+        "taskNumber": count,
+        "task": {"retryPolicy": no_retry, "pod": described},
         "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": count},
-    }  # fmt: skip
+    }
     spec = {"executionType": "Start", "taskRoles": [role], "retryPolicy": {**no_retry, "maxRetryCount": retry}}
     return {"metadata": {"name": name}, "spec": spec}
 
@@ -82,9 +84,12 @@ async def followed(api: client.ApiClient, kind: tuple[str, ...], job: dict[str, 
     seen = []
     async with watch.Watch() as watched:
         events = watched.stream(
-            custom.list_namespaced_custom_object, *kind, resource_version=version, timeout_seconds=int(patience(30)),
+            custom.list_namespaced_custom_object,
+            *kind,
+            resource_version=version,
+            timeout_seconds=int(patience(30)),
             field_selector=f"metadata.name={name}",
-        )  # fmt: skip
+        )
         async for event in events:
             seen.append(event["object"])
             if word(event["object"]) in FINAL:
@@ -109,12 +114,23 @@ def steps(jobs: list[dict[str, Any]]) -> list[str]:
 RECORDED: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
     ("tfjobs", "tf1", lambda: tfjob("tf1", PS=replicas("sleep 300"), Worker=replicas("sleep 0.3", 2))),
     ("tfjobs", "tffail", lambda: tfjob("tffail", Worker=replicas("exit 7"))),
-    ("pytorchjobs", "pt1", lambda: {"metadata": {"name": "pt1"}, "spec": {"pytorchReplicaSpecs": {
-        "Master": replicas("sleep 0.5", name="pytorch"), "Worker": replicas("sleep 0.1", name="pytorch")}}}),
+    (
+        "pytorchjobs",
+        "pt1",
+        lambda: {
+            "metadata": {"name": "pt1"},
+            "spec": {
+                "pytorchReplicaSpecs": {
+                    "Master": replicas("sleep 0.5", name="pytorch"),
+                    "Worker": replicas("sleep 0.1", name="pytorch"),
+                }
+            },
+        },
+    ),
     ("frameworks", "fw1", lambda: framework("fw1", "sleep 0.2", 2)),
     ("frameworks", "fwfail", lambda: framework("fwfail", "exit 5")),
     ("adaptdljobs", "ad1", lambda: adaptdl("ad1", "sleep 0.2")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("plural", "name", "job"), RECORDED, ids=[name for _, name, _ in RECORDED])
@@ -235,8 +251,9 @@ async def test_the_barrier_waits_for_all_and_needs_its_rights(api: client.ApiCli
     mounts = [{"name": "b", "mountPath": "/mnt/frameworkbarrier"}]
     barrier = {"name": "frameworkbarrier", "image": "frameworkcontroller/frameworkbarrier", "volumeMounts": mounts}
     script = "FB_WORKER_PORT=4000; . /mnt/frameworkbarrier/injector.sh; [ -n $FB_WORKER_ADDRESSES ] && exit 42"
-    job = framework("a", script, 2, initContainers=[barrier], volumes=[{"name": "b", "emptyDir": {}}],
-                    serviceAccountName="barrier")  # fmt: skip
+    job = framework(
+        "a", script, 2, initContainers=[barrier], volumes=[{"name": "b", "emptyDir": {}}], serviceAccountName="barrier"
+    )
     job["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["containers"][0]["volumeMounts"] = mounts
     await client.CoreV1Api(api).create_namespaced_service_account(NAMESPACE, {"metadata": {"name": "barrier"}})
     rbac = client.RbacAuthorizationV1Api(api)

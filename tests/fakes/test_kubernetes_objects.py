@@ -44,8 +44,12 @@ def custom(api: client.ApiClient) -> client.CustomObjectsApi:
 def tfjob(name: str, **spec: Any) -> dict[str, Any]:
     container = {"name": "tensorflow", "image": IMAGE, "command": ["true"]}
     worker = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": name},
-            "spec": {"tfReplicaSpecs": {"Worker": worker}, **spec}}  # fmt: skip
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"tfReplicaSpecs": {"Worker": worker}, **spec},
+    }
 
 
 def config_map(name: str, **labels: str) -> dict[str, Any]:
@@ -210,9 +214,12 @@ async def test_a_watch_tells_what_begins_and_ceases_to_fit(core: client.CoreV1Ap
     told = []
     async with watch.Watch() as events:
         async for event in events.stream(
-            core.list_namespaced_config_map, NAMESPACE, label_selector="mine=yes", timeout_seconds=1,
+            core.list_namespaced_config_map,
+            NAMESPACE,
+            label_selector="mine=yes",
+            timeout_seconds=1,
             resource_version=listed.metadata.resource_version,
-        ):  # fmt: skip
+        ):
             told.append((event["type"], event["object"].metadata.name))
     assert told == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]
 
@@ -238,9 +245,12 @@ async def test_bookmarks_tell_how_far_a_watch_is(tmp_path: Path) -> None:
         await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "other"}})
         async with watch.Watch() as events:
             async for event in events.stream(
-                core.list_namespaced_config_map, NAMESPACE, resource_version=listed.metadata.resource_version,
-                allow_watch_bookmarks=True, timeout_seconds=5,
-            ):  # fmt: skip
+                core.list_namespaced_config_map,
+                NAMESPACE,
+                resource_version=listed.metadata.resource_version,
+                allow_watch_bookmarks=True,
+                timeout_seconds=5,
+            ):
                 assert event["type"] == "BOOKMARK"
                 break
         version = event["raw_object"]["metadata"]["resourceVersion"]

@@ -94,9 +94,11 @@ async def test_volumes_of_all_kinds(world: TestCluster, core: client.CoreV1Api, 
     await core.create_namespaced_config_map(NAMESPACE, configured)
     await core.create_namespaced_persistent_volume_claim(
         NAMESPACE,
-        {"metadata": {"name": "claim"},
-         "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}},
-    )  # fmt: skip
+        {
+            "metadata": {"name": "claim"},
+            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+        },
+    )
     volumes = [
         {"name": "s", "secret": {"secretName": "s"}},
         {"name": "c", "configMap": {"name": "c", "defaultMode": 511}},
@@ -137,14 +139,17 @@ async def test_the_environment_has_its_sources(core: client.CoreV1Api) -> None:
 
 async def test_init_containers_run_before(core: client.CoreV1Api) -> None:
     mounts = [{"name": "e", "mountPath": "/shared"}]
-    init = [{"name": f"i{n}", "image": IMAGE, "command": ["sh", "-c", f"echo {n} >>/shared/f"], "volumeMounts": mounts}
-            for n in (1, 2)]  # fmt: skip
+    init = [
+        {"name": f"i{n}", "image": IMAGE, "command": ["sh", "-c", f"echo {n} >>/shared/f"], "volumeMounts": mounts}
+        for n in (1, 2)
+    ]
     given = pod("a", "cat /shared/f", [{"name": "e", "emptyDir": {}}], mounts, initContainers=init)
     await core.create_namespaced_pod(NAMESPACE, given)
     await ended(core, "a")
     assert await log_of(core, "a") == "1\n2\n"
-    await core.create_namespaced_pod(NAMESPACE, pod("b", "true", initContainers=[
-        {"name": "i", "image": IMAGE, "command": ["sh", "-c", "exit 9"]}]))  # fmt: skip
+    await core.create_namespaced_pod(
+        NAMESPACE, pod("b", "true", initContainers=[{"name": "i", "image": IMAGE, "command": ["sh", "-c", "exit 9"]}])
+    )
     found = await ended(core, "b")
     assert found.status.phase == "Failed" and found.status.init_container_statuses[0].state.terminated.exit_code == 9
 
@@ -230,8 +235,10 @@ async def test_an_image_that_cannot_be_pulled_is_told_and_mended(world: TestClus
 
     async def waits() -> bool:
         found = await core.read_namespaced_pod("a", NAMESPACE)
-        return any(each.state.waiting and each.state.waiting.reason == "ImagePullBackOff"
-                   for each in found.status.container_statuses or [])  # fmt: skip
+        return any(
+            each.state.waiting and each.state.waiting.reason == "ImagePullBackOff"
+            for each in found.status.container_statuses or []
+        )
 
     await until(waits)
     told = {(each.reason, each.message) for each in (await core.list_namespaced_event(NAMESPACE)).items}
@@ -340,8 +347,13 @@ async def test_a_forked_pod_runs_the_trial_runner(world: TestCluster, core: clie
     (folder / "parameter.cfg").write_text("{}")
     given = pod("a", "echo really")
     given["metadata"]["labels"] = {"forked": "yes"}
-    told = {"NNI_RUNNER_COMMAND": "echo $HOSTNAME; exit 5", "NNI_RUNNER_CHANNEL": "pull", "NNI_EXP_ID": "e",
-            "NNI_TRIAL_JOB_ID": "t", "NNI_SYS_DIR": str(folder)}  # fmt: skip
+    told = {
+        "NNI_RUNNER_COMMAND": "echo $HOSTNAME; exit 5",
+        "NNI_RUNNER_CHANNEL": "pull",
+        "NNI_EXP_ID": "e",
+        "NNI_TRIAL_JOB_ID": "t",
+        "NNI_SYS_DIR": str(folder),
+    }
     given["spec"]["containers"][0]["env"] = [{"name": name, "value": value} for name, value in told.items()]
     await core.create_namespaced_pod(NAMESPACE, given)
     assert state(await ended(core, "a")).terminated.exit_code == 5

@@ -34,14 +34,21 @@ class Client:
         self, *commands: str, name: str = "one", role: dict[str, Any] | None = None, **fields: Any
     ) -> httpx.Response:
         task = {
-            "instances": 1, "dockerImage": "image", "commands": list(commands),
-            "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}, **(role or {}),
-        }  # fmt: skip
+            "instances": 1,
+            "dockerImage": "image",
+            "commands": list(commands),
+            "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
+            **(role or {}),
+        }
         job = {
-            "protocolVersion": 2, "name": name, "type": "job", "taskRoles": {"main": task},
+            "protocolVersion": 2,
+            "name": name,
+            "type": "job",
+            "taskRoles": {"main": task},
             "prerequisites": [{"type": "dockerimage", "uri": "example/image", "name": "image"}],
-            "extras": {"storages": [{"name": "nfs"}]}, **fields,
-        }  # fmt: skip
+            "extras": {"storages": [{"name": "nfs"}]},
+            **fields,
+        }
         return self.call("POST", "/jobs", content=yaml.safe_dump(job), headers={"Content-Type": "text/yaml"})
 
     def status(self, name: str = "one") -> dict[str, Any]:
@@ -144,8 +151,10 @@ def test_a_code_without_a_pattern_is_255_and_the_users_own_stands_beside_it(clie
     client.submit(f"exit {code}")
     status = client.ended()
     assert (status["state"], status["appExitCode"], status["appExitSpec"]["phrase"]) == (
-        "FAILED", 255, "PAIRuntimeUnknownFailed",
-    )  # fmt: skip
+        "FAILED",
+        255,
+        "PAIRuntimeUnknownFailed",
+    )
     assert status["appExitMessages"]["runtime"]["originUserExitCode"] == code
     (task,) = client.call("GET", "/jobs/alice~one").json()["taskRoles"]["main"]["taskStatuses"]
     assert task["containerExitCode"] == 255

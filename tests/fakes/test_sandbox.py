@@ -125,8 +125,12 @@ def test_kill_ends_all_with_137_and_destroy_leaves_no_word(begin: Callable[..., 
 
 
 def test_a_command_can_enter(begin: Callable[..., Path], tmp_path: Path) -> None:
-    folder = begin("/bin/bash", "-c", "touch /mnt/seen/ready; read -r _ </mnt/seen/pipe; exit 4",
-                   mounts=[Mount(tmp_path, Path("/mnt/seen"))])  # fmt: skip
+    folder = begin(
+        "/bin/bash",
+        "-c",
+        "touch /mnt/seen/ready; read -r _ </mnt/seen/pipe; exit 4",
+        mounts=[Mount(tmp_path, Path("/mnt/seen"))],
+    )
     os.mkfifo(tmp_path / "pipe")
     until((tmp_path / "ready").exists)
     inside = sandbox.entering(folder, ["/bin/sh", "-c", f"cat; ls -d {tmp_path} 2>/dev/null; cat /proc/1/comm"])

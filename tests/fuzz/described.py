@@ -35,7 +35,7 @@ _CONFORMANCE = [
     checks.content_type_conformance,
     checks.response_headers_conformance,
     checks.response_schema_conformance,
-]  # fmt: skip
+]
 
 schemathesis.serializer.alias("application/gzip", "application/octet-stream")  # it knows of no archives
 
@@ -146,9 +146,7 @@ class _Gun:
         arguments = case.as_transport_kwargs(base_url=self._target.base)
         arguments["params"] = [*_pairs(arguments.get("params")), *extra.items()]
         streams = case.operation.definition.raw["operationId"] in _STREAMS
-        with self._session.request(
-            **arguments, timeout=LONGEST_S, stream=streams, allow_redirects=False
-        ) as response:  # fmt: skip
+        with self._session.request(**arguments, timeout=LONGEST_S, stream=streams, allow_redirects=False) as response:
             if streams and response.status_code == 200:
                 return 200, next(response.iter_content(1 << 16), b"").decode(errors="replace"), None
             return response.status_code, response.content.decode(errors="replace"), response
@@ -210,7 +208,7 @@ _FIELDS = [
     "",
     "advisor",
     "deprecated",
-]  # fmt: skip
+]
 _VALUES: list[Any] = [
     None,
     True,
@@ -253,4 +251,4 @@ _VALUES: list[Any] = [
     {"x": {"_type": "lognormal", "_value": [1e300, 1e300]}},
     "x" * 10_000,
     json.loads("[" * 200 + "]" * 200),
-]  # fmt: skip
+]

@@ -62,7 +62,7 @@ CONVERSATIONS = [
     b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n",
     b"GET /?token=%ff%00 HTTP/1.1\r\nHost: localhost\r\nCookie: \xff=\x01;;;=\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \xff\xfe\r\n\r\n",
-]  # fmt: skip
+]
 
 
 def shoot(target: Target, calls: int, seed: int, group: str = "malformed") -> Report:

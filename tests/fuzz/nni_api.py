@@ -34,7 +34,7 @@ _ODD = [
     "null",
     "%2e%2e%2f",
     "..%2F",
-]  # fmt: skip
+]
 _NUMBERS = ["0", "1", "5", "-1", "99999999999999999999", "1.5", "x", "", "٣", "0x10", "1e3", " 1", "+1", "Infinity"]
 _STATUSES = ["WAITING", "RUNNING", "SUCCEEDED", "FAILED", "USER_CANCELED", "nonsense", ""]
 _UPDATES = ["TRIAL_CONCURRENCY", "MAX_EXEC_DURATION", "SEARCH_SPACE", "MAX_TRIAL_NUM", "", "nonsense"]
@@ -46,7 +46,7 @@ _FILES = [
     "../../db/nni.sqlite",
     "..%2F..%2Fdb%2Fnni.sqlite",
     "parameter.cfg",
-]  # fmt: skip
+]
 _LOGS = ["nnimanager.log", "dispatcher.log", "../db/nni.sqlite", "..%2fdb%2fnni.sqlite", "%2e%2e/db", "", "a/b"]
 _VALUES: list[Any] = [
     None,
@@ -80,7 +80,7 @@ _VALUES: list[Any] = [
     {"params": {"maxTrialNumber": 9}},
     {"params": None},
     {"params": []},
-]  # fmt: skip
+]
 _BODIES = [
     b"",
     b"{",
@@ -94,7 +94,7 @@ _BODIES = [
     b'{"a":NaN}',
     b'"\\ud800"',
     b"1" * 5000,
-]  # fmt: skip
+]
 _TYPES = ["application/json", "application/json; charset=utf-16", "text/plain", "", "application/x-www-form-urlencoded"]
 
 

@@ -47,10 +47,16 @@ class Target:
 
     def config(self, **fields: object) -> dict[str, Any]:
         values = {
-            "searchSpace": _SPACE, "trialCommand": _TRIAL, "trialCodeDirectory": str(self.code),
-            "trialConcurrency": 2, "maxTrialNumber": 6, "tuner": {"name": "Random"}, "gracePeriod": "1s",
-            "trainingService": {"platform": "local"}, **fields,
-        }  # fmt: skip
+            "searchSpace": _SPACE,
+            "trialCommand": _TRIAL,
+            "trialCodeDirectory": str(self.code),
+            "trialConcurrency": 2,
+            "maxTrialNumber": 6,
+            "tuner": {"name": "Random"},
+            "gracePeriod": "1s",
+            "trainingService": {"platform": "local"},
+            **fields,
+        }
         return values
 
     def renew(self) -> None:

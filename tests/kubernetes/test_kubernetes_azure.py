@@ -14,7 +14,7 @@ from azure.core.exceptions import (
 )
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.shared_objects import account_key
+from nni_manager.kubernetes.jobs.shared_objects import account_key
 
 pytestmark = pytest.mark.unit
 
@@ -69,14 +69,17 @@ def _answered(status: int, kind: type[HttpResponseError] = HttpResponseError) ->
     return error
 
 
-@pytest.mark.parametrize(("error", "kind", "words"), [
-    (ClientAuthenticationError("no login"), BadCredentials, "az login"),
-    (_answered(404, ResourceNotFoundError), BadCredentials, "storage.keyVaultKey: entry cannot be read"),
-    (_answered(403), BadCredentials, "may get secrets"),
-    (_answered(503), PlatformUnavailable, "cannot be asked now"),
-    (_answered(429), PlatformUnavailable, "cannot be asked now"),
-    (ServiceRequestError("no such host"), PlatformUnavailable, "cannot be reached"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (ClientAuthenticationError("no login"), BadCredentials, "az login"),
+        (_answered(404, ResourceNotFoundError), BadCredentials, "storage.keyVaultKey: entry cannot be read"),
+        (_answered(403), BadCredentials, "may get secrets"),
+        (_answered(503), PlatformUnavailable, "cannot be asked now"),
+        (_answered(429), PlatformUnavailable, "cannot be asked now"),
+        (ServiceRequestError("no such host"), PlatformUnavailable, "cannot be reached"),
+    ],
+)
 async def test_what_a_vault_refuses(vault: type[Vault], error: AzureError, kind: type[Exception], words: str) -> None:
     vault.error = error
     with pytest.raises(kind, match=words):

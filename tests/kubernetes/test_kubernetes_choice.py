@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nni_manager.platform_kit.kubernetes import draft
-from nni_manager.platform_kit.kubernetes.choice import Choices, runner_container, told_channel
-from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, environment
+from nni_manager.kubernetes.exec.channel_selection import Choices, runner_container, told_channel
+from nni_manager.kubernetes.jobs import draft
+from nni_manager.kubernetes.jobs.pod import PodSettings, Role, environment
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
@@ -65,12 +65,15 @@ def test_the_runner_s_container_is_found_by_what_it_was_told() -> None:
     assert told_channel({"spec": {"containers": [{"name": "x"}]}}) == ""
 
 
-@pytest.mark.parametrize(("own", "urls"), [
-    ("", "http://10.1.1.1:81/trial"),
-    ("10.1.1.1", "http://10.1.1.1:81/trial"),
-    ("10.9.9.9", "http://10.1.1.1:81/trial http://10.9.9.9:81/trial"),
-    ("fd00::1", "http://10.1.1.1:81/trial http://[fd00::1]:81/trial"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("own", "urls"),
+    [
+        ("", "http://10.1.1.1:81/trial"),
+        ("10.1.1.1", "http://10.1.1.1:81/trial"),
+        ("10.9.9.9", "http://10.1.1.1:81/trial http://10.9.9.9:81/trial"),
+        ("fd00::1", "http://10.1.1.1:81/trial http://[fd00::1]:81/trial"),
+    ],
+)
 def test_pods_are_told_the_address_towards_the_cluster_too(own: str, urls: str) -> None:
     told = {protocol.ENV_MANAGER_URL: "http://10.1.1.1:81/trial", protocol.ENV_TOKEN: "secret"}
     spec = dataclasses.replace(draft.spec(), runner_environment=told)

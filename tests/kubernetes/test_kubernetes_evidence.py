@@ -9,9 +9,9 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import WaitCode
-from nni_manager.platform_kit.kubernetes import evidence
-from nni_manager.platform_kit.kubernetes.job_memory import STUCK_S, JobMemory
-from nni_manager.platform_kit.kubernetes.names import REPORTS
+from nni_manager.kubernetes.api.names import REPORTS
+from nni_manager.kubernetes.jobs import evidence
+from nni_manager.kubernetes.jobs.job_memory import STUCK_S, JobMemory
 
 pytestmark = pytest.mark.unit
 
@@ -42,12 +42,16 @@ def memory(state: JobState, *pods: dict[str, Any], **fields: Any) -> Observation
         (pod(phase="Failed", state=ended(143), reason="NodeLost"), JobState.PREEMPTED, "NodeLost", 143),
         (
             pod(
-                phase="Failed", state=ended(143),
+                phase="Failed",
+                state=ended(143),
                 conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}],
-            ), JobState.PREEMPTED, "PreemptionByScheduler", 143,
+            ),
+            JobState.PREEMPTED,
+            "PreemptionByScheduler",
+            143,
         ),
     ],
-)  # fmt: skip
+)
 def test_how_a_failed_job_ended(found: dict[str, Any], state: JobState, reason: str, code: int | None) -> None:
     report = memory(JobState.FAILED, found)
     assert (report.state, report.native_reason, report.exit_code) == (state, reason, code)

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from nni_manager.platform_kit.kubernetes import reading
-from nni_manager.platform_kit.kubernetes.client import Refusal
-from tests.platform_kit.test_kubernetes_lost_posts import World, pod
+from nni_manager.kubernetes.api.client import Refusal
+from nni_manager.kubernetes.observing import reading
+from tests.kubernetes.test_kubernetes_lost_posts import World, pod
 
 pytestmark = pytest.mark.unit
 
@@ -44,9 +44,7 @@ async def test_a_revoked_token_is_read_again(monkeypatch: pytest.MonkeyPatch, tm
         return b"done"
 
     monkeypatch.setattr(reading, "execute", execute)
-    found = reading._FromPods(
-        cast(Any, Service()), cast(Any, Cluster()), World(tmp_path).host(), sends_code=True
-    )  # fmt: skip
+    found = reading._FromPods(cast(Any, Service()), cast(Any, Cluster()), World(tmp_path).host(), sends_code=True)
     assert await found._execute(pod("u"), "read", _nothing()) == b"done"
 
 

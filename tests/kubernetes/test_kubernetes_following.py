@@ -10,12 +10,12 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.following import Following
-from nni_manager.platform_kit.kubernetes.informer import Informer
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes.names import JOB
-from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.informer import Informer
+from nni_manager.kubernetes.api.names import JOB
+from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
+from nni_manager.kubernetes.observing.following import Following
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 

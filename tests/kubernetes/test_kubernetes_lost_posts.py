@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.job import JobSpec
+from nni_manager.kubernetes.api.names import REPORTS
+from nni_manager.kubernetes.exec.channel import ExecChannel
+from nni_manager.kubernetes.jobs import draft
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
-from nni_manager.platform_kit.kubernetes import draft
-from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes.names import REPORTS
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
@@ -59,10 +59,18 @@ class World:
             self.word = json.loads(word)
 
         return Host(
-            experiment_id="e", service="s", wake=lambda name: None, deliver=deliver, followed=followed,
-            connections=Connections(), folder=self._folder, code=nothing, greet=greet, exited=exited,
+            experiment_id="e",
+            service="s",
+            wake=lambda name: None,
+            deliver=deliver,
+            followed=followed,
+            connections=Connections(),
+            folder=self._folder,
+            code=nothing,
+            greet=greet,
+            exited=exited,
             silence_s=lambda name: asyncio.get_running_loop().time() - self.heard_s,
-        )  # fmt: skip
+        )
 
     async def execute(self, pod: dict[str, Any], verb: str, stdin: AsyncIterator[bytes]) -> bytes:
         self.asked.append(verb)
@@ -145,11 +153,15 @@ async def test_another_pod_of_the_same_job_is_read_after_the_first_has_ended(tmp
         assert world.word["exitCode"] == 0 and world.asked.count("release") == 2
 
 
-@pytest.mark.parametrize("noise", [
-    b"hello from the image, which prints this whatever is started in it\n",
-    protocol.encode({"event": "lines", "outbox": 1}),
-    protocol.encode({"event": "log", "file": "stdout", "offset": 0, "data": "n"}),
-], ids=["no frame", "no lines", "no base64"])  # fmt: skip
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"hello from the image, which prints this whatever is started in it\n",
+        protocol.encode({"event": "lines", "outbox": 1}),
+        protocol.encode({"event": "log", "file": "stdout", "offset": 0, "data": "n"}),
+    ],
+    ids=["no frame", "no lines", "no base64"],
+)
 async def test_an_answer_that_cannot_be_read_costs_one_look(tmp_path: Path, noise: bytes) -> None:
     """The job would run for ever: nobody reads its end, and its pod waits until it is let go."""
     async with followed(tmp_path) as world:

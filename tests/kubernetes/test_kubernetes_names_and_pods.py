@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.kubernetes import names as names
-from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, pod_template
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.jobs.pod import PodSettings, Role, pod_template
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
@@ -20,19 +20,34 @@ _PODS = PodSettings(platform="kubeflow", channel="push", runner_map="runner")
 
 def job(experiment_id: str = "abcd1234", trial_id: str = "abcde", attempt: int = 1, **fields: Any) -> JobSpec:
     return JobSpec(
-        name=f"nni_exp_{experiment_id}_trial_{trial_id}{attempt}", experiment_id=experiment_id, trial_id=trial_id,
-        attempt=attempt, sequence_id=0, **{
-            "command": "python3 trial.py", "parameter_record": "{}", "protocol_environment": {},
-            "caller_environment": {}, "code_directory": "/code", "attempt_directory": "/attempt",
-            "runner_environment": {protocol.ENV_TOKEN: "s3cret", protocol.ENV_MANAGER_URL: "http://m"}, **fields,
+        name=f"nni_exp_{experiment_id}_trial_{trial_id}{attempt}",
+        experiment_id=experiment_id,
+        trial_id=trial_id,
+        attempt=attempt,
+        sequence_id=0,
+        **{
+            "command": "python3 trial.py",
+            "parameter_record": "{}",
+            "protocol_environment": {},
+            "caller_environment": {},
+            "code_directory": "/code",
+            "attempt_directory": "/attempt",
+            "runner_environment": {protocol.ENV_TOKEN: "s3cret", protocol.ENV_MANAGER_URL: "http://m"},
+            **fields,
         },
-    )  # fmt: skip
+    )
 
 
 def role(**fields: Any) -> Role:
     values: dict[str, Any] = {
-        "name": "worker", "count": 1, "command": "run", "image": "i", "container": "c", "reports": True, **fields
-    }  # fmt: skip
+        "name": "worker",
+        "count": 1,
+        "command": "run",
+        "image": "i",
+        "container": "c",
+        "reports": True,
+        **fields,
+    }
     return Role(**values)
 
 
@@ -68,10 +83,16 @@ def test_the_token_stands_in_a_secret_alone() -> None:
     assert token["valueFrom"] == {"secretKeyRef": {"name": "the-secret", "key": "token"}}
 
 
-@pytest.mark.parametrize(("own", "asked"), [
-    ({}, False), ({"hostNetwork": True}, False), ({"automountServiceAccountToken": True}, True),
-    ({"serviceAccountName": "mine"}, None), ({"serviceAccount": "mine"}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("own", "asked"),
+    [
+        ({}, False),
+        ({"hostNetwork": True}, False),
+        ({"automountServiceAccountToken": True}, True),
+        ({"serviceAccountName": "mine"}, None),
+        ({"serviceAccount": "mine"}, None),
+    ],
+)
 def test_a_pod_gets_no_token_of_its_service_account_unless_its_user_asks(
     own: dict[str, object], asked: bool | None
 ) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nni_manager.platform_kit.kubernetes.client import Object, Query
-from nni_manager.platform_kit.kubernetes.informer import Informer
-from nni_manager.platform_kit.kubernetes.resource import PODS
+from nni_manager.kubernetes.api.client import Object, Query
+from nni_manager.kubernetes.api.informer import Informer
+from nni_manager.kubernetes.api.resource import PODS
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 

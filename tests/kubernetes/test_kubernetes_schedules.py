@@ -17,15 +17,16 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import HoldCode, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.kubernetes.api import cluster
+from nni_manager.kubernetes.jobs import draft
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, NoRoom
-from nni_manager.platform_kit.kubernetes import cluster, draft
 from nni_manager.platforms.kubeflow.platform import KubeflowPlatform
 from nni_manager.scheduler.turns import observer
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
-from nni_manager.store import jobs
-from tests.platform_kit.virtual_api_server import CLOSED, WITHOUT_US, ApiServer, Fault
+from nni_manager.store.experiment import jobs
+from tests.kubernetes.virtual_api_server import CLOSED, WITHOUT_US, ApiServer, Fault
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime, pytest.mark.timeout(60)]
 
@@ -39,9 +40,14 @@ LASTS = ((1.0, 20.0), (60.0, 600.0), (1e9, 1e9))
 BEGIN_S, PATIENCE_S = 400.0, 1800.0
 _WORKER = {"replicas": 1, "dockerImage": "x", "cpuNumber": 1, "memorySize": 64, "gpuNumber": 0}
 SETTINGS: dict[str, Any] = {
-    "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "worker": _WORKER, "channel": "push",
-    "kubeconfig": "/nowhere", "namespace": "default",
-}  # fmt: skip
+    "platform": "kubeflow",
+    "operator": "tf-operator",
+    "apiVersion": "v1",
+    "worker": _WORKER,
+    "channel": "push",
+    "kubeconfig": "/nowhere",
+    "namespace": "default",
+}
 
 
 class Stage:
@@ -60,19 +66,30 @@ class Stage:
         def make(wake: Any) -> KubeflowPlatform:
             nothing: Any = None
             host = Host(
-                experiment_id="e", service="kubeflow", wake=wake, deliver=nothing, followed=nothing,
-                connections=connections, folder=folder, code=nothing, greet=nothing, exited=nothing,
-            )  # fmt: skip
+                experiment_id="e",
+                service="kubeflow",
+                wake=wake,
+                deliver=nothing,
+                followed=nothing,
+                connections=connections,
+                folder=folder,
+                code=nothing,
+                greet=nothing,
+                exited=nothing,
+            )
             return KubeflowPlatform(SETTINGS, host)
 
         monkeypatch.setattr(
             observer, "_undecided", lambda *_: {self.handle.job_name: self.handle} if self.handle else {}
         )
         self.service = TrainingService(
-            spec=PlatformSpec(name="kubeflow", service="kubeflow", settings=SETTINGS), make=make, inbox=self._inbox,
-            database=cast(Any, _Database()), clock=lambda: round(asyncio.get_running_loop().time() * 1000),
+            spec=PlatformSpec(name="kubeflow", service="kubeflow", settings=SETTINGS),
+            make=make,
+            inbox=self._inbox,
+            database=cast(Any, _Database()),
+            clock=lambda: round(asyncio.get_running_loop().time() * 1000),
             changed=lambda: None,
-        )  # fmt: skip
+        )
 
     async def run(self) -> None:
         while True:

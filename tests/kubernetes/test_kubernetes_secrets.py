@@ -13,8 +13,8 @@ from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from nni_manager.domain.errors import BadCredentials
-from nni_manager.platform_kit.kubernetes.access import Access, load
-from nni_manager.platform_kit.kubernetes.client import Client, Refusal
+from nni_manager.kubernetes.api.access import Access, load
+from nni_manager.kubernetes.api.client import Client, Refusal
 
 pytestmark = pytest.mark.unit
 
@@ -66,15 +66,23 @@ async def test_words_of_a_plug_in_show_no_secret(tmp_path: Path, caplog: pytest.
     plug_in.write_text(f"import sys; sys.exit({said!r})")
     arguments = {"args": ["--client-secret", VALUE], "one argument": [f"--password={VALUE}"]}.get(way, [])
     called: dict[str, Any] = {
-        "apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(plug_in), *arguments],
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(plug_in), *arguments],
         "env": [{"name": "LOGIN", "value": VALUE}] if way == "env" else None,
-    }  # fmt: skip
+    }
     users = [{"name": "bee", "user": {"exec": called}}, {"name": "wasp", "user": {"username": "w", "password": VALUE}}]
     path = tmp_path / "config"
-    path.write_text(yaml.safe_dump({
-        "current-context": "here", "users": users, "clusters": [{"name": "c", "cluster": {"server": "https://k:6443"}}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "bee"}}],
-    }))  # fmt: skip
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "here",
+                "users": users,
+                "clusters": [{"name": "c", "cluster": {"server": "https://k:6443"}}],
+                "contexts": [{"name": "here", "context": {"cluster": "c", "user": "bee"}}],
+            }
+        )
+    )
     with pytest.raises(BadCredentials, match=r"exec: process returned 1\. no login for") as refused:
         await load(Access(kubeconfig=str(path)), tmp_path)
     shown = str(refused.value)

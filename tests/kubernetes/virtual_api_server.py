@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.kubernetes.api.client import Object, Refusal
 
 GROUP, VERSION = "kubeflow.org", "v1"
 #: Seconds after which a job's pod runs, and after which it has ended.

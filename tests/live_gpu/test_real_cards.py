@@ -28,16 +28,27 @@ Json = dict[str, Any]
 
 
 def _create(
-    daemon: Daemon, code: Path, journal: Journal, cards: Sequence[Json], *, trials: int, at_once: int,
-    seconds: float = 0.5, mib: int = 256, **service: Any,
-) -> str:  # fmt: skip
+    daemon: Daemon,
+    code: Path,
+    journal: Journal,
+    cards: Sequence[Json],
+    *,
+    trials: int,
+    at_once: int,
+    seconds: float = 0.5,
+    mib: int = 256,
+    **service: Any,
+) -> str:
     section = {"platform": "local", "useActiveGpu": False, "gpuIndices": [card["index"] for card in cards], **service}
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"{sys.executable} hold_card.py {journal.path} {seconds} {mib}", "trialCodeDirectory": ".",
-        "trialConcurrency": at_once, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "trialCommand": f"{sys.executable} hold_card.py {journal.path} {seconds} {mib}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": at_once,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
         "trainingService": {name: value for name, value in section.items() if value is not None},
-    }  # fmt: skip
+    }
     return daemon.create(config, code, ENVIRONMENT)
 
 
@@ -81,9 +92,17 @@ def test_cards_shared_by_memory(daemon: Daemon, code: Path, journal: Journal, ca
     needs = int(min(card["memory_bytes"] for card in cards) * 0.3) // _MIB
     trials = 6 * len(cards)
     id_ = _create(
-        daemon, code, journal, cards, trials=trials, at_once=trials, seconds=4, mib=needs,
-        trialGpuNumber=1, trialGpuMemory=f"{needs}MB",
-    )  # fmt: skip
+        daemon,
+        code,
+        journal,
+        cards,
+        trials=trials,
+        at_once=trials,
+        seconds=4,
+        mib=needs,
+        trialGpuNumber=1,
+        trialGpuMemory=f"{needs}MB",
+    )
     _assert_all_succeeded(daemon, id_, 1)
     assert max(journal.most_on_a_card().values()) >= 3
     total = {card["uuid"].removeprefix("GPU-"): card["memory_bytes"] for card in cards}

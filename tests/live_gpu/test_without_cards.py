@@ -38,8 +38,11 @@ def test_cases_pass_on_cards_that_keep_their_word(tmp_path: Path) -> None:
     outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     run = subprocess.run(
         [*command, "--basetemp", str(tmp_path / "inner"), str(_HERE)],
-        env={**outer, **driver.environment}, cwd=_HERE.parents[1], capture_output=True, text=True,
-    )  # fmt: skip
+        env={**outer, **driver.environment},
+        cwd=_HERE.parents[1],
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stdout[-4000:]
     assert "4 passed" in run.stdout
 

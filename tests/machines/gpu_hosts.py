@@ -17,15 +17,15 @@ from unittest import mock
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobSpec
+from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, gpu_environment
+from nni_manager.machines.keeper.client import Keeper
+from nni_manager.machines.keeper.jobs import KeeperJobs
+from nni_manager.machines.keeper.local_process import LocalKeeper
+from nni_manager.machines.keeper.machines import KeeperConnection
+from nni_manager.machines.ledger import Demand
+from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import NoRoom
-from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, gpu_environment
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs
-from nni_manager.platform_kit.keeper.local_process import LocalKeeper
-from nni_manager.platform_kit.keeper.machines import KeeperConnection
-from nni_manager.platform_kit.machines.ledger import Demand
-from nni_manager.platform_kit.machines.line import KeeperMachine, Places
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from tests.fake_driver import FakeDriver
 from trial_runner import processes
@@ -72,10 +72,20 @@ class GpuHost(LocalKeeper):
 def job(name: str, gpu_number: int | None, *, is_repeat: bool = False) -> JobSpec:
     """A job as far as its places go."""
     return JobSpec(
-        name=name, experiment_id="e", trial_id=name, attempt=1, sequence_id=0, command="", parameter_record="{}",
-        protocol_environment={}, caller_environment={}, code_directory="/", attempt_directory="/",
-        gpu_number=gpu_number, is_repeat=is_repeat,
-    )  # fmt: skip
+        name=name,
+        experiment_id="e",
+        trial_id=name,
+        attempt=1,
+        sequence_id=0,
+        command="",
+        parameter_record="{}",
+        protocol_environment={},
+        caller_environment={},
+        code_directory="/",
+        attempt_directory="/",
+        gpu_number=gpu_number,
+        is_repeat=is_repeat,
+    )
 
 
 @dataclass
@@ -124,8 +134,8 @@ class Daemon:
         host = replace(recorder.host(unreachable_keeper()), connections=self._connections)
         machines = {name: KeeperMachine(name=f"fake:{name}", title=name, places=None) for name in self._hosts}
         jobs = {name: KeeperJobs(host, has_results=False, key=_key(name)) for name in self._hosts}
-        parked = [ParkedMachine(machine=machines[n], demand=stored.demand, jobs=jobs[n]) for n in self._hosts]
-        park = MachinePark(host, parked, recorder.news.set)
+        parked = [PoolMachine(machine=machines[n], demand=stored.demand, jobs=jobs[n]) for n in self._hosts]
+        park = MachinePool(host, parked, recorder.news.set)
         async with AsyncExitStack() as entered:
             for name in self._hosts:
                 await jobs[name].enter([machines[name]])
@@ -137,7 +147,7 @@ class Daemon:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(recorder.news.wait(), 0.5)
 
-    async def _turn(self, stored: Stored, park: MachinePark, jobs: Mapping[str, KeeperJobs]) -> None:
+    async def _turn(self, stored: Stored, park: MachinePool, jobs: Mapping[str, KeeperJobs]) -> None:
         for name in sorted(stored.intents - stored.accepted.keys()):
             await self._submit(stored, park, jobs, name, is_repeat=True)
         while len(stored.intents - stored.done) < stored.concurrency and len(stored.intents) < stored.trials:
@@ -153,7 +163,7 @@ class Daemon:
                 stored.done |= {name for name, report in reports.items() if report.state.is_final}
 
     async def _submit(
-        self, stored: Stored, park: MachinePark, jobs: Mapping[str, KeeperJobs], name: str, *, is_repeat: bool
+        self, stored: Stored, park: MachinePool, jobs: Mapping[str, KeeperJobs], name: str, *, is_repeat: bool
     ) -> bool:
         try:
             spec = job(name, stored.demand.count, is_repeat=is_repeat)

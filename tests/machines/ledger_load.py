@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from nni_manager.platform_kit.gpu_reading import Card, Foreign, Reading
-from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
-from nni_manager.platform_kit.machines.line import Line
+from nni_manager.machines.gpu_sample import Card, Foreign, GpuSample
+from nni_manager.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
+from nni_manager.machines.waiting_queue import Line
 
 #: Seconds for which a place may be idle while a job that fits waits and the daemon is ready.
 MOST_IDLE_S = 1.0
@@ -36,9 +36,9 @@ class Keeper:
     #: Place → memory that a process of somebody else has there.
     foreign: dict[int, int] = field(default_factory=dict)
 
-    def reading(self) -> Reading:
+    def reading(self) -> GpuSample:
         """As its driver tells it."""
-        return Reading(cards=tuple(self._card(place) for place in self.places))
+        return GpuSample(cards=tuple(self._card(place) for place in self.places))
 
     def _card(self, place: int) -> Card:
         used = self.foreign.get(place, 0)
@@ -295,10 +295,12 @@ class Load:
         smallest = max(len(self.keepers[m].places) for m in machines)
         demand = self._demand(self.random.randint(1, smallest))
         return Experiment(
-            f"e{number}", {machine: self._of_machine(demand) for machine in machines},
-            trials=self.random.randint(1, 12), concurrency=self.random.randint(1, 6),
+            f"e{number}",
+            {machine: self._of_machine(demand) for machine in machines},
+            trials=self.random.randint(1, 12),
+            concurrency=self.random.randint(1, 6),
             duration_s=self.random.choice([0.1, 1, 5]),
-        )  # fmt: skip
+        )
 
     def _demand(self, count: int) -> Demand:
         demand = Demand(count=count, share=self.random.choice([1, 1, 1, 2, 3]))

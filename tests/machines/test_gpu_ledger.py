@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from nni_manager.platform_kit import why_not
+from nni_manager.machines import placement_reasons
+from nni_manager.machines.gpu_machines import demand_of, gpu_environment, gpu_findings
+from nni_manager.machines.gpu_sample import Card, Foreign, GpuSample, in_words
+from nni_manager.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation, choose
+from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.contract import Severity
-from nni_manager.platform_kit.gpu_machines import demand_of, gpu_environment, gpu_findings
-from nni_manager.platform_kit.gpu_reading import Card, Foreign, Reading, in_words
-from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation, choose
-from nni_manager.platform_kit.machines.line import KeeperMachine, Places
-from tests.platform_kit.gpu_hosts import job
+from tests.machines.gpu_hosts import job
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +28,7 @@ def card(index: int, *foreign: Foreign, uuid: str = "", **fields: Any) -> Card:
 def machine(*cards: Card, name: str = "remote:hostA") -> MachineLedger:
     ledger = MachineLedger(name, has_gpus=True)
     ledger.read({})
-    ledger.note_reading(Reading(cards=cards))
+    ledger.note_reading(GpuSample(cards=cards))
     return ledger
 
 
@@ -45,11 +45,11 @@ def test_nothing_is_granted_before_the_gpus_were_read_or_while_they_cannot_be() 
     ledger = MachineLedger("m", has_gpus=True)
     ledger.read({})
     assert ledger.reserve("j", ONE) is None
-    assert why_not.sentence(ledger, ONE) == "the GPUs of m have not been read yet"
-    ledger.note_reading(Reading(cards=(card(0),)))
-    ledger.note_reading(Reading(cards=(), error="the driver hangs"))
+    assert placement_reasons.sentence(ledger, ONE) == "the GPUs of m have not been read yet"
+    ledger.note_reading(GpuSample(cards=(card(0),)))
+    ledger.note_reading(GpuSample(cards=(), error="the driver hangs"))
     assert ledger.reserve("j", ONE) is None
-    assert why_not.sentence(ledger, ONE) == "the GPUs of m cannot be read: the driver hangs"
+    assert placement_reasons.sentence(ledger, ONE) == "the GPUs of m cannot be read: the driver hangs"
     assert ledger.reserve("j", Demand(count=0)) is not None, "a broken probe blocks nobody who needs no GPU"
 
 
@@ -58,7 +58,7 @@ def test_a_process_that_cannot_be_seen_counts_as_ours_where_we_have_a_job() -> N
     two = Demand(count=1, share=2)
     ledger = machine(card(0))
     assert ledger.reserve("a", two) is not None
-    ledger.note_reading(Reading(cards=(card(0, hidden),)))
+    ledger.note_reading(GpuSample(cards=(card(0, hidden),)))
     assert ledger.fitting(two) == [0]
     ledger.release("a")
     assert ledger.fitting(two) == []
@@ -75,17 +75,17 @@ def test_what_a_job_uses_counts_where_it_is_more_than_it_asked_for() -> None:
     ledger = machine(card(0))
     four = Demand(count=1, share=ANY_NUMBER, memory_bytes=4 * GIB)
     ledger.reserve("greedy", four)
-    ledger.note_reading(Reading(cards=(card(0, used_by_job={"greedy": 13 * GIB}),)))
+    ledger.note_reading(GpuSample(cards=(card(0, used_by_job={"greedy": 13 * GIB}),)))
     assert ledger.fitting(four) == []
-    assert why_not.sentence(ledger, four) == "gpu 0 on hostA has 3 GiB free of the 4 GiB that a trial needs"
+    assert placement_reasons.sentence(ledger, four) == "gpu 0 on hostA has 3 GiB free of the 4 GiB that a trial needs"
 
 
 def test_a_card_keeps_its_jobs_when_the_driver_counts_anew() -> None:
     ledger = machine(card(0, uuid="A"), card(1, uuid="B"))
     assert ledger.reserve("j", Demand(count=1, only=frozenset({0}))) is not None
-    ledger.note_reading(Reading(cards=(card(0, uuid="B"), card(1, uuid="A"))))
+    ledger.note_reading(GpuSample(cards=(card(0, uuid="B"), card(1, uuid="A"))))
     assert ledger.fitting(ONE) == [0]
-    ledger.note_reading(Reading(cards=(card(0, uuid="B"),)))
+    ledger.note_reading(GpuSample(cards=(card(0, uuid="B"),)))
     assert ledger.fitting(ONE) == [0], "its card is gone"
 
 
@@ -95,7 +95,7 @@ def test_two_names_of_one_machine_share_its_cards() -> None:
     there = places.machine(KeeperMachine(name="remote:me@localhost", places=None))
     for ledger in (here, there):
         ledger.read({})
-        places.note_reading(ledger, Reading(cards=(card(0), card(1))))
+        places.note_reading(ledger, GpuSample(cards=(card(0), card(1))))
     assert here.reserve("a", ONE) is not None
     assert there.fitting(ONE) == [1]
     assert there.reserve("b", ONE) is not None
@@ -128,51 +128,55 @@ def test_the_machine_with_most_room_first_then_the_one_with_fewest_jobs() -> Non
         ((), ONE, "hostA has no GPU"),
         ((card(0),), Demand(count=2), "hostA has 1 GPU, and a trial needs 2"),
         (
-            (card(0), card(1)), Demand(count=2, only=frozenset({1})),
+            (card(0), card(1)),
+            Demand(count=2, only=frozenset({1})),
             "hostA has 2 GPUs, 1 of them in gpuIndices, and a trial needs 2",
         ),
         (
-            (card(0),), Demand(count=1, memory_bytes=40 * GIB),
+            (card(0),),
+            Demand(count=1, memory_bytes=40 * GIB),
             "the GPUs of hostA have at most 16 GiB, and a trial needs 40 GiB",
         ),
         (
-            (card(0), card(1, SOMEBODY)), Demand(count=2),
+            (card(0), card(1, SOMEBODY)),
+            Demand(count=2),
             "1 of the 2 that a trial needs are free: gpu 1 on hostA busy: pid 4242 of user x, 11 GiB",
         ),
         ((card(0),), ONE, ""),
         (
-            tuple(card(n, SOMEBODY) for n in range(6)), ONE,
+            tuple(card(n, SOMEBODY) for n in range(6)),
+            ONE,
             "; ".join(f"gpu {n} on hostA busy: pid 4242 of user x, 11 GiB" for n in range(4)) + "; and 2 more",
         ),
     ],
-)  # fmt: skip
+)
 def test_why_there_is_no_gpu(cards: tuple[Card, ...], demand: Demand, sentence: str) -> None:
-    assert why_not.sentence(machine(*cards), demand) == sentence
+    assert placement_reasons.sentence(machine(*cards), demand) == sentence
 
 
 def test_who_has_a_gpu_is_named() -> None:
     ledger = machine(card(0))
     ledger.reserve("nni_exp_e_trial_t", ONE)
-    assert why_not.sentence(ledger, ONE) == "gpu 0 on hostA has nni_exp_e_trial_t"
+    assert placement_reasons.sentence(ledger, ONE) == "gpu 0 on hostA has nni_exp_e_trial_t"
     shared = machine(card(0))
     for name in ("a", "b"):
         shared.reserve(name, Demand(count=1, share=2))
-    sentence = why_not.sentence(shared, Demand(count=1, share=3))
+    sentence = placement_reasons.sentence(shared, Demand(count=1, share=3))
     assert sentence == "gpu 0 on hostA has 2 of at most 2 trials: a, b"
-    assert why_not.details(shared, ONE) == {"0": {"jobs": ["a", "b"], "processes": [], "limit": 2}}
+    assert placement_reasons.details(shared, ONE) == {"0": {"jobs": ["a", "b"], "processes": [], "limit": 2}}
 
 
 @pytest.mark.parametrize(
     ("reading", "demand", "severity", "words"),
     [
-        (Reading(cards=(), error="x", is_absent=True), ONE, Severity.WRONG, "cannot be read: x"),
-        (Reading(cards=(), error="x"), ONE, Severity.AWAY, "cannot be read: x"),
-        (Reading(cards=(card(0),)), Demand(count=1, only=frozenset({3})), Severity.WRONG, "gpuIndices names GPU 3"),
-        (Reading(cards=(card(0),)), Demand(count=2), Severity.WRONG, "a trial needs 2"),
-        (Reading(cards=(card(0, SOMEBODY),), source="nvml"), ONE, Severity.FINE, "1 read by nvml, 0 free"),
+        (GpuSample(cards=(), error="x", is_absent=True), ONE, Severity.WRONG, "cannot be read: x"),
+        (GpuSample(cards=(), error="x"), ONE, Severity.AWAY, "cannot be read: x"),
+        (GpuSample(cards=(card(0),)), Demand(count=1, only=frozenset({3})), Severity.WRONG, "gpuIndices names GPU 3"),
+        (GpuSample(cards=(card(0),)), Demand(count=2), Severity.WRONG, "a trial needs 2"),
+        (GpuSample(cards=(card(0, SOMEBODY),), source="nvml"), ONE, Severity.FINE, "1 read by nvml, 0 free"),
     ],
 )
-def test_preflight(reading: Reading, demand: Demand, severity: Severity, words: str) -> None:
+def test_preflight(reading: GpuSample, demand: Demand, severity: Severity, words: str) -> None:
     ledger = MachineLedger("m", has_gpus=True)
     ledger.read({})
     ledger.note_reading(reading)
@@ -184,21 +188,30 @@ def test_preflight(reading: Reading, demand: Demand, severity: Severity, words: 
 def test_what_a_keeper_says() -> None:
     process = {"pid": 4242, "user": "x", "memory_bytes": 2 * GIB, "is_compute": True, "job": None}
     told = {
-        "source": "nvml", "error": "", "is_absent": False, "age_s": 0.1,
+        "source": "nvml",
+        "error": "",
+        "is_absent": False,
+        "age_s": 0.1,
         "cards": [
             {
-                "index": 0, "uuid": "A", "name": "H", "error": "", "memory_bytes": 8 * GIB, "used_bytes": 5 * GIB,
+                "index": 0,
+                "uuid": "A",
+                "name": "H",
+                "error": "",
+                "memory_bytes": 8 * GIB,
+                "used_bytes": 5 * GIB,
                 "processes": [
-                    process, {**process, "pid": 5, "is_compute": False},
+                    process,
+                    {**process, "pid": 5, "is_compute": False},
                     {**process, "pid": 6, "job": "ours", "memory_bytes": GIB},
                 ],
             }
         ],
-    }  # fmt: skip
-    [found] = Reading.parse(told).cards
+    }
+    [found] = GpuSample.parse(told).cards
     assert found.foreign == (Foreign(pid=4242, user="x", memory_bytes=2 * GIB),)
     assert (found.foreign_bytes, found.used_by_job) == (4 * GIB, {"ours": GIB})
-    assert "earlier version" in Reading.parse(None).error
+    assert "earlier version" in GpuSample.parse(None).error
 
 
 def test_sizes_in_words() -> None:

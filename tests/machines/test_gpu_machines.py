@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from nni_manager.platform_kit.machines.ledger import Demand
+from nni_manager.machines.ledger import Demand
 from tests.fake_driver import OnCard
-from tests.platform_kit.gpu_hosts import HOST, Daemon, GpuHost, Stored, kill_now_and_then
+from tests.machines.gpu_hosts import HOST, Daemon, GpuHost, Stored, kill_now_and_then
 from trial_runner import protocol
 
 pytestmark = pytest.mark.contract

@@ -12,12 +12,12 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit.keeper import forgetting
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs, owner_of
-from nni_manager.platform_kit.keeper.machines import KeeperConnection
-from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger, Reservation
-from nni_manager.platform_kit.machines.line import KeeperMachine, Places
+from nni_manager.machines.keeper import job_events
+from nni_manager.machines.keeper.client import Keeper
+from nni_manager.machines.keeper.jobs import KeeperJobs, owner_of
+from nni_manager.machines.keeper.machines import KeeperConnection
+from nni_manager.machines.ledger import Demand, MachineLedger, Reservation
+from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from trial_runner import protocol
 
@@ -139,7 +139,7 @@ async def test_an_offer_that_nobody_takes_goes_to_the_next_by_itself(keeper: Tal
 async def test_a_job_that_ends_while_it_is_forgotten_is_not_waited_for(
     keeper: TalkativeKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "_LAST_MOMENT_S", 5.0)
+    monkeypatch.setattr(job_events, "_LAST_MOMENT_S", 5.0)
     recorder = Recorder()
     host = recorder.host(keeper)
     keeper.jobs = {"a": running(owner=owner_of(host))}
@@ -179,18 +179,26 @@ def known(jobs: KeeperJobs) -> Observation:
     return jobs._reports["a"]
 
 
-@pytest.mark.parametrize(("progress", "sentence"), [
-    ((0, 0), "its code is being unpacked"), ((140_000_000, 300_200_000), "its code is being unpacked, 140 of 300 MB"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("progress", "sentence"),
+    [
+        ((0, 0), "its code is being unpacked"),
+        ((140_000_000, 300_200_000), "its code is being unpacked, 140 of 300 MB"),
+    ],
+)
 def test_a_job_says_how_far_its_code_is(waiting: KeeperJobs, progress: tuple[int, int], sentence: str) -> None:
     waiting.on_changed("a", preparing(*progress))
     report = known(waiting)
     assert report.state is JobState.PENDING and report.wait is not None and report.wait.sentence == sentence
 
 
-@pytest.mark.parametrize(("kind", "state", "is_untaken"), [
-    (protocol.UNAVAILABLE, JobState.LOST, True), (protocol.REJECTED, JobState.FAILED, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "state", "is_untaken"),
+    [
+        (protocol.UNAVAILABLE, JobState.LOST, True),
+        (protocol.REJECTED, JobState.FAILED, False),
+    ],
+)
 def test_a_job_that_is_not_started_after_all(waiting: KeeperJobs, kind: str, state: JobState, is_untaken: bool) -> None:
     waiting.on_refused("a", kind, "the disk is full")
     report = known(waiting)

@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
-from nni_manager.platform_kit.keeper import client, connection
-from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.machines.keeper import client, connection
+from nni_manager.machines.keeper.client import Keeper
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.keeper.connection import SILENCE_S, Connection, ask_in_silence
+from nni_manager.machines.keeper.connection import SILENCE_S, Connection, ask_in_silence
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]

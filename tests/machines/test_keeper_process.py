@@ -15,10 +15,10 @@ from typing import Any, cast
 
 import pytest
 
-import nni_manager.platform_kit.keeper.local_process as keeper_process
+import nni_manager.machines.keeper.local_process as keeper_process
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.keeper.local_process import LocalKeeper
+from nni_manager.machines.keeper.client import Keeper
+from nni_manager.machines.keeper.local_process import LocalKeeper
 from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
 
@@ -308,7 +308,7 @@ async def test_a_connection_that_nobody_keeps_any_more_is_told_at_once(
 
 _OTHERS_DESCRIPTORS = """
 import asyncio, os, threading, uvloop
-import nni_manager.platform_kit.keeper.local_process as keeper_process
+import nni_manager.machines.keeper.local_process as keeper_process
 
 lost, is_over = [], threading.Event()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.platform_kit.gpu_reading import Card, Foreign
-from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger, Reservation, choose
-from nni_manager.platform_kit.machines.line import OFFER_S, Line
-from tests.platform_kit.ledger_load import Load
+from nni_manager.machines.gpu_sample import Card, Foreign
+from nni_manager.machines.ledger import Demand, MachineLedger, Reservation, choose
+from nni_manager.machines.waiting_queue import OFFER_S, Line
+from tests.machines.ledger_load import Load
 
 pytestmark = pytest.mark.unit
 

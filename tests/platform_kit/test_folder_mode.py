@@ -5,16 +5,23 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from nni_manager.kubernetes.fields import NfsStorage, PvcStorage
+from nni_manager.kubernetes.jobs import storage
 from nni_manager.platform_kit.folder_mode import number
-from nni_manager.platform_kit.kubernetes import storage
-from nni_manager.platform_kit.kubernetes.fields import NfsStorage, PvcStorage
 
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize(("written", "mode"), [
-    (None, 0o711), (711, 0o711), (0o700, 0o700), ("0750", 0o750), ("0711", 0o711),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("written", "mode"),
+    [
+        (None, 0o711),
+        (711, 0o711),
+        (0o700, 0o700),
+        ("0750", 0o750),
+        ("0711", 0o711),
+    ],
+)
 def test_it_is_what_yaml_makes_of_it(written: object, mode: int) -> None:
     section = PvcStorage.model_validate({"storageType": "pvc", "path": "/mnt", "mode": written})
     assert number(section.mode) == mode

@@ -19,12 +19,19 @@ SECRET = "p&ss wörd/+=\"'<x>"
 @pytest.mark.parametrize(
     "spelled",
     [
-        SECRET, quote(SECRET), quote(SECRET, safe=""), quote_plus(SECRET), urlencode({"key": SECRET}),
-        quote(SECRET, safe="").lower(), json.dumps({"key": SECRET}), json.dumps(SECRET, ensure_ascii=False),
-        "p&amp;ss wörd/+=&quot;&#x27;&lt;x&gt;", base64.b64encode(SECRET.encode()).decode(),
+        SECRET,
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote_plus(SECRET),
+        urlencode({"key": SECRET}),
+        quote(SECRET, safe="").lower(),
+        json.dumps({"key": SECRET}),
+        json.dumps(SECRET, ensure_ascii=False),
+        "p&amp;ss wörd/+=&quot;&#x27;&lt;x&gt;",
+        base64.b64encode(SECRET.encode()).decode(),
         quote(quote(SECRET, safe=""), safe=""),
     ],
-)  # fmt: skip
+)
 def test_every_spelling(spelled: str) -> None:
     shown = SecretTexts(SECRET).redacted(f"cannot log in with {spelled}, sorry")
     assert "***" in shown and "ss" not in shown and "cannot log in with" in shown and shown.endswith(", sorry")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.platform_kit import job_folders, pull
-from nni_manager.platform_kit.kubernetes import following, reading
+from nni_manager.kubernetes.observing import following, reading
 from nni_manager.platforms.scripted import platform as scripted
+from nni_manager.shared_storage import job_folders, pull
 
 
 @pytest.fixture(autouse=True)

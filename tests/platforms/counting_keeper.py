@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.machines.keeper.client import Keeper
 
 
 class CountingKeeper(Keeper):

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit.keeper.local_process import LocalKeeper
+from nni_manager.machines.keeper.local_process import LocalKeeper
 from nni_manager.platform_kit.testing import Recorder, World
 from tests.platforms.counting_keeper import CountingKeeper
 from tests.platforms.obedient_job import SCRIPT, Pipes, ended
@@ -207,11 +207,15 @@ class KeeperWorld(World):
 def job_spec(*, name: str, experiment_id: str, trial_id: str, sequence_id: int = 0, **fields: Any) -> JobSpec:
     """What all of them are submitted with."""
     return JobSpec(
-        name=name, experiment_id=experiment_id, trial_id=trial_id, sequence_id=sequence_id,
+        name=name,
+        experiment_id=experiment_id,
+        trial_id=trial_id,
+        sequence_id=sequence_id,
         parameter_record='{"parameter_id": 0, "parameters": {"x": "ä"}}',
         protocol_environment={
-            protocol.ENV_EXPERIMENT_ID: experiment_id, protocol.ENV_TRIAL_ID: trial_id,
+            protocol.ENV_EXPERIMENT_ID: experiment_id,
+            protocol.ENV_TRIAL_ID: trial_id,
             protocol.ENV_SEQUENCE_ID: str(sequence_id),
         },
         **fields,
-    )  # fmt: skip
+    )

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.client import Object, Query, Refusal
-from nni_manager.platform_kit.kubernetes.names import JOB
+from nni_manager.kubernetes.api.client import Object, Query, Refusal
+from nni_manager.kubernetes.api.names import JOB
 
 
 @dataclass(frozen=True)

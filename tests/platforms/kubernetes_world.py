@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from nni_manager.code_archive import pack
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.archive import pack
+from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
-from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, World, lagging_storage
 from nni_manager.platform_kit.testing.world import unreachable_keeper
 from tests.fakes.kubernetes.control import Control
@@ -138,11 +138,17 @@ class KubernetesWorld(World):
     def command(self, trial_id: str, command: str, recorder: Recorder | None = None) -> JobSpec:
         experiment_id = (recorder or self.recorder).experiment_id
         return job_spec(
-            name=job_name(experiment_id, trial_id, 1), experiment_id=experiment_id, trial_id=trial_id, attempt=1,
-            command=command, caller_environment={}, code_directory=str(self.code), nonce="nonce",
+            name=job_name(experiment_id, trial_id, 1),
+            experiment_id=experiment_id,
+            trial_id=trial_id,
+            attempt=1,
+            command=command,
+            caller_environment={},
+            code_directory=str(self.code),
+            nonce="nonce",
             attempt_directory=str((recorder or self.recorder).folder / "trials" / trial_id),
             runner_environment={protocol.ENV_TOKEN: RUNNER_TOKEN, protocol.ENV_MANAGER_URL: "http://127.0.0.1:9/none"},
-        )  # fmt: skip
+        )
 
     def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
         return dataclasses.replace(self.command(trial_id, command), runner_environment=runner_environment)
@@ -214,9 +220,11 @@ class KubernetesWorld(World):
         kind = self.server.cluster.kinds.by_key("resourcequotas")
         assert kind is not None
         body = {
-            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team", "namespace": "default"},
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "team", "namespace": "default"},
             "spec": {"hard": {"pods": "0"}},
-        }  # fmt: skip
+        }
         self.server.cluster.verbs.create(kind, "default", body)
 
     async def ended_there(self, handle: JobHandle) -> None:
@@ -237,9 +245,11 @@ class KubernetesWorld(World):
         assert kind is not None
         labels = {"app": "nni-kubernetes-trial", "expId": spec.experiment_id, "trialId": spec.trial_id}
         body = {
-            "apiVersion": f"{kind.group}/{kind.version}", "kind": kind.kind, "spec": dict(self.operated.foreign),
+            "apiVersion": f"{kind.group}/{kind.version}",
+            "kind": kind.kind,
+            "spec": dict(self.operated.foreign),
             "metadata": {"name": name, "namespace": "default", "labels": labels},
-        }  # fmt: skip
+        }
         self.server.cluster.verbs.create(kind, "default", body)
 
     async def is_planted(self, spec: JobSpec) -> bool:
@@ -283,9 +293,13 @@ class KubernetesWorld(World):
     async def start_shortage(self) -> None:
         message = "jobs are forbidden: exceeded quota: team, requested: count=1, used: count=1, limited: count=1"
         self.control.fault(
-            method="POST", path=f"/{self.operated.resource.partition('.')[0]}", times=-1, status=403,
-            reason="Forbidden", message=message,
-        )  # fmt: skip
+            method="POST",
+            path=f"/{self.operated.resource.partition('.')[0]}",
+            times=-1,
+            status=403,
+            reason="Forbidden",
+            message=message,
+        )
 
     async def end_shortage(self) -> None:
         self.server.cluster.faults.clear()

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from nni_manager.code_archive import pack
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.contract import NoRoom, Platform
-from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.testing import Recorder
+from nni_manager.shared_storage.pull import Pull
 from tests.platforms.keeper_world import job_spec
 
 JOBS, CONCURRENCY, RUN_S = 300, 60, 90.0
@@ -82,10 +82,16 @@ class Experiment:
     def _spec(self, number: int) -> JobSpec:
         id, trial_id = self.recorder.experiment_id, f"t{number:04}"
         return job_spec(
-            name=job_name(id, trial_id, 1), experiment_id=id, trial_id=trial_id, attempt=1, command="true",
-            caller_environment={}, code_directory="/nowhere", nonce="n0nce",
+            name=job_name(id, trial_id, 1),
+            experiment_id=id,
+            trial_id=trial_id,
+            attempt=1,
+            command="true",
+            caller_environment={},
+            code_directory="/nowhere",
+            nonce="n0nce",
             attempt_directory=str(self.recorder.folder / "trials" / trial_id),
-        )  # fmt: skip
+        )
 
 
 async def run_two(

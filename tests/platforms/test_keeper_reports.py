@@ -8,8 +8,8 @@ import pytest
 
 from nni_manager.domain import clock
 from nni_manager.domain.attempt import Observation
-from nni_manager.platform_kit.keeper import forgetting
-from nni_manager.platform_kit.keeper.forgetting import job_report
+from nni_manager.machines.keeper import job_events
+from nni_manager.machines.keeper.job_events import job_report
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
@@ -23,7 +23,7 @@ ENDED = {"state": protocol.ENDED, "exit_code": 0, "started_ago_ms": 90_000, "end
 def steady(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What the clock that nobody sets shows, to be changed."""
     shown = [500_000]
-    monkeypatch.setattr(forgetting, "steady_ms", lambda: shown[0])
+    monkeypatch.setattr(job_events, "steady_ms", lambda: shown[0])
     return shown
 
 
@@ -31,19 +31,27 @@ def times(report: Observation) -> tuple[int | None, int | None]:
     return report.started_ms, report.ended_ms
 
 
-@pytest.mark.parametrize(("job", "expected"), [
-    (RUNNING, (910_000, None)), (ENDED, (910_000, 970_000)), ({"state": protocol.LOST}, (None, None)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (RUNNING, (910_000, None)),
+        (ENDED, (910_000, 970_000)),
+        ({"state": protocol.LOST}, (None, None)),
+    ],
+)
 def test_times_count_back_from_now_whatever_clock_the_machine_has(
     job: dict[str, Any], expected: tuple[int | None, int | None]
 ) -> None:
     assert times(job_report(job).dated(500_000)) == expected
 
 
-@pytest.mark.parametrize(("told", "said"), [
-    ({"message": "its machine was restarted"}, "its machine was restarted"),
-    ({}, "its keeper lost it, and is of a version that does not say how"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"message": "its machine was restarted"}, "its machine was restarted"),
+        ({}, "its keeper lost it, and is of a version that does not say how"),
+    ],
+)
 def test_a_lost_job_has_a_sentence(told: dict[str, str], said: str) -> None:
     assert job_report({"state": protocol.LOST, **told}).message == said
     assert job_report(ENDED).message == ""

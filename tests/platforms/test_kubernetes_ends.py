@@ -11,7 +11,7 @@ import pytest
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.platform_kit.kubernetes import job_memory
+from nni_manager.kubernetes.jobs import job_memory
 from nni_manager.platform_kit.testing.observing import accepted, running, seen
 from tests.platforms.adl.test_adl_contract import TestAdaptDLJob as AdaptDL
 from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
@@ -23,12 +23,17 @@ pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
 
 MakeWorld = Callable[[Path], KubernetesWorld]
 WORLDS: dict[str, MakeWorld] = {
-    "tfjobs": TF().make_world, "pytorchjobs": PyTorch().make_world, "frameworks": Framework().make_world,
+    "tfjobs": TF().make_world,
+    "pytorchjobs": PyTorch().make_world,
+    "frameworks": Framework().make_world,
     "adaptdljobs": AdaptDL().make_world,
-}  # fmt: skip
+}
 CONTROLLERS = {
-    "tfjobs": "TFJob", "pytorchjobs": "PyTorchJob", "frameworks": "Framework", "adaptdljobs": "AdaptDLJob",
-}  # fmt: skip
+    "tfjobs": "TFJob",
+    "pytorchjobs": "PyTorchJob",
+    "frameworks": "Framework",
+    "adaptdljobs": "AdaptDLJob",
+}
 every_kind = pytest.mark.parametrize("kind", WORLDS)
 
 

@@ -13,8 +13,8 @@ import yaml
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobState
+from nni_manager.kubernetes.jobs import cluster_objects, job_memory
 from nni_manager.platform_kit.contract import NoRoom, Severity
-from nni_manager.platform_kit.kubernetes import job_memory, service
 from nni_manager.platform_kit.testing.observing import accepted, running, seen
 from tests.fakes.kubernetes.certificates import Authority
 from tests.fakes.kubernetes.kubeconfig import Credentials
@@ -24,9 +24,10 @@ from tests.platforms.kubernetes_world import KubernetesWorld
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
 _CONFLICT: dict[str, Any] = {
-    "status": 409, "reason": "Conflict",
+    "status": 409,
+    "reason": "Conflict",
     "message": 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified',
-}  # fmt: skip
+}
 
 
 def world_in(folder: Path) -> KubernetesWorld:
@@ -45,7 +46,7 @@ async def test_the_runner_that_somebody_has_removed_is_put_there_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_memory, "_SLOW_S", 0.0)
-    monkeypatch.setattr(service, "_MEND_AGAIN_S", 0.0)
+    monkeypatch.setattr(cluster_objects, "_MEND_AGAIN_S", 0.0)
     async with world_in(tmp_path) as world, world.make() as platform:
         await running(world, platform, "a")
         [name] = named(world, "configmaps")
@@ -177,10 +178,11 @@ _SECURE = {
 @pytest.mark.parametrize(
     ("kind", "template", "wrong"),
     [
-        (TF, {}, "allowPrivilegeEscalation"), (TF, _SECURE, ""),
+        (TF, {}, "allowPrivilegeEscalation"),
+        (TF, _SECURE, ""),
         (Framework, _SECURE, "seccompProfile"),
     ],
-)  # fmt: skip
+)
 async def test_a_namespace_that_restricts_pods_is_told_of_before_there_is_one(
     tmp_path: Path, kind: Any, template: dict[str, Any], wrong: str, may_make_pods: bool
 ) -> None:

@@ -15,11 +15,11 @@ import pytest
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.following import Following
-from nni_manager.platform_kit.kubernetes.informer import Informer
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.informer import Informer
+from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
+from nni_manager.kubernetes.observing.following import Following
 from nni_manager.platforms.adl import states as adl
 from nni_manager.platforms.frameworkcontroller import states as frameworks
 from nni_manager.platforms.kubeflow import states as kubeflow
@@ -47,22 +47,41 @@ class Stream:
 
 
 STREAMS = {
-    "tfjobs": Stream(Resource("kubeflow.org", "v1", "tfjobs", "TFJob"), kubeflow.report, "tensorflow", {
-        "tf1": (SUCCEEDED, None, "TFJobSucceeded", "successfully completed"),
-        "tffail": (FAILED, 7, "TFJobFailed", "1 Worker replica(s) failed"),
-    }),
-    "pytorchjobs": Stream(Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob"), kubeflow.report, "pytorch", {
-        "pt1": (SUCCEEDED, None, "PyTorchJobSucceeded", "successfully completed"),
-    }),
+    "tfjobs": Stream(
+        Resource("kubeflow.org", "v1", "tfjobs", "TFJob"),
+        kubeflow.report,
+        "tensorflow",
+        {
+            "tf1": (SUCCEEDED, None, "TFJobSucceeded", "successfully completed"),
+            "tffail": (FAILED, 7, "TFJobFailed", "1 Worker replica(s) failed"),
+        },
+    ),
+    "pytorchjobs": Stream(
+        Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob"),
+        kubeflow.report,
+        "pytorch",
+        {
+            "pt1": (SUCCEEDED, None, "PyTorchJobSucceeded", "successfully completed"),
+        },
+    ),
     "frameworks": Stream(
-        Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework"), frameworks.report, "c", {
+        Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework"),
+        frameworks.report,
+        "c",
+        {
             "fw1": (SUCCEEDED, 0, "Succeeded", "SucceededTaskCount 2 has reached MinSucceededTaskCount 2"),
             "fwfail": (FAILED, 5, "ContainerUnrecognizedFailed", "FailedTaskCount 1 has reached MinFailedTaskCount 1"),
-        }),
-    "adaptdljobs": Stream(Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob"), adl.report, "main", {
-        "ad1": (SUCCEEDED, None, "Succeeded", ""),
-    }),
-}  # fmt: skip
+        },
+    ),
+    "adaptdljobs": Stream(
+        Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob"),
+        adl.report,
+        "main",
+        {
+            "ad1": (SUCCEEDED, None, "Succeeded", ""),
+        },
+    ),
+}
 #: No recorded job ever waited for anything but its turn.
 NO_WAIT = None
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from nni_manager.code_archive import pack
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import attempt_directory_of, job_name
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Lag, LaggingStorage, Recorder, World, lagging_storage
@@ -111,11 +111,17 @@ class WebWorld(World):
         recorder = recorder or self.recorder
         experiment_id = recorder.experiment_id
         made = job_spec(
-            name=job_name(experiment_id, trial_id, 1), experiment_id=experiment_id, trial_id=trial_id, attempt=1,
-            command=command, caller_environment={"API_KEY": "of-the-caller"}, code_directory=str(self.code),
+            name=job_name(experiment_id, trial_id, 1),
+            experiment_id=experiment_id,
+            trial_id=trial_id,
+            attempt=1,
+            command=command,
+            caller_environment={"API_KEY": "of-the-caller"},
+            code_directory=str(self.code),
             attempt_directory=str(recorder.folder / "trials" / trial_id),
-            runner_environment={protocol.ENV_TOKEN: TOKEN}, nonce=NONCE,
-        )  # fmt: skip
+            runner_environment={protocol.ENV_TOKEN: TOKEN},
+            nonce=NONCE,
+        )
         return dataclasses.replace(made, **fields)
 
     def job(self, trial_id: str) -> JobSpec:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.store import experiments
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import experiments
 from nni_manager.store.migrate import migrate
 
 
@@ -20,9 +20,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "nni.sqlite"
     migrate(path, "experiment")
     connection = connect(path)
-    experiments.create(
-        connection, id="exp1", config="{}", interpreter="", folder="/work/exp1", now_ms=0
-    )  # fmt: skip
+    experiments.create(connection, id="exp1", config="{}", interpreter="", folder="/work/exp1", now_ms=0)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     return path

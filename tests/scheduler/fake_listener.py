@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nni_manager.platform_kit.runner_token import RunnerTokens
+from nni_manager.scheduler.turns.runner_token import RunnerTokens
 
 
 class FakeListener:

@@ -37,22 +37,43 @@ RECORD = '{"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x
 def spec(**changes: Any) -> ExperimentSpec:
     """Two at a time, no limits."""
     fields: dict[str, Any] = {
-        "name": None, "search_space": {}, "trial_command": "true", "trial_code_directory": "/code",
-        "trial_concurrency": 2, "trial_gpu_number": None, "max_experiment_duration_s": None, "max_trial_number": None,
-        "max_trial_duration_s": None, "debug": False, "log_level": "info", "working_directory": "/work",
-        "tuner_gpu_indices": None, "tuner": AlgorithmSpec(name="Random"), "assessor": None,
+        "name": None,
+        "search_space": {},
+        "trial_command": "true",
+        "trial_code_directory": "/code",
+        "trial_concurrency": 2,
+        "trial_gpu_number": None,
+        "max_experiment_duration_s": None,
+        "max_trial_number": None,
+        "max_trial_duration_s": None,
+        "debug": False,
+        "log_level": "info",
+        "working_directory": "/work",
+        "tuner_gpu_indices": None,
+        "tuner": AlgorithmSpec(name="Random"),
+        "assessor": None,
         "platforms": (PlatformSpec(name="fake", service="fake", settings={}),),
-    }  # fmt: skip
+    }
     return ExperimentSpec(**{**fields, **changes})
 
 
 def experiment(status: str = "RUNNING", **changes: Any) -> StoredExperiment:
     """Made at 0, counted until now."""
     fields: dict[str, Any] = {
-        "id": "exp1", "error": "", "hold": None, "config": "{}", "created_ms": 0, "ended_ms": None,
-        "exec_ms": 0, "counted_ms": NOW, "next_sequence_id": 0, "next_parameter_id": 0, "ended_trials": 0,
-        "resumed_end": 0, "revision": 1,
-    }  # fmt: skip
+        "id": "exp1",
+        "error": "",
+        "hold": None,
+        "config": "{}",
+        "created_ms": 0,
+        "ended_ms": None,
+        "exec_ms": 0,
+        "counted_ms": NOW,
+        "next_sequence_id": 0,
+        "next_parameter_id": 0,
+        "ended_trials": 0,
+        "resumed_end": 0,
+        "revision": 1,
+    }
     return StoredExperiment(status=ExperimentStatus(status), **{**fields, **changes})
 
 
@@ -72,17 +93,38 @@ OF_A_SERVICE = (ServiceState.__dataclass_fields__ | Capabilities.__dataclass_fie
 
 
 def trial(
-    id: str, status: str = "WAITING", state: str = "", *, asked: str = "", attempt: int = 1, wait: str = "",
-    details: str = "{}", wait_ms: int = 0, started: int | None = None, record: str = RECORD,
-    sequence: int = 0, has_final: bool = False, **evidence: Any,
-) -> OpenTrial:  # fmt: skip
+    id: str,
+    status: str = "WAITING",
+    state: str = "",
+    *,
+    asked: str = "",
+    attempt: int = 1,
+    wait: str = "",
+    details: str = "{}",
+    wait_ms: int = 0,
+    started: int | None = None,
+    record: str = RECORD,
+    sequence: int = 0,
+    has_final: bool = False,
+    **evidence: Any,
+) -> OpenTrial:
     """`state` of its job; empty: it has none."""
     return OpenTrial(
-        id=id, sequence_id=sequence, status=TrialStatus(status), record=record, created_ms=0, started_ms=started,
-        attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait,
-        wait_sentence=SENTENCES.get(wait, ""), wait_details=details, wait_ms=wait_ms,
-        job=job(id, state, attempt, **evidence) if state else None, has_final=has_final,
-    )  # fmt: skip
+        id=id,
+        sequence_id=sequence,
+        status=TrialStatus(status),
+        record=record,
+        created_ms=0,
+        started_ms=started,
+        attempt=attempt,
+        asked=StopRequest(asked) if asked else None,
+        wait_code=wait,
+        wait_sentence=SENTENCES.get(wait, ""),
+        wait_details=details,
+        wait_ms=wait_ms,
+        job=job(id, state, attempt, **evidence) if state else None,
+        has_final=has_final,
+    )
 
 
 def running(id: str, **changes: Any) -> OpenTrial:
@@ -110,12 +152,20 @@ class Plan:
     """The plan of a snapshot, in short words."""
 
     def __init__(
-        self, *trials: OpenTrial, row: StoredExperiment | None = None, config: ExperimentSpec | None = None,
-        retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str, str], ...] = (),
-        last_keys: tuple[str, ...] = (), failed: int = 0,
-        drained: tuple[str, ...] = (), missing: dict[str, dict[str, tuple[int, int]]] | None = None,
-        stored: dict[str, dict[str, int]] | None = None, left: dict[str, str] | None = None, **here: Any,
-    ) -> None:  # fmt: skip
+        self,
+        *trials: OpenTrial,
+        row: StoredExperiment | None = None,
+        config: ExperimentSpec | None = None,
+        retries: dict[str, tuple[int, int]] | None = None,
+        first_ended: tuple[tuple[str, str, str, str], ...] = (),
+        last_keys: tuple[str, ...] = (),
+        failed: int = 0,
+        drained: tuple[str, ...] = (),
+        missing: dict[str, dict[str, tuple[int, int]]] | None = None,
+        stored: dict[str, dict[str, int]] | None = None,
+        left: dict[str, str] | None = None,
+        **here: Any,
+    ) -> None:
         chosen = config or spec()
         every = {name: here.pop(name) for name in OF_A_SERVICE if name in here}
         states = {p.service: service_state(**every) for p in chosen.platforms} | here.pop("services", {})
@@ -124,12 +174,18 @@ class Plan:
         undelivered: dict[str, dict[str, tuple[int, int]]] = {job_name("exp1", id, 1): {} for id in drained}
         undelivered |= {job_name("exp1", id, 1): outboxes for id, outboxes in (missing or {}).items()}
         known = StoredState(
-            experiment=row or experiment(next_sequence_id=len(trials)), holds=holds, open_trials=trials,
+            experiment=row or experiment(next_sequence_id=len(trials)),
+            holds=holds,
+            open_trials=trials,
             retries={t.id: (0, 0) for t in trials if t.job is not None and t.job.has_ended} | (retries or {}),
-            offsets={t.job.job_name: {} for t in trials if t.job is not None} | (stored or {}), missing=undelivered,
-            fresh_ids=tuple(f"new{n:02}" for n in range(len(state.proposals))), first_ended=first_ended,
-            last_keys=last_keys, failed=failed, left=left or {},
-        )  # fmt: skip
+            offsets={t.job.job_name: {} for t in trials if t.job is not None} | (stored or {}),
+            missing=undelivered,
+            fresh_ids=tuple(f"new{n:02}" for n in range(len(state.proposals))),
+            first_ended=first_ended,
+            last_keys=last_keys,
+            failed=failed,
+            left=left or {},
+        )
         self.snapshot = Snapshot.of(known, chosen, state)
         self.decisions: Decisions = plan(self.snapshot)
 

@@ -23,8 +23,8 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
+from nni_manager.scheduler.experiments.services import Services
 from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.tuning import watched
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
@@ -38,9 +38,9 @@ from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.tally import tally
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.turn import Result
-from nni_manager.store import experiments, jobs, services, trials
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import experiments, jobs, services, trials
 from tests.scheduler.fake_listener import FakeListener
 from tests.scheduler.fake_platform import KILLED, RUNNING, SUCCEEDED, FakePlatform
 from tests.scheduler.fake_tuner import FakeHost, Script
@@ -76,15 +76,24 @@ class AtWork:
         feed = TunerFeed(self.database, live, place, told=row.ended_trials, patience_s=60, wake=inbox.wake)
         self.listener = FakeListener()
         self.messages = JobMessages(
-            experiment_id="exp1", spec=live, database=self.database, inbox=inbox,
-            deliveries=Deliveries(self.database, inbox, self.now_ms), judge=feed.judge, changed=lambda: None,
+            experiment_id="exp1",
+            spec=live,
+            database=self.database,
+            inbox=inbox,
+            deliveries=Deliveries(self.database, inbox, self.now_ms),
+            judge=feed.judge,
+            changed=lambda: None,
             clock=self.now_ms,
-        )  # fmt: skip
+        )
         self.services = {p.service: self._service(p, inbox, platform) for p in config.platforms}
         factory = JobFactory(
-            experiment_id="exp1", spec=live, folder_of_trials=path.parent / "trials",
-            caller_environment={"SECRET": "x"}, trial_listener=self.listener, nonce="n0",
-        )  # fmt: skip
+            experiment_id="exp1",
+            spec=live,
+            folder_of_trials=path.parent / "trials",
+            caller_environment={"SECRET": "x"},
+            trial_listener=self.listener,
+            nonce="n0",
+        )
         actions = Actions(
             services=self.services,
             inbox=inbox,
@@ -95,15 +104,31 @@ class AtWork:
             clock=self.now_ms,
         )
         services = Services(
-            experiment_id="exp1", folder=cast(Any, None), database=self.database, shared=cast(Any, None), inbox=inbox,
-            messages=self.messages, changed=lambda: None, spec=live,
-        )  # fmt: skip
+            experiment_id="exp1",
+            folder=cast(Any, None),
+            database=self.database,
+            shared=cast(Any, None),
+            inbox=inbox,
+            messages=self.messages,
+            changed=lambda: None,
+            spec=live,
+        )
         services.all = self.services
         self.loop = ExperimentLoop(
-            experiment_id="exp1", spec=live, database=self.database, inbox=inbox, feed=feed, services=services,
-            actions=actions, heartbeats=heartbeats, trial_listener=self.listener, clock=self.now_ms, safety_poll_s=30,
-            changed=lambda: None, on_status=self._note,
-        )  # fmt: skip
+            experiment_id="exp1",
+            spec=live,
+            database=self.database,
+            inbox=inbox,
+            feed=feed,
+            services=services,
+            actions=actions,
+            heartbeats=heartbeats,
+            trial_listener=self.listener,
+            clock=self.now_ms,
+            safety_poll_s=30,
+            changed=lambda: None,
+            on_status=self._note,
+        )
         self.service = next(iter(self.services.values()))
         self.platform = cast(FakePlatform, self.service.platform)
 
@@ -117,11 +142,17 @@ class AtWork:
 
     def _host(self, service: str, wake: Callable[[str], None]) -> Host:
         return Host(
-            experiment_id="exp1", service=service, wake=wake, deliver=self.messages.deliver,
+            experiment_id="exp1",
+            service=service,
+            wake=wake,
+            deliver=self.messages.deliver,
             followed=lambda names: self.database.read(lambda c: jobs.followed(c, service, names)),
-            connections=Connections(), folder=self.path.parent, code=cast(Any, None),
-            greet=self.messages.greet, exited=self.messages.exited,
-        )  # fmt: skip
+            connections=Connections(),
+            folder=self.path.parent,
+            code=cast(Any, None),
+            greet=self.messages.greet,
+            exited=self.messages.exited,
+        )
 
     def now_ms(self) -> int:
         return now_ms() + self.ahead_ms
@@ -173,10 +204,15 @@ class AtWork:
 
 @asynccontextmanager
 async def at_work(
-    monkeypatch: pytest.MonkeyPatch, path: Path, config: ExperimentSpec, *, script: Script | None = None,
-    prepare: Callable[[FakePlatform], None] = lambda _: None, platform: type[FakePlatform] = FakePlatform,
+    monkeypatch: pytest.MonkeyPatch,
+    path: Path,
+    config: ExperimentSpec,
+    *,
+    script: Script | None = None,
+    prepare: Callable[[FakePlatform], None] = lambda _: None,
+    platform: type[FakePlatform] = FakePlatform,
     closed_listener: Sequence[Exception] = (),
-) -> AsyncIterator[AtWork]:  # fmt: skip
+) -> AsyncIterator[AtWork]:
     """Runs a loop as the supervisor does; on leaving, jobs run on."""
     script = script or Script()
     monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
@@ -332,8 +368,10 @@ async def test_a_job_that_is_refused_for_good_fails_its_trial(monkeypatch: Patch
     async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuse) as work:
         await work.until(lambda: "DONE" in work.statuses)
         assert work.ask("SELECT status, reason, message FROM trials") == (
-            "FAILED", "SUBMIT_REJECTED", "there is no queue `gpu`",
-        )  # fmt: skip
+            "FAILED",
+            "SUBMIT_REJECTED",
+            "there is no queue `gpu`",
+        )
 
 
 async def test_what_an_earlier_call_may_have_started_is_not_taken_back(monkeypatch: Patch, path: Path) -> None:

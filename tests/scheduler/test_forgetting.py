@@ -33,16 +33,25 @@ class Bench:
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         host = Host(
-            experiment_id="exp1", service="fake", wake=lambda name: self.observer.wake(name), deliver=cast(Any, None),
-            followed=cast(Any, None), connections=Connections(), folder=Path(),
-            code=cast(Any, None), greet=cast(Any, None), exited=cast(Any, None),
-        )  # fmt: skip
+            experiment_id="exp1",
+            service="fake",
+            wake=lambda name: self.observer.wake(name),
+            deliver=cast(Any, None),
+            followed=cast(Any, None),
+            connections=Connections(),
+            folder=Path(),
+            code=cast(Any, None),
+            greet=cast(Any, None),
+            exited=cast(Any, None),
+        )
         self.platform = FakePlatform({}, host)
         self.observer = Observer(
-            service="fake", database=cast(Any, None), observe=self.platform.observe,
+            service="fake",
+            database=cast(Any, None),
+            observe=self.platform.observe,
             tell=lambda reports: self.forgetting.hear(reports),
             capabilities=Capabilities(watches=True, reads_files=False, slow_poll_s=20),
-        )  # fmt: skip
+        )
         self.observer._look_at_all = False  # there is no store
         self.forgotten: list[str] = []
         self.forgetting = Forgetting(self.platform.forget, self.platform.observe, self.observer, self.forgotten.extend)
@@ -83,12 +92,15 @@ async def test_a_job_whose_platform_has_spoken_is_forgotten_unseen(bench: Bench)
     assert (bench.platform.observed, bench.forgotten) == ([], [A, B])
 
 
-@pytest.mark.parametrize(("said", "report", "sentences"), [
-    (0, FAILED, [f"Job {A}: {BOTH}"]),
-    (3, SUCCEEDED, [f"Job {A}: the platform says SUCCEEDED (exit code 0), the runner says exit code 3"]),
-    (0, SUCCEEDED, []),
-    (3, FAILED, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "report", "sentences"),
+    [
+        (0, FAILED, [f"Job {A}: {BOTH}"]),
+        (3, SUCCEEDED, [f"Job {A}: the platform says SUCCEEDED (exit code 0), the runner says exit code 3"]),
+        (0, SUCCEEDED, []),
+        (3, FAILED, []),
+    ],
+)
 async def test_what_the_platform_says_afterwards_is_compared(
     bench: Bench, caplog: pytest.LogCaptureFixture, said: int, report: Observation, sentences: list[str]
 ) -> None:

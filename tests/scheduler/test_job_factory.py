@@ -22,9 +22,13 @@ async def job(number: int = 1, settings: dict[str, Any] | None = None, **config:
     """`settings`: of the training service; `config`: of the experiment."""
     whole = spec(trial_command="python3 trial.py", trial_code_directory="/code", grace_period_s=7.5, **config)
     factory = JobFactory(
-        experiment_id="exp", spec=LiveSpec(whole), folder_of_trials=Path("/experiments/exp/trials"),
-        caller_environment={"API_KEY": "s3cr3t"}, trial_listener=cast(Any, None), nonce="n0",
-    )  # fmt: skip
+        experiment_id="exp",
+        spec=LiveSpec(whole),
+        folder_of_trials=Path("/experiments/exp/trials"),
+        caller_environment={"API_KEY": "s3cr3t"},
+        trial_listener=cast(Any, None),
+        nonce="n0",
+    )
     attempt = Attempt("abcde", number, "nni_exp_exp_trial_abcde", service="local", intended_ms=5)
     submit = Submit(attempt=attempt, sequence_id=4, record='{"parameter_id": 0}', stored={"a": 1}, is_repeat=True)
     service = PlatformSpec(name="local", service="local", settings=settings or {})

@@ -12,8 +12,8 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.turns.turn import Seen
-from nni_manager.store import jobs, metrics, trials
-from nni_manager.store.metrics import OutboxPart, Stored
+from nni_manager.store.experiment import jobs, metrics, trials
+from nni_manager.store.experiment.metrics import OutboxPart, Stored
 from tests.scheduler.pictures import NOW
 from tests.scheduler.test_turn import RUNNING, SUCCEEDED, Turns
 

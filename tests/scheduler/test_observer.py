@@ -41,15 +41,25 @@ class Watch:
             raise AssertionError("nothing is delivered here")
 
         host = Host(
-            experiment_id="exp1", service="fake", wake=lambda name: self.observer.wake(name), deliver=deliver,
-            followed=cast(Any, None), connections=Connections(), folder=Path(),
-            code=cast(Any, None), greet=cast(Any, None), exited=cast(Any, None),
-        )  # fmt: skip
+            experiment_id="exp1",
+            service="fake",
+            wake=lambda name: self.observer.wake(name),
+            deliver=deliver,
+            followed=cast(Any, None),
+            connections=Connections(),
+            folder=Path(),
+            code=cast(Any, None),
+            greet=cast(Any, None),
+            exited=cast(Any, None),
+        )
         self.platform = FakePlatform({}, host)
         self.observer = Observer(
-            service="local", database=database, observe=self._observe, tell=self.told.append,
+            service="local",
+            database=database,
+            observe=self._observe,
+            tell=self.told.append,
             capabilities=Capabilities(watches=True, reads_files=False, slow_poll_s=20),
-        )  # fmt: skip
+        )
 
     async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation] | None:
         try:

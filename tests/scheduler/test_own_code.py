@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from nni_manager.code_archive import NotWanted, always, pack, packing, unpack
 from nni_manager.config import experiment_file
 from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.archive import NotWanted, always, pack, packing, unpack
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.experiments import experiment_folder
 from nni_manager.scheduler.experiments.code import CodeArchive

@@ -44,48 +44,58 @@ def test_proposals_become_trials_in_free_slots() -> None:
     found = Plan(running("aaaaa"), config=spec(trial_concurrency=3), proposals=proposals(4, 5, 6))
     assert [(r.trial_id, r.parameter_id) for r in found.records(AddTrial)] == [("new00", 4), ("new01", 5)]
     assert [(r.attempt.trial_id, r.attempt.number, r.attempt.job_name) for r in found.records(StartAttempt)] == [
-        ("new00", 1, "nni_exp_exp1_trial_new00"), ("new01", 1, "nni_exp_exp1_trial_new01"),
-    ]  # fmt: skip
+        ("new00", 1, "nni_exp_exp1_trial_new00"),
+        ("new01", 1, "nni_exp_exp1_trial_new01"),
+    ]
     assert [(c.attempt.trial_id, c.sequence_id, c.record) for c in found.decisions.calls] == [
         ("new00", 1, found.records(AddTrial)[0].record),
         ("new01", 2, found.records(AddTrial)[1].record),
-    ]  # fmt: skip
+    ]
 
 
-@pytest.mark.parametrize(("here", "asked"), [
-    ({}, 3),
-    ({"asked": 1}, 2),
-    ({"asked": 5}, 0),
-    ({"ahead": 4}, 7),
-    ({"ahead": 4, "asked": 2, "proposals": proposals(1)}, 4),
-    ({"ahead": 2, "proposals": proposals(1, 2, 3, 4)}, 0),
-    ({"ahead": 4, "proposals": proposals(1, 2, 3, 4)}, 3),
-    ({"exhausted": True, "ahead": 4}, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("here", "asked"),
+    [
+        ({}, 3),
+        ({"asked": 1}, 2),
+        ({"asked": 5}, 0),
+        ({"ahead": 4}, 7),
+        ({"ahead": 4, "asked": 2, "proposals": proposals(1)}, 4),
+        ({"ahead": 2, "proposals": proposals(1, 2, 3, 4)}, 0),
+        ({"ahead": 4, "proposals": proposals(1, 2, 3, 4)}, 3),
+        ({"exhausted": True, "ahead": 4}, 0),
+    ],
+)
 def test_the_tuner_is_asked_for_what_is_missing(here: dict[str, Any], asked: int) -> None:
     assert Plan(config=spec(trial_concurrency=3), **here).asked == asked
 
 
-@pytest.mark.parametrize(("here", "asked"), [
-    ({}, MAX_ASKED),
-    ({"ahead": 32}, MAX_ASKED),
-    ({"asked": 200}, MAX_ASKED - 200),
-    ({"asked": MAX_ASKED}, 0),
-    ({"asked": MAX_ASKED + 1}, 0),
-    ({"proposals": proposals(*range(MAX_ASKED))}, MAX_ASKED),  # they came, and the rest is asked for
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("here", "asked"),
+    [
+        ({}, MAX_ASKED),
+        ({"ahead": 32}, MAX_ASKED),
+        ({"asked": 200}, MAX_ASKED - 200),
+        ({"asked": MAX_ASKED}, 0),
+        ({"asked": MAX_ASKED + 1}, 0),
+        ({"proposals": proposals(*range(MAX_ASKED))}, MAX_ASKED),  # they came, and the rest is asked for
+    ],
+)
 def test_the_tuner_is_asked_for_some_hundreds_at_a_time(here: dict[str, Any], asked: int) -> None:
     assert Plan(config=spec(trial_concurrency=100_000), **here).asked == asked
 
 
-@pytest.mark.parametrize(("most", "made", "here", "started", "asked"), [
-    (5, 4, {"ahead": 9}, 0, 1),
-    (5, 4, {"proposals": proposals(1, 2)}, 1, 0),
-    (5, 5, {"proposals": proposals(1)}, 0, 0),
-    (5, 3, {"asked": 1, "ahead": 9}, 0, 1),
-    (3, 7, {"ahead": 9}, 0, 0),
-    (None, 7, {}, 0, 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("most", "made", "here", "started", "asked"),
+    [
+        (5, 4, {"ahead": 9}, 0, 1),
+        (5, 4, {"proposals": proposals(1, 2)}, 1, 0),
+        (5, 5, {"proposals": proposals(1)}, 0, 0),
+        (5, 3, {"asked": 1, "ahead": 9}, 0, 1),
+        (3, 7, {"ahead": 9}, 0, 0),
+        (None, 7, {}, 0, 3),
+    ],
+)
 def test_no_more_trials_than_allowed(
     most: int | None, made: int, here: dict[str, Any], started: int, asked: int
 ) -> None:
@@ -105,8 +115,10 @@ def test_full_slots_take_nothing() -> None:
     assert found.decisions.calls == []
     (wait,) = found.records(SetWait)
     assert (wait.trial_id, wait.wait.code, wait.wait.sentence) == (
-        "ccccc", WaitCode.CONCURRENCY, "all 2 slots of trialConcurrency are taken",
-    )  # fmt: skip
+        "ccccc",
+        WaitCode.CONCURRENCY,
+        "all 2 slots of trialConcurrency are taken",
+    )
 
 
 def test_a_trial_that_is_tried_again_says_why_it_waits_for_a_slot() -> None:
@@ -177,9 +189,15 @@ def test_a_silent_tuner_is_a_hold_too() -> None:
     assert found.records(SetStatus) == []
 
 
-@pytest.mark.parametrize(("code", "submitted"), [
-    ("TUNER_RAISED", ["aaaaa"]), ("SAME_FAILURE", ["aaaaa"]), ("BAD_CREDENTIALS", []), ("INTERNAL", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "submitted"),
+    [
+        ("TUNER_RAISED", ["aaaaa"]),
+        ("SAME_FAILURE", ["aaaaa"]),
+        ("BAD_CREDENTIALS", []),
+        ("INTERNAL", []),
+    ],
+)
 def test_intents_wait_only_for_what_a_person_must_do(code: str, submitted: list[str]) -> None:
     found = Plan(trial("aaaaa", state="INTENT"), row=experiment(hold=hold(code), next_sequence_id=1))
     assert found.submitted == submitted
@@ -213,9 +231,11 @@ def test_free_slots_alone_are_reason_enough_to_try_again() -> None:
 def test_a_hold_and_trouble_together_do_not_spin(retry_at: int) -> None:
     row = experiment(hold=hold(), next_sequence_id=2)
     found = Plan(
-        waiting("aaaaa", wait="HOLD"), trial("bbbbb", **PENDING), row=row,
+        waiting("aaaaa", wait="HOLD"),
+        trial("bbbbb", **PENDING),
+        row=row,
         **{**AWAY, "retry_at_ms": retry_at, "away_since_ms": NOW - 60_000},
-    )  # fmt: skip
+    )
     assert found.wake_at is None or found.wake_at > NOW
 
 
@@ -242,15 +262,22 @@ def test_a_runner_that_speaks_before_its_platform_does_not_end_the_submission() 
 # ------------------------------------------------------------------------------------------------ stopping trials
 
 
-@pytest.mark.parametrize(("asked", "status", "reason"), [
-    ("USER", "USER_CANCELED", "USER_REQUEST"), ("ASSESSOR", "EARLY_STOPPED", "ASSESSOR"),
-    ("EXPERIMENT_STOPPED", "USER_CANCELED", "EXPERIMENT_STOPPED"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "status", "reason"),
+    [
+        ("USER", "USER_CANCELED", "USER_REQUEST"),
+        ("ASSESSOR", "EARLY_STOPPED", "ASSESSOR"),
+        ("EXPERIMENT_STOPPED", "USER_CANCELED", "EXPERIMENT_STOPPED"),
+    ],
+)
 def test_a_waiting_trial_that_was_asked_to_stop_ends(asked: str, status: str, reason: str) -> None:
     (finish,) = Plan(waiting("aaaaa", asked=asked)).records(Finish)
     assert (finish.status, finish.reason, finish.message, finish.ended_ms) == (
-        status, reason, "it had not been submitted", NOW,
-    )  # fmt: skip
+        status,
+        reason,
+        "it had not been submitted",
+        NOW,
+    )
 
 
 def test_a_running_trial_that_was_asked_to_stop_is_cancelled_once() -> None:
@@ -273,9 +300,14 @@ def test_an_unknown_trial_that_was_asked_to_stop_is_told() -> None:
 def test_stopping_asks_everybody(sequence: int) -> None:
     row = experiment("STOPPING", next_sequence_id=4)
     found = Plan(
-        running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc"), trial("ddddd", state="INTENT"), row=row,
-        proposals=proposals(1), ahead=4,
-    )  # fmt: skip
+        running("aaaaa"),
+        trial("bbbbb", **PENDING),
+        waiting("ccccc"),
+        trial("ddddd", state="INTENT"),
+        row=row,
+        proposals=proposals(1),
+        ahead=4,
+    )
     assert [(r.trial_id, r.by) for r in found.records(AskStop)] == [
         (id_, StopRequest.EXPERIMENT_STOPPED) for id_ in ("aaaaa", "bbbbb", "ddddd")
     ]
@@ -306,9 +338,15 @@ def test_what_succeeded_before_it_was_told_has_succeeded() -> None:
 # ------------------------------------------------------------------------------------------------ time
 
 
-@pytest.mark.parametrize(("started", "stopped", "wake_at"), [
-    (NOW - 10_000, True, None), (NOW - 10_001, True, None), (NOW - 9_999, False, NOW + 1), (NOW, False, NOW + 10_000),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("started", "stopped", "wake_at"),
+    [
+        (NOW - 10_000, True, None),
+        (NOW - 10_001, True, None),
+        (NOW - 9_999, False, NOW + 1),
+        (NOW, False, NOW + 10_000),
+    ],
+)
 def test_max_trial_duration(started: int, stopped: bool, wake_at: int | None) -> None:
     found = Plan(running("aaaaa", started=started), config=spec(trial_concurrency=1, max_trial_duration_s=10))
     assert [r.by for r in found.records(AskStop)] == ([StopRequest.TIMEOUT] if stopped else [])
@@ -336,18 +374,27 @@ def test_max_trial_duration_does_not_count_waiting() -> None:
     assert (found.records(AskStop), found.wake_at) == ([], None)
 
 
-@pytest.mark.parametrize(("since", "status", "decided", "wake_at"), [
-    (NOW - 29_999, "RUNNING", None, NOW + 1), (NOW - 30_000, "RUNNING", LoseSight, None),
-    (NOW, "RUNNING", None, NOW + 30_000),
-    (NOW - 40_000, "UNKNOWN", None, None), (None, "UNKNOWN", StartTrial, None), (None, "RUNNING", None, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("since", "status", "decided", "wake_at"),
+    [
+        (NOW - 29_999, "RUNNING", None, NOW + 1),
+        (NOW - 30_000, "RUNNING", LoseSight, None),
+        (NOW, "RUNNING", None, NOW + 30_000),
+        (NOW - 40_000, "UNKNOWN", None, None),
+        (None, "UNKNOWN", StartTrial, None),
+        (None, "RUNNING", None, None),
+    ],
+)
 def test_unknown_after_thirty_seconds_and_back(
     since: int | None, status: str, decided: type | None, wake_at: int | None
 ) -> None:
     found = Plan(
-        trial("aaaaa", status, "RUNNING", started=5, started_ms=5), config=spec(trial_concurrency=1),
-        away_since_ms=since, trouble="away" if since else "", retry_at_ms=NOW,
-    )  # fmt: skip
+        trial("aaaaa", status, "RUNNING", started=5, started_ms=5),
+        config=spec(trial_concurrency=1),
+        away_since_ms=since,
+        trouble="away" if since else "",
+        retry_at_ms=NOW,
+    )
     assert [type(record) for record in found.decisions.records] == ([decided] if decided else [])
     if decided is LoseSight:
         assert found.records(LoseSight)[0].sentence == "the platform cannot be asked: away"
@@ -375,12 +422,22 @@ def test_a_trial_runs_since_its_job_does(reported: int | None, started: int) -> 
 # ------------------------------------------------------------------------------------------------ attempts
 
 
-@pytest.mark.parametrize(("state", "spent", "allowed", "decided"), [
-    ("LOST", (0, 0), 0, "PLATFORM"), ("LOST", (1, 0), 0, "PLATFORM"), ("LOST", (2, 0), 0, "SYS_CANCELED"),
-    ("LOST", (0, 9), 0, "PLATFORM"), ("PREEMPTED", (2, 0), 5, "SYS_CANCELED"), ("CANCELLED", (0, 0), 0, "SYS_CANCELED"),
-    ("FAILED", (0, 0), 0, "FAILED"), ("FAILED", (0, 0), 1, "USER_CODE"), ("FAILED", (2, 1), 2, "USER_CODE"),
-    ("FAILED", (0, 2), 2, "FAILED"), ("SUCCEEDED", (2, 2), 0, "SUCCEEDED"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("state", "spent", "allowed", "decided"),
+    [
+        ("LOST", (0, 0), 0, "PLATFORM"),
+        ("LOST", (1, 0), 0, "PLATFORM"),
+        ("LOST", (2, 0), 0, "SYS_CANCELED"),
+        ("LOST", (0, 9), 0, "PLATFORM"),
+        ("PREEMPTED", (2, 0), 5, "SYS_CANCELED"),
+        ("CANCELLED", (0, 0), 0, "SYS_CANCELED"),
+        ("FAILED", (0, 0), 0, "FAILED"),
+        ("FAILED", (0, 0), 1, "USER_CODE"),
+        ("FAILED", (2, 1), 2, "USER_CODE"),
+        ("FAILED", (0, 2), 2, "FAILED"),
+        ("SUCCEEDED", (2, 2), 0, "SUCCEEDED"),
+    ],
+)
 def test_retries_are_paid_from_two_accounts(state: str, spent: tuple[int, int], allowed: int, decided: str) -> None:
     found = Plan(ended("aaaaa", state, exit_code=1), retries={"aaaaa": spent}, config=spec(max_trial_retries=allowed))
     records = [*found.records(Finish), *found.records(GiveUpAttempt)]
@@ -404,8 +461,11 @@ def test_a_refused_job_leaves_nothing_to_forget() -> None:
     found = Plan(refused)
     (finish,) = found.records(Finish)
     assert (finish.status, finish.reason, finish.message, finish.ended_ms) == (
-        "FAILED", "SUBMIT_REJECTED", "no such queue", 7,
-    )  # fmt: skip
+        "FAILED",
+        "SUBMIT_REJECTED",
+        "no such queue",
+        7,
+    )
     assert found.forgotten == []
 
 
@@ -420,15 +480,18 @@ def test_a_platform_s_word_that_reads_like_a_reason_of_ours_decides_nothing(word
 FAILED = ("FAILED", "USER_CODE", "exit code 1")
 
 
-@pytest.mark.parametrize(("before", "now", "held"), [
-    ([FAILED] * 4, 1, True),
-    ([], 5, True),
-    ([FAILED] * 3, 1, False),
-    ([FAILED] * 3 + [("FAILED", "USER_CODE", "exit code 2")], 1, False),
-    ([FAILED] * 3 + [("SUCCEEDED", "", "")], 1, False),
-    ([FAILED] * 4, 3, True),
-    ([FAILED] * 4, 0, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "now", "held"),
+    [
+        ([FAILED] * 4, 1, True),
+        ([], 5, True),
+        ([FAILED] * 3, 1, False),
+        ([FAILED] * 3 + [("FAILED", "USER_CODE", "exit code 2")], 1, False),
+        ([FAILED] * 3 + [("SUCCEEDED", "", "")], 1, False),
+        ([FAILED] * 4, 3, True),
+        ([FAILED] * 4, 0, False),
+    ],
+)
 def test_the_first_five_failing_alike_hold_the_experiment(
     before: list[tuple[str, str, str]], now: int, held: bool
 ) -> None:
@@ -469,16 +532,19 @@ def failing(count: int, words: str = "ValueError: 0.{} is no rate") -> list[Open
     return [ended(f"t{n:04}", "FAILED", exit_code=1, stderr_tail=tail.format(n)) for n in range(count)]
 
 
-@pytest.mark.parametrize(("last", "now", "most", "held"), [
-    ([SAME] * 9, 1, 10, True),
-    ([""] + [SAME] * 8, 2, 10, True),
-    ([SAME] * 8, 1, 10, False),
-    ([SAME] * 8 + [""], 1, 10, False),
-    ([SAME] * 8 + ["LOST: away"], 1, 10, False),
-    ([], 3, 3, True),
-    ([SAME] * 30, 3, 0, False),
-    ([SAME] * 9, 0, 10, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("last", "now", "most", "held"),
+    [
+        ([SAME] * 9, 1, 10, True),
+        ([""] + [SAME] * 8, 2, 10, True),
+        ([SAME] * 8, 1, 10, False),
+        ([SAME] * 8 + [""], 1, 10, False),
+        ([SAME] * 8 + ["LOST: away"], 1, 10, False),
+        ([], 3, 3, True),
+        ([SAME] * 30, 3, 0, False),
+        ([SAME] * 9, 0, 10, False),
+    ],
+)
 def test_so_many_failing_alike_in_a_row_hold_the_experiment_at_any_time(
     last: list[str], now: int, most: int, held: bool
 ) -> None:
@@ -560,22 +626,25 @@ def status_after(*trials: Any, status: str = "RUNNING", made: int = 3, **changes
     return records[0].status if records else status
 
 
-@pytest.mark.parametrize(("before", "after", "picture"), [
-    ("RUNNING", "NO_MORE_TRIAL", [running("aaaaa")]),
-    ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [running("aaaaa")]),
-    ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [ended("aaaaa"), running("bbbbb")]),
-    ("NO_MORE_TRIAL", "DONE", [ended("aaaaa")]),
-    ("NO_MORE_TRIAL", "DONE", []),
-    ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [ended("aaaaa", "LOST")]),
-    ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [waiting("aaaaa", attempt=2)]),
-    ("RUNNING", "NO_MORE_TRIAL", [waiting("aaaaa")]),
-    ("DONE", "RUNNING", [waiting("aaaaa")]),
-    ("DONE", "DONE", []),
-    ("ERROR", "ERROR", [running("aaaaa")]),
-    ("STOPPING", "STOPPING", [running("aaaaa")]),
-    ("STOPPING", "STOPPED", []),
-    ("STOPPING", "STOPPED", [waiting("aaaaa")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after", "picture"),
+    [
+        ("RUNNING", "NO_MORE_TRIAL", [running("aaaaa")]),
+        ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [running("aaaaa")]),
+        ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [ended("aaaaa"), running("bbbbb")]),
+        ("NO_MORE_TRIAL", "DONE", [ended("aaaaa")]),
+        ("NO_MORE_TRIAL", "DONE", []),
+        ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [ended("aaaaa", "LOST")]),
+        ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [waiting("aaaaa", attempt=2)]),
+        ("RUNNING", "NO_MORE_TRIAL", [waiting("aaaaa")]),
+        ("DONE", "RUNNING", [waiting("aaaaa")]),
+        ("DONE", "DONE", []),
+        ("ERROR", "ERROR", [running("aaaaa")]),
+        ("STOPPING", "STOPPING", [running("aaaaa")]),
+        ("STOPPING", "STOPPED", []),
+        ("STOPPING", "STOPPED", [waiting("aaaaa")]),
+    ],
+)
 def test_status_at_the_limit(before: str, after: str, picture: list[Any]) -> None:
     assert status_after(*picture, status=before) == after
 
@@ -584,14 +653,17 @@ def test_raising_the_limit_goes_on() -> None:
     assert status_after(running("aaaaa"), status="NO_MORE_TRIAL", limits={"max_trial_number": 9}) == "RUNNING"
 
 
-@pytest.mark.parametrize(("before", "after", "picture", "here"), [
-    ("RUNNING", "TUNER_NO_MORE_TRIAL", [running("aaaaa")], {}),
-    ("RUNNING", "RUNNING", [running("aaaaa"), running("bbbbb")], {"proposals": proposals(1)}),
-    ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [ended("aaaaa")], {}),
-    ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [], {"asked": 1}),
-    ("TUNER_NO_MORE_TRIAL", "DONE", [], {}),
-    ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [waiting("aaaaa", attempt=2)], {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after", "picture", "here"),
+    [
+        ("RUNNING", "TUNER_NO_MORE_TRIAL", [running("aaaaa")], {}),
+        ("RUNNING", "RUNNING", [running("aaaaa"), running("bbbbb")], {"proposals": proposals(1)}),
+        ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [ended("aaaaa")], {}),
+        ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [], {"asked": 1}),
+        ("TUNER_NO_MORE_TRIAL", "DONE", [], {}),
+        ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [waiting("aaaaa", attempt=2)], {}),
+    ],
+)
 def test_status_of_an_exhausted_tuner(before: str, after: str, picture: list[Any], here: dict[str, Any]) -> None:
     assert status_after(*picture, status=before, limits={"max_trial_number": None}, exhausted=True, **here) == after
 
@@ -600,10 +672,15 @@ def test_a_tuner_with_new_ideas_goes_on() -> None:
     assert status_after(status="TUNER_NO_MORE_TRIAL", limits={"max_trial_number": None}) == "RUNNING"
 
 
-@pytest.mark.parametrize(("exec_ms", "counted_ms", "after", "wake_at"), [
-    (5_000, NOW, "RUNNING", NOW + 5_001), (10_000, NOW, "RUNNING", NOW + 1), (9_000, NOW - 2_000, "NO_MORE_TRIAL", NOW),
-    (10_001, NOW, "NO_MORE_TRIAL", NOW),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("exec_ms", "counted_ms", "after", "wake_at"),
+    [
+        (5_000, NOW, "RUNNING", NOW + 5_001),
+        (10_000, NOW, "RUNNING", NOW + 1),
+        (9_000, NOW - 2_000, "NO_MORE_TRIAL", NOW),
+        (10_001, NOW, "NO_MORE_TRIAL", NOW),
+    ],
+)
 def test_max_experiment_duration(exec_ms: int, counted_ms: int, after: str, wake_at: int) -> None:
     row = experiment(exec_ms=exec_ms, counted_ms=counted_ms, next_sequence_id=2)
     found = Plan(
@@ -728,10 +805,16 @@ def test_a_daemon_that_came_back_has_heard_nobody_yet() -> None:
     assert Plan(told, listening_ms=1_000).decisions.records == []
 
 
-@pytest.mark.parametrize(("exit_code", "channel", "has_runner", "reason"), [
-    (77, "", True, "RUNNER_FAILED"), (64, "", True, "RUNNER_FAILED"), (1, "", True, "USER_CODE"),
-    (77, "push", True, "USER_CODE"), (77, "", False, "USER_CODE"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("exit_code", "channel", "has_runner", "reason"),
+    [
+        (77, "", True, "RUNNER_FAILED"),
+        (64, "", True, "RUNNER_FAILED"),
+        (1, "", True, "USER_CODE"),
+        (77, "push", True, "USER_CODE"),
+        (77, "", False, "USER_CODE"),
+    ],
+)
 def test_the_exit_code_of_a_runner_that_never_greeted(
     exit_code: int, channel: str, has_runner: bool, reason: str
 ) -> None:
@@ -753,10 +836,16 @@ def test_what_was_not_delivered_stands_on_failed_trials_too() -> None:
         assert record.message == message
 
 
-@pytest.mark.parametrize(("channel", "here", "grace"), [
-    ("push", {}, 1), ("pull", {}, 12), ("exec", {}, 1),
-    ("", {"has_runner": True}, 1), ("", {"has_runner": True, "is_read": True}, 12),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("channel", "here", "grace"),
+    [
+        ("push", {}, 1),
+        ("pull", {}, 12),
+        ("exec", {}, 1),
+        ("", {"has_runner": True}, 1),
+        ("", {"has_runner": True, "is_read": True}, 12),
+    ],
+)
 def test_how_long_a_success_waits_for_what_is_missing(channel: str, here: dict[str, bool], grace: int) -> None:
     """Storage may show it late; a failure has less to lose, and somebody who waits for its place."""
     for said in (None, EXIT_0):
@@ -870,10 +959,15 @@ def test_a_signal_that_was_sent_from_here_needs_no_explanation() -> None:
     assert outcome_of(found) == ("USER_CANCELED", "USER_REQUEST")
 
 
-@pytest.mark.parametrize(("state", "said", "status"), [
-    ("SUCCEEDED", EXIT_3, "FAILED"), ("FAILED", EXIT_0, "SUCCEEDED"), ("PREEMPTED", EXIT_0, "SUCCEEDED"),
-    ("LOST", EXIT_0, "SUCCEEDED"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("state", "said", "status"),
+    [
+        ("SUCCEEDED", EXIT_3, "FAILED"),
+        ("FAILED", EXIT_0, "SUCCEEDED"),
+        ("PREEMPTED", EXIT_0, "SUCCEEDED"),
+        ("LOST", EXIT_0, "SUCCEEDED"),
+    ],
+)
 def test_a_disagreement_is_recorded_with_both_words(state: str, said: str, status: str) -> None:
     (record,) = Plan(with_runner("aaaaa", state, said=said), drained=("aaaaa",)).records(Finish)
     assert record.status == status

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobState
-from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, ServiceState
 from nni_manager.scheduler.turns.turn import Seen, take_turn
-from nni_manager.store import experiments, services, trials
+from nni_manager.store.experiment import experiments, services, trials
 from tests.scheduler.pictures import hold, spec
 from tests.store.life import add_with
 
@@ -27,9 +27,31 @@ pytestmark = pytest.mark.unit
 
 CONCURRENCY, IN_THE_TUNER = 3, 6
 HAPPENINGS = (
-    "accept", "accept", "run", "run", "succeed", "fail", "lose", "preempt", "reject", "refuse", "cancelled", "propose",
-    "propose", "crash", "outage", "over", "kill", "minute", "stop", "resume", "judge", "add", "hold", "go on",
-)  # fmt: skip
+    "accept",
+    "accept",
+    "run",
+    "run",
+    "succeed",
+    "fail",
+    "lose",
+    "preempt",
+    "reject",
+    "refuse",
+    "cancelled",
+    "propose",
+    "propose",
+    "crash",
+    "outage",
+    "over",
+    "kill",
+    "minute",
+    "stop",
+    "resume",
+    "judge",
+    "add",
+    "hold",
+    "go on",
+)
 
 
 class World:
@@ -68,10 +90,15 @@ class World:
 
     def _turn(self, seen: Seen) -> int | None:
         here = ProcessState(
-            now_ms=self.now, submitting=frozenset(self.submitting), cancelled=frozenset(self.cancelled),
-            services={"fake": self.service()}, proposals=tuple(self.proposals), asked=self.asked,
-            exhausted=self.exhausted, ahead=1,
-        )  # fmt: skip
+            now_ms=self.now,
+            submitting=frozenset(self.submitting),
+            cancelled=frozenset(self.cancelled),
+            services={"fake": self.service()},
+            proposals=tuple(self.proposals),
+            asked=self.asked,
+            exhausted=self.exhausted,
+            ahead=1,
+        )
         self.connection.execute("BEGIN IMMEDIATE")
         result = take_turn(self.connection, self.spec, seen, here, told=self.known_until, assessed=False)
         self.connection.execute("COMMIT")

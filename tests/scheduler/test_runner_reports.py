@@ -16,8 +16,9 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy, VersionRefused
 from nni_manager.domain.job import JobState
-from nni_manager.scheduler.turns import attempt_reports, observer
-from nni_manager.scheduler.turns.attempt_reports import RunnerOf
+from nni_manager.scheduler.experiments import attempt_reports
+from nni_manager.scheduler.experiments.attempt_reports import RunnerOf
+from nni_manager.scheduler.turns import observer
 from tests.api.world import MemoryPlatform
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 from trial_runner import protocol
@@ -88,10 +89,12 @@ async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -
     assert await world.reports.lines(old, OUTBOX, 0, a, first) == a
     await world.reports.greet(new, protocol.VERSION, "push", {})
     for refused in (
-        world.reports.lines(old, OUTBOX, a, a + b, second), world.reports.write_log(old, "stdout", 0, b"old"),
-        world.reports.must_stop(old), world.reports.exited(old, EXIT_0),
+        world.reports.lines(old, OUTBOX, a, a + b, second),
+        world.reports.write_log(old, "stdout", 0, b"old"),
+        world.reports.must_stop(old),
+        world.reports.exited(old, EXIT_0),
         world.reports.greet(old, protocol.VERSION, "push", {}),
-    ):  # fmt: skip
+    ):
         with pytest.raises(AttemptDecided, match="a newer container"):
             await refused
     assert await world.reports.offsets(new) == {OUTBOX: 0}, "its file is another"
@@ -99,8 +102,10 @@ async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -
     await world.reports.exited(new, {**EXIT_0, "outboxes": {OUTBOX: b}})
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"], trial["message"]) == (
-        "SUCCEEDED", 3, "it reported no final result, only 3 intermediate",
-    )  # fmt: skip
+        "SUCCEEDED",
+        3,
+        "it reported no final result, only 3 intermediate",
+    )
     assert (trial["attempts"][0]["containers"], trial["attempts"][0]["epoch"]) == (2, 1)
 
 
@@ -162,10 +167,15 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
     await world.ended()
     who, lines = world.who, ["{}"]
     for call in (
-        world.reports.greet(who, protocol.VERSION, "push"), world.reports.record(who), world.reports.started(who, 1),
-        world.reports.exited(who, EXIT_0), world.reports.lines(who, OUTBOX, 0, 3, lines), world.reports.offsets(who),
-        world.reports.must_stop(who), world.reports.code(who),
-    ):  # fmt: skip
+        world.reports.greet(who, protocol.VERSION, "push"),
+        world.reports.record(who),
+        world.reports.started(who, 1),
+        world.reports.exited(who, EXIT_0),
+        world.reports.lines(who, OUTBOX, 0, 3, lines),
+        world.reports.offsets(who),
+        world.reports.must_stop(who),
+        world.reports.code(who),
+    ):
         with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {who.trial_id} is decided"):
             await call
     assert not (world.folder() / "stdout").exists()
@@ -297,9 +307,10 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
             await world.reports.lines(world.who, OUTBOX, 0, size, lines)
         await world.until(lambda: world.experiment.database.trouble)
         for call in (
-            world.reports.lines(world.who, OUTBOX, 0, size, lines), world.reports.exited(world.who, EXIT_0),
+            world.reports.lines(world.who, OUTBOX, 0, size, lines),
+            world.reports.exited(world.who, EXIT_0),
             world.reports.greet(world.who, protocol.VERSION, "push"),
-        ):  # fmt: skip
+        ):
             with pytest.raises(StoreUnavailable, match="is locked by another process"):
                 await call
     finally:

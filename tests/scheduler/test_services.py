@@ -69,12 +69,15 @@ def test_the_service_with_the_fewest_open_attempts_is_next_and_of_equal_ones_the
     assert {r.attempt.trial_id: r.attempt.service for r in found.records(StartAttempt)} == places(found)
 
 
-@pytest.mark.parametrize("state", [
-    {"services": {"a": ServiceState(away_since_ms=0, trouble="away", retry_at_ms=NOW + 9)}},
-    {"services": {"a": ServiceState(is_ready=False)}},
-    {"services": {"a": ServiceState(free=0, full=GPU)}},
-    {"holds": {"a": hold("BAD_CREDENTIALS")}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"services": {"a": ServiceState(away_since_ms=0, trouble="away", retry_at_ms=NOW + 9)}},
+        {"services": {"a": ServiceState(is_ready=False)}},
+        {"services": {"a": ServiceState(free=0, full=GPU)}},
+        {"holds": {"a": hold("BAD_CREDENTIALS")}},
+    ],
+)
 def test_a_service_that_takes_nothing_leaves_it_to_the_others(state: dict[str, Any]) -> None:
     assert places(Plan(waiting("bbbbb"), waiting("ccccc"), config=two(), **state)) == {"bbbbb": "b", "ccccc": "b"}
 
@@ -173,18 +176,24 @@ def test_a_stop_reaches_each_jobs_own_service() -> None:
     assert [call.service for call in found.decisions.calls if isinstance(call, Cancel)] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("state", "job", "after_ms"), [
-    (ServiceState(away_since_ms=0, trouble="no answer"), {}, 5_000),
-    (ServiceState(), {"unreachable_ms": NOW - 9000, "unreachable": "no answer"}, 8_000),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("state", "job", "after_ms"),
+    [
+        (ServiceState(away_since_ms=0, trouble="no answer"), {}, 5_000),
+        (ServiceState(), {"unreachable_ms": NOW - 9000, "unreachable": "no answer"}, 8_000),
+    ],
+)
 def test_a_stopping_experiment_does_not_wait_for_what_is_out_of_reach(
     state: ServiceState, job: dict[str, Any], after_ms: int
 ) -> None:
     def at(stopping_ms: int) -> Plan:
         return Plan(
-            on("a", "aaaaa", asked="EXPERIMENT_STOPPED", **job), row=experiment("STOPPING"), config=two(),
-            services={"a": state}, stopping_since_ms=stopping_ms,
-        )  # fmt: skip
+            on("a", "aaaaa", asked="EXPERIMENT_STOPPED", **job),
+            row=experiment("STOPPING"),
+            config=two(),
+            services={"a": state},
+            stopping_since_ms=stopping_ms,
+        )
 
     assert at(NOW - after_ms + 1).records(Finish) == []
     (finish,) = at(NOW - after_ms).records(Finish)
@@ -192,21 +201,32 @@ def test_a_stopping_experiment_does_not_wait_for_what_is_out_of_reach(
     assert finish.message == "may still run on a: no answer"
 
 
-@pytest.mark.parametrize(("state", "job"), [
-    ({"away_since_ms": NOW - 5_000}, {}), ({"is_ready": False, "away_since_ms": NOW - 5_000}, {}),
-    ({}, {"unreachable_ms": NOW - 8_000, "unreachable": "no answer"}),
-])  # fmt: skip
-@pytest.mark.parametrize(("asked", "ends"), [
-    ("USER", ("USER_CANCELED", "USER_REQUEST")), ("TIMEOUT", ("EARLY_STOPPED", "TIMEOUT")), ("", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("state", "job"),
+    [
+        ({"away_since_ms": NOW - 5_000}, {}),
+        ({"is_ready": False, "away_since_ms": NOW - 5_000}, {}),
+        ({}, {"unreachable_ms": NOW - 8_000, "unreachable": "no answer"}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("asked", "ends"),
+    [
+        ("USER", ("USER_CANCELED", "USER_REQUEST")),
+        ("TIMEOUT", ("EARLY_STOPPED", "TIMEOUT")),
+        ("", None),
+    ],
+)
 def test_a_trial_that_is_to_end_on_a_removed_service_does_not_wait_for_it(
     state: dict[str, Any], job: dict[str, Any], asked: str, ends: tuple[str, str] | None
 ) -> None:
     def at(now_ms: int, service: str = "gone") -> Plan:
         return Plan(
-            on(service, "aaaaa", asked=asked, **job), config=two(), now_ms=now_ms,
+            on(service, "aaaaa", asked=asked, **job),
+            config=two(),
+            now_ms=now_ms,
             services={service: ServiceState(trouble="no answer", **state)},
-        )  # fmt: skip
+        )
 
     assert at(NOW - 1).records(Finish) == [], "it may come back in a moment"
     assert at(NOW, "a").records(Finish) == [], "one that was not removed is waited for"

@@ -27,9 +27,15 @@ ASSESSED = spec(assessor=AlgorithmSpec(name="Medianstop"))
 
 def result(order: int, id: str = "aaaaa", value: float = 0.5) -> dict[str, Any]:
     return {
-        "trial_id": id, "parameter_id": order, "parameters": {}, "source": "algorithm", "status": "SUCCEEDED",
-        "value": value, "end_order": order, "intermediates": [],
-    }  # fmt: skip
+        "trial_id": id,
+        "parameter_id": order,
+        "parameters": {},
+        "source": "algorithm",
+        "status": "SUCCEEDED",
+        "value": value,
+        "end_order": order,
+        "intermediates": [],
+    }
 
 
 def end_trial(path: Path, id: str, number: int, *values: float) -> None:
@@ -132,9 +138,10 @@ async def test_a_process_that_dies_is_started_again_and_told_everything_once(
         assert last == (3 if verb == "start" else 2)
         heard = [
             item["end_order"]
-            for number, name, arguments in script.calls if number == last and name in ("start", "learn")
+            for number, name, arguments in script.calls
+            if number == last and name in ("start", "learn")
             for item in arguments.get("history", arguments.get("results"))
-        ]  # fmt: skip
+        ]
         assert heard == [1, 2]
         assert at.feed.failure is None
         assert [number for number, _ in script.closed] == list(range(1, last))

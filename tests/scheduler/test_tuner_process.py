@@ -279,6 +279,10 @@ async def test_a_pipe_in_place_of_its_log_is_not_waited_for(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "dispatcher.log")
     with pytest.raises(TunerDied, match="not a regular file"):
         await TunerHost.start(
-            command=[sys.executable, *OURS], environment={}, directory=tmp_path, folder=tmp_path, log_folder=tmp_path,
+            command=[sys.executable, *OURS],
+            environment={},
+            directory=tmp_path,
+            folder=tmp_path,
+            log_folder=tmp_path,
             gpus="",
-        )  # fmt: skip
+        )

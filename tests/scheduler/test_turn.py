@@ -18,8 +18,8 @@ from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState
 from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
-from nni_manager.store import experiments, jobs, metrics, trials
-from nni_manager.store.metrics import OutboxPart, Stored
+from nni_manager.store.experiment import experiments, jobs, metrics, trials
+from nni_manager.store.experiment.metrics import OutboxPart, Stored
 from tests.scheduler.pictures import NOW, OF_A_SERVICE, hold, proposals, service_state, spec
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.platform_kit import kept_logs, runner_folder
-from nni_manager.platform_kit.kept_logs import HEAD_BYTES
+from nni_manager.shared_storage import kept_logs, runner_folder
+from nni_manager.shared_storage.kept_logs import HEAD_BYTES
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit

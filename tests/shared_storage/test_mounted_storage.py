@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.code_archive import pack
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec, JobState
-from nni_manager.platform_kit import mounted_storage
-from nni_manager.platform_kit.archive import pack
-from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE, MountedStorage, variables_of
-from nni_manager.platform_kit.storage_folders import experiment_folder
+from nni_manager.shared_storage import mounted_storage
+from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE, MountedStorage, variables_of
+from nni_manager.shared_storage.storage_folders import experiment_folder
 from tests.other_user import NOBODY
 from tests.platforms.keeper_world import job_spec
 from trial_runner import protocol
@@ -66,10 +66,16 @@ def mounted(tmp_path: Path) -> Mounted:
 
 def spec(trial_id: str = "abcde", command: str = "cat greeting.txt") -> JobSpec:
     return job_spec(
-        name=f"nni_exp_exp1_trial_{trial_id}", experiment_id="exp1", trial_id=trial_id, attempt=1, command=command,
-        caller_environment={}, code_directory="/nowhere", attempt_directory=f"/somewhere/trials/{trial_id}",
+        name=f"nni_exp_exp1_trial_{trial_id}",
+        experiment_id="exp1",
+        trial_id=trial_id,
+        attempt=1,
+        command=command,
+        caller_environment={},
+        code_directory="/nowhere",
+        attempt_directory=f"/somewhere/trials/{trial_id}",
         runner_environment={protocol.ENV_TOKEN: "s3cret"},
-    )  # fmt: skip
+    )
 
 
 async def test_a_container_runs_the_command_with_code_and_parameters(mounted: Mounted) -> None:
@@ -181,9 +187,14 @@ async def test_another_user_cannot_be_there_first(tmp_path: Path) -> None:
 
 def _as_another_user(command: str) -> str:
     done = subprocess.run(
-        ["/bin/sh", "-c", command], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True,
+        ["/bin/sh", "-c", command],
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     return done.stdout
 
 

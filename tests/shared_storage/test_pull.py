@@ -17,9 +17,9 @@ import pytest
 
 from nni_manager.domain.errors import StoreUnavailable, VersionRefused
 from nni_manager.domain.job import JobHandle
-from nni_manager.platform_kit import pull, runner_folder
-from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.testing import DeliveredLines, Lag, Recorder, lagging_storage, unreachable_keeper
+from nni_manager.shared_storage import pull, runner_folder
+from nni_manager.shared_storage.pull import Pull
 from tests.trial_runner.deep_tree import deep_tree_at
 from trial_runner import protocol
 from trial_runner.wire import foreign_files, outbox_files
@@ -163,9 +163,16 @@ async def test_the_end_comes_after_all_results_with_their_sizes(attempt: Attempt
     await attempt.look()
     assert attempt.recorder.lines(JOB, "outbox/sub/worker.jsonl") == [FINAL]
     assert attempt.word == {
-        "wasStarted": True, "exitCode": 0, "signal": None, "stderrTail": "", "startedMs": 1000, "endedMs": 2000,
-        "outboxes": {MAIN: 9, "outbox/sub/worker.jsonl": len(FINAL)}, "container": "", "doubt": "",
-    }  # fmt: skip
+        "wasStarted": True,
+        "exitCode": 0,
+        "signal": None,
+        "stderrTail": "",
+        "startedMs": 1000,
+        "endedMs": 2000,
+        "outboxes": {MAIN: 9, "outbox/sub/worker.jsonl": len(FINAL)},
+        "container": "",
+        "doubt": "",
+    }
     assert attempt.pull.is_over(JOB)
 
 

@@ -14,14 +14,14 @@ from typing import cast
 
 import pytest
 
+from nni_manager.code_archive import pack
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobSpec, JobState
-from nni_manager.platform_kit.archive import pack
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE
-from nni_manager.platform_kit.shared_folder import SharedFolder
+from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.testing.recorder import Recorder
+from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE
+from nni_manager.shared_storage.shared_folder import SharedFolder
 from tests.platforms.keeper_world import job_spec
 
 pytestmark = pytest.mark.unit
@@ -33,9 +33,14 @@ class Shared:
     """An experiment on a storage that is a folder of this machine."""
 
     def __init__(
-        self, folder: Path, point: Path | None = None, *, mode: str | None = None, in_containers: bool = False,
+        self,
+        folder: Path,
+        point: Path | None = None,
+        *,
+        mode: str | None = None,
+        in_containers: bool = False,
         key: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.mode = {} if mode is None else {"mode": mode}
         self.in_containers = in_containers
@@ -49,10 +54,14 @@ class Shared:
     def made(self) -> SharedFolder:
         """As a manager makes it that was started now."""
         section = {
-            "storageType": "NFS", "nfsServer": "files.example.test", "exportedDirectory": "/data",
-            "localMountPoint": str(self.point), "remoteMountPoint": str(self.point), "localMounted": "usermount",
+            "storageType": "NFS",
+            "nfsServer": "files.example.test",
+            "exportedDirectory": "/data",
+            "localMountPoint": str(self.point),
+            "remoteMountPoint": str(self.point),
+            "localMounted": "usermount",
             **self.mode,
-        }  # fmt: skip
+        }
         host = self.recorder.host(cast(Keeper, None))
         host = replace(host, shared_storage=lambda: section, storage_key=self.key)
         return SharedFolder(host, in_containers=self.in_containers)
@@ -83,9 +92,14 @@ def team(tmp_path: Path) -> Iterator[Shared]:
 
 def as_another_user(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["/bin/sh", "-c", command], user=_ANOTHER, group=_ANOTHER, extra_groups=[], capture_output=True, text=True,
+        ["/bin/sh", "-c", command],
+        user=_ANOTHER,
+        group=_ANOTHER,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
 
 
 def packed(folder: Path, words: str) -> Path:
@@ -96,10 +110,15 @@ def packed(folder: Path, words: str) -> Path:
 
 def spec() -> JobSpec:
     return job_spec(
-        name="nni_exp_exp1_trial_abcde", experiment_id="exp1", trial_id="abcde", attempt=1,
-        command="cat greeting.txt", caller_environment={}, code_directory="/nowhere",
+        name="nni_exp_exp1_trial_abcde",
+        experiment_id="exp1",
+        trial_id="abcde",
+        attempt=1,
+        command="cat greeting.txt",
+        caller_environment={},
+        code_directory="/nowhere",
         attempt_directory="/somewhere/trials/abcde",
-    )  # fmt: skip
+    )
 
 
 async def test_swapped_code_is_not_run_and_put_right_for_the_next_trial(shared: Shared, tmp_path: Path) -> None:
@@ -148,10 +167,17 @@ async def test_folders_are_made_private_that_an_earlier_version_opened(shared: S
     assert modes == {"nni": 0o1777, "exp1": 0o711, "trials": 0o711, "abcde": 0o1777}, "its trials may be at work"
 
 
-@pytest.mark.parametrize(("asked", "in_containers", "mode"), [
-    (None, False, 0o700), ("0700", False, 0o700), ("0710", False, 0o710), ("0711", False, 0o711),
-    ("0700", True, 0o711), ("0750", True, 0o751),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "in_containers", "mode"),
+    [
+        (None, False, 0o700),
+        ("0700", False, 0o700),
+        ("0710", False, 0o710),
+        ("0711", False, 0o711),
+        ("0700", True, 0o711),
+        ("0750", True, 0o751),
+    ],
+)
 async def test_an_experiment_s_folder_is_ours_alone_unless_its_mode_is_widened(
     tmp_path: Path, asked: str | None, in_containers: bool, mode: int
 ) -> None:
@@ -179,9 +205,14 @@ async def test_another_user_s_link_opens_no_private_folder(team: Shared, tmp_pat
 async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Shared) -> None:
     await team.folder.place(spec())
     [archive] = team.point.rglob("code-*.tar.gz")
-    for command in (f"ls {archive.parent}", f"mv {archive} {archive}.old", f"echo evil > {archive}",
-                    f"mv {archive.parent} {team.point}/nni/other", f"ls {archive.parent}/trials",
-                    f"mv {archive.parent}/trials/abcde/parameter.cfg {team.point}/taken"):  # fmt: skip
+    for command in (
+        f"ls {archive.parent}",
+        f"mv {archive} {archive}.old",
+        f"echo evil > {archive}",
+        f"mv {archive.parent} {team.point}/nni/other",
+        f"ls {archive.parent}/trials",
+        f"mv {archive.parent}/trials/abcde/parameter.cfg {team.point}/taken",
+    ):
         assert as_another_user(command).returncode != 0, command
     assert (await team.run()).stdout == "hello\n"
 

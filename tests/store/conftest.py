@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.store import experiments
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import experiments
 from nni_manager.store.migrate import migrate
 
 CONFIG = {"experimentName": "digits", "searchSpace": {}, "trainingService": {"platform": "local"}, "tuner": {}}
@@ -34,9 +34,13 @@ def path(empty_database: Path, tmp_path: Path) -> Path:
     shutil.copy(empty_database, path)
     connection = connect(path)
     experiments.create(
-        connection, id="exp1", config=json.dumps(CONFIG), interpreter="/usr/bin/python3",
-        folder=str(folder), now_ms=1000,
-    )  # fmt: skip
+        connection,
+        id="exp1",
+        config=json.dumps(CONFIG),
+        interpreter="/usr/bin/python3",
+        folder=str(folder),
+        now_ms=1000,
+    )
     connection.close()
     return path
 

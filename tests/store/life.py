@@ -9,12 +9,12 @@ from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
-from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.store import jobs, metrics, trials
-from nni_manager.store.metrics import OutboxPart, Receipt
+from nni_manager.store.experiment import jobs, metrics, trials
+from nni_manager.store.experiment.metrics import OutboxPart, Receipt
 
 
 def add(
@@ -28,9 +28,14 @@ def add_with(
     connection: sqlite3.Connection, id: str, parameters: Parameters, at: int = 0, sentence: str = "waits"
 ) -> int:
     return trials.add(
-        connection, id=id, parameter_id=parameters.parameter_id, record=parameters.record(),
-        wait_code=WaitCode.CONCURRENCY, wait_sentence=sentence, now_ms=at,
-    )  # fmt: skip
+        connection,
+        id=id,
+        parameter_id=parameters.parameter_id,
+        record=parameters.record(),
+        wait_code=WaitCode.CONCURRENCY,
+        wait_sentence=sentence,
+        now_ms=at,
+    )
 
 
 def start(connection: sqlite3.Connection, id: str, attempt: int = 1, at: int = 0, experiment: str = "exp1") -> str:
@@ -44,19 +49,27 @@ def start(connection: sqlite3.Connection, id: str, attempt: int = 1, at: int = 0
 
 
 def end(
-    connection: sqlite3.Connection, id: str, status: str = "SUCCEEDED", reason: str = "", message: str = "",
-    attempt: int = 1, at: int = 0,
-) -> None:  # fmt: skip
+    connection: sqlite3.Connection,
+    id: str,
+    status: str = "SUCCEEDED",
+    reason: str = "",
+    message: str = "",
+    attempt: int = 1,
+    at: int = 0,
+) -> None:
     jobs.close(connection, id, attempt)
-    trials.finish(
-        connection, id, status=TrialStatus(status), reason=Reason(reason), message=message, ended_ms=at
-    )  # fmt: skip
+    trials.finish(connection, id, status=TrialStatus(status), reason=Reason(reason), message=message, ended_ms=at)
 
 
 def report(
-    connection: sqlite3.Connection, job: str, *values: tuple[str, str, object], start: int = 0, end: int | None = None,
-    outbox: str = "outbox/main.jsonl", at: int = 0,
-) -> Receipt:  # fmt: skip
+    connection: sqlite3.Connection,
+    job: str,
+    *values: tuple[str, str, object],
+    start: int = 0,
+    end: int | None = None,
+    outbox: str = "outbox/main.jsonl",
+    at: int = 0,
+) -> Receipt:
     """`values`: (``intermediate`` or ``final``, JSON text, value), a line of ten bytes each."""
     found = tuple(_metric(number, *value) for number, value in enumerate(values))
     end = start + 10 * len(values) if end is None else end

@@ -13,13 +13,13 @@ from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.job import JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
-from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.domain.space.parameters import Parameters
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.store import answers, jobs, metrics, trials
-from nni_manager.store.answers import TRIAL_ORDERS, Page
-from nni_manager.store.metrics import OutboxPart
+from nni_manager.store.experiment import answers, jobs, metrics, trials
+from nni_manager.store.experiment.answers import TRIAL_ORDERS, Page
+from nni_manager.store.experiment.metrics import OutboxPart
 from tests.store.life import add, add_with, end, final, intermediate, report, start
 
 pytestmark = pytest.mark.unit
@@ -75,42 +75,90 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     (attempt,) = found.pop("attempts")
     assert found.pop("logPath").endswith("/exp1/trials/aaaaa")
     assert found == {
-        "id": "aaaaa", "sequenceId": 0, "status": "FAILED", "parameterId": 3, "parameterSource": "algorithm",
-        "parameters": values, "createdMs": 1, "startedMs": 2, "endedMs": 4, "attempt": 1, "stopRequest": None,
-        "reason": "USER_CODE", "message": "exit code 3", "lastWords": "", "failureKey": None,
-        "wait": None, "intermediates": 1, "lastValue": 0.25,
-        "finalValue": 0.1, "finalResult": "0.1", "service": "local", "place": "hostA, gpu 0", "link": "https://there/1",
-    }  # fmt: skip
+        "id": "aaaaa",
+        "sequenceId": 0,
+        "status": "FAILED",
+        "parameterId": 3,
+        "parameterSource": "algorithm",
+        "parameters": values,
+        "createdMs": 1,
+        "startedMs": 2,
+        "endedMs": 4,
+        "attempt": 1,
+        "stopRequest": None,
+        "reason": "USER_CODE",
+        "message": "exit code 3",
+        "lastWords": "",
+        "failureKey": None,
+        "wait": None,
+        "intermediates": 1,
+        "lastValue": 0.25,
+        "finalValue": 0.1,
+        "finalResult": "0.1",
+        "service": "local",
+        "place": "hostA, gpu 0",
+        "link": "https://there/1",
+    }
     assert attempt == {
-        "number": 1, "jobName": job, "state": "FAILED", "exitCode": 3, "signal": None, "reason": "",
-        "cause": None, "message": "",
-        "stderrTail": "ö\x1b[0m", "givenUp": None, "submittedMs": 2, "startedMs": 2, "endedMs": 4,
-        "channel": None, "runnerVersion": None, "runnerExit": None, "containers": 0, "epoch": 0,
-        "service": "local", "place": "hostA, gpu 0", "link": "https://there/1", "wait": None, "unreachableMs": None,
-        "unreachable": "", "interruptions": [],
-    }  # fmt: skip
+        "number": 1,
+        "jobName": job,
+        "state": "FAILED",
+        "exitCode": 3,
+        "signal": None,
+        "reason": "",
+        "cause": None,
+        "message": "",
+        "stderrTail": "ö\x1b[0m",
+        "givenUp": None,
+        "submittedMs": 2,
+        "startedMs": 2,
+        "endedMs": 4,
+        "channel": None,
+        "runnerVersion": None,
+        "runnerExit": None,
+        "containers": 0,
+        "epoch": 0,
+        "service": "local",
+        "place": "hostA, gpu 0",
+        "link": "https://there/1",
+        "wait": None,
+        "unreachableMs": None,
+        "unreachable": "",
+        "interruptions": [],
+    }
 
 
-@pytest.mark.parametrize(("reports", "lines", "said"), [
-    ([], 0, "it reported no final result, and no intermediate one"),
-    ([intermediate(1)], 1, "it reported no final result, only 1 intermediate"),
-    ([("final", '{"acc": 1}', {"acc": 1})], 1, "its final result has no number under `default`"),
-    ([("final", "NaN", math.nan)], 1, "its final result is no number"),
-    ([("final", "-Infinity", -math.inf)], 1, "its final result is infinite, which is never the best"),
-    ([], 3, "it reported no final result, and no intermediate one; lines that were dropped as no results: 3,"
-            " nnimanager.log says why"),
-    ([final(1)], 3, ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reports", "lines", "said"),
+    [
+        ([], 0, "it reported no final result, and no intermediate one"),
+        ([intermediate(1)], 1, "it reported no final result, only 1 intermediate"),
+        ([("final", '{"acc": 1}', {"acc": 1})], 1, "its final result has no number under `default`"),
+        ([("final", "NaN", math.nan)], 1, "its final result is no number"),
+        ([("final", "-Infinity", -math.inf)], 1, "its final result is infinite, which is never the best"),
+        (
+            [],
+            3,
+            "it reported no final result, and no intermediate one; lines that were dropped as no results: 3,"
+            " nnimanager.log says why",
+        ),
+        ([final(1)], 3, ""),
+    ],
+)
 def test_a_success_without_a_usable_result_says_why(
     connection: sqlite3.Connection, reports: list[Any], lines: int, said: str
 ) -> None:
     add(connection, "aaaaa")
     job = start(connection, "aaaaa")
     found = [
-        Metric(type=MetricType.FINAL if kind == "final" else MetricType.PERIODICAL, data=data,
-               value=default_number(value), number=number)
+        Metric(
+            type=MetricType.FINAL if kind == "final" else MetricType.PERIODICAL,
+            data=data,
+            value=default_number(value),
+            number=number,
+        )
         for number, (kind, data, value) in enumerate(reports)
-    ]  # fmt: skip
+    ]
     if lines:
         chunk = OutboxPart(job_name=job, outbox="outbox/main.jsonl", start=0, end=9, lines=lines, metrics=found)
         metrics.store(connection, chunk, 0)
@@ -138,9 +186,15 @@ def test_the_commonest_failure_has_an_example(connection: sqlite3.Connection) ->
     for number, key in enumerate(("A", "B", "B", "A", "B", "")):
         add(connection, f"tria{number}")
         trials.finish(
-            connection, f"tria{number}", status=TrialStatus.FAILED, reason=Reason.USER_CODE, message="exit code 1",
-            ended_ms=1, failure_key=key, last_words=f"KeyError: {number}",
-        )  # fmt: skip
+            connection,
+            f"tria{number}",
+            status=TrialStatus.FAILED,
+            reason=Reason.USER_CODE,
+            message="exit code 1",
+            ended_ms=1,
+            failure_key=key,
+            last_words=f"KeyError: {number}",
+        )
     assert answers.commonest_failure(connection) == (3, "tria4", "USER_CODE", "exit code 1", "KeyError: 4")
     trial = strict(answers.trial(connection, "tria4"))
     assert (trial["lastWords"], trial["failureKey"]) == ("KeyError: 4", "B")
@@ -215,9 +269,20 @@ def test_numbers_json_has_no_word_for_are_null(five: sqlite3.Connection) -> None
     assert [t["finalResult"] for t in found["trials"]] == ["0.5", "NaN", "Infinity", "-1e300", None]
 
 
-@pytest.mark.parametrize("value", [
-    0.1, 1 / 3, 5e-324, 1.2345678901234567e100, -0.0, 1e16, 123456789.123456789, 2.0**53 + 2, 1e-7,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        0.1,
+        1 / 3,
+        5e-324,
+        1.2345678901234567e100,
+        -0.0,
+        1e16,
+        123456789.123456789,
+        2.0**53 + 2,
+        1e-7,
+    ],
+)
 def test_numbers_keep_all_their_digits(connection: sqlite3.Connection, value: float) -> None:
     finished(connection, "aaaaa", 0, repr(value), value)
     ((trial),) = listed(connection)["trials"]
@@ -232,9 +297,15 @@ def test_parameters_may_be_anything(connection: sqlite3.Connection, values: obje
     assert trial["parameters"] == values and type(trial["parameters"]) is type(values)
 
 
-@pytest.mark.parametrize(("order", "ids"), [
-    ("sequence", "abcde"), ("-sequence", "edcba"), ("final", "dabce"), ("-final", "adbce"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("order", "ids"),
+    [
+        ("sequence", "abcde"),
+        ("-sequence", "edcba"),
+        ("final", "dabce"),
+        ("-final", "adbce"),
+    ],
+)
 def test_orders(five: sqlite3.Connection, order: str, ids: str) -> None:
     found = [trial["id"][0] for trial in listed(five, order=order)["trials"]]
     assert "".join(found[:2]) == ids[:2]
@@ -275,9 +346,18 @@ def test_metrics_in_the_order_they_were_stored(connection: sqlite3.Connection) -
     everything = find()
     assert [m["id"] for m in everything] == [1, 2, 3, 4, 5, 6]
     assert everything[1] == {
-        "id": 2, "trialId": "aaaaa", "attempt": 1, "type": "FINAL", "sequence": 0, "storedMs": 0,
-        "result": '{"default": 1, "x": "ü"}', "value": 1.0, "outbox": "outbox/main.jsonl", "number": 1, "epoch": 0,
-    }  # fmt: skip
+        "id": 2,
+        "trialId": "aaaaa",
+        "attempt": 1,
+        "type": "FINAL",
+        "sequence": 0,
+        "storedMs": 0,
+        "result": '{"default": 1, "x": "ü"}',
+        "value": 1.0,
+        "outbox": "outbox/main.jsonl",
+        "number": 1,
+        "epoch": 0,
+    }
     assert (everything[2]["result"], everything[2]["value"], everything[2]["sequence"]) == ("NaN", None, 1)
     assert [m["id"] for m in find("bbbbb")] == [4, 5, 6]
     assert [m["id"] for m in find(type="FINAL")] == [2, 5]

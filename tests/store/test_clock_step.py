@@ -7,7 +7,7 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobState
-from nni_manager.store import experiments, jobs, trials
+from nni_manager.store.experiment import experiments, jobs, trials
 from tests.store.life import add, end, start
 
 pytestmark = pytest.mark.unit

@@ -17,18 +17,25 @@ import pytest
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import experiments, glance, index
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import experiments
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import Entry
+from nni_manager.store.index import index, list_summary
+from nni_manager.store.index.index import Entry
 from nni_manager.store.migrate import migrate
 
 pytestmark = pytest.mark.unit
 
 ENTRY = Entry(
-    id="exp1", folder=Folder(Path("/work/exp1")), name="digits", platform="local", status=ExperimentStatus.RUNNING,
-    created_ms=5, ended_ms=None, is_open=True,
-)  # fmt: skip
+    id="exp1",
+    folder=Folder(Path("/work/exp1")),
+    name="digits",
+    platform="local",
+    status=ExperimentStatus.RUNNING,
+    created_ms=5,
+    ended_ms=None,
+    is_open=True,
+)
 
 
 @pytest.fixture
@@ -120,19 +127,26 @@ def test_a_leftover_is_not_listed_and_what_is_listed_is_no_leftover(connection: 
     assert index.leftovers(connection) == []
 
 
-@pytest.mark.parametrize(("config", "platform", "name"), [
-    ({"trainingService": {"platform": "local"}, "experimentName": "ä"}, "local", "ä"),
-    ({"trainingService": {"platform": "remote"}}, "remote", None),
-    ({"trainingService": [{"platform": "local"}, {"platform": "remote"}]}, "local,remote", None),
-    ({}, "", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "platform", "name"),
+    [
+        ({"trainingService": {"platform": "local"}, "experimentName": "ä"}, "local", "ä"),
+        ({"trainingService": {"platform": "remote"}}, "remote", None),
+        ({"trainingService": [{"platform": "local"}, {"platform": "remote"}]}, "local,remote", None),
+        ({}, "", None),
+    ],
+)
 def test_an_entry_is_made_from_a_folder(
     tmp_path: Path, empty_database: Path, config: dict[str, object], platform: str, name: str | None
 ) -> None:
     folder = make_folder(tmp_path, empty_database, "exp1", config, at=3)
     entry = index.read_folder(folder)
     assert replace(entry, results="") == replace(ENTRY, folder=folder, platform=platform, name=name, created_ms=3)
-    assert (found := glance.parse(entry.results)) and (found.counts, found.trials_made, found.best) == ({}, 0, None)
+    assert (found := list_summary.parse(entry.results)) and (found.counts, found.trials_made, found.best) == (
+        {},
+        0,
+        None,
+    )
 
 
 def test_the_index_is_made_again_from_the_folders(

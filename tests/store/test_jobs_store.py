@@ -11,8 +11,8 @@ from nni_manager.domain.attempt import INTENT, PLATFORM, USER_CODE, Attempt, Obs
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.store import jobs, metrics, runners, trials
-from nni_manager.store.metrics import OutboxPart
+from nni_manager.store.experiment import jobs, metrics, runners, trials
+from nni_manager.store.experiment.metrics import OutboxPart
 from tests.store.life import add, one
 
 pytestmark = pytest.mark.unit

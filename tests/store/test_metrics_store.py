@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 
 from nni_manager.domain.service import WaitCode
-from nni_manager.store import history, jobs, trials
-from nni_manager.store.metrics import OutboxPart, Stored, store
+from nni_manager.store.experiment import history, jobs, trials
+from nni_manager.store.experiment.metrics import OutboxPart, Stored, store
 from tests.store.life import add, end, final, intermediate, one, report, start
 
 pytestmark = pytest.mark.unit
@@ -31,9 +31,11 @@ def test_lines_are_numbered_across_chunks(connection: sqlite3.Connection, job: s
     second = report(connection, job, final(9), intermediate(3), start=20)
     assert second.stored is Stored.NEW
     assert rows(connection) == [
-        (0, "PERIODICAL", 0, "1", 1.0), (1, "PERIODICAL", 1, "2", 2.0), (2, "FINAL", 0, "9", 9.0),
+        (0, "PERIODICAL", 0, "1", 1.0),
+        (1, "PERIODICAL", 1, "2", 2.0),
+        (2, "FINAL", 0, "9", 9.0),
         (3, "PERIODICAL", 2, "3", 3.0),
-    ]  # fmt: skip
+    ]
     assert one(connection, "SELECT intermediates, last_value, final_value, final_data FROM trials") == (
         3,
         3.0,
@@ -99,12 +101,21 @@ def test_a_first_final_without_a_number_counts_too(connection: sqlite3.Connectio
 
 def test_numbers_that_are_none(connection: sqlite3.Connection, job: str) -> None:
     report(
-        connection, job, intermediate(5), ("intermediate", "NaN", math.nan), ("intermediate", '"text"', "text"),
-        ("intermediate", "Infinity", math.inf), ("final", "NaN", math.nan),
-    )  # fmt: skip
+        connection,
+        job,
+        intermediate(5),
+        ("intermediate", "NaN", math.nan),
+        ("intermediate", '"text"', "text"),
+        ("intermediate", "Infinity", math.inf),
+        ("final", "NaN", math.nan),
+    )
     assert [(data, value) for _, _, _, data, value in rows(connection)] == [
-        ("5", 5.0), ("NaN", None), ('"text"', None), ("Infinity", math.inf), ("NaN", None),
-    ]  # fmt: skip
+        ("5", 5.0),
+        ("NaN", None),
+        ('"text"', None),
+        ("Infinity", math.inf),
+        ("NaN", None),
+    ]
     assert one(connection, "SELECT final_data, final_value, last_value FROM trials") == ("NaN", None, math.inf)
 
 

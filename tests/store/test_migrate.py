@@ -13,9 +13,10 @@ import pytest
 
 from nni_manager.domain.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.store import answers, experiments, history, jobs, migrate, runners, trials
-from nni_manager.store.answers import Page
+from nni_manager.store import migrate
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import answers, experiments, history, jobs, runners, trials
+from nni_manager.store.experiment.answers import Page
 
 pytestmark = pytest.mark.unit
 
@@ -119,8 +120,11 @@ def test_databases_of_old_releases_are_upgraded_and_read(tmp_path: Path, name: s
     assert [trial.id for trial in trials.load_open(connection)] == ["runs1", "wait1"]
     listed = json.loads(answers.trials(connection, status=None, order="sequence", page=Page(limit=9, offset=0)))
     assert [(t["id"], t["status"], t["finalValue"]) for t in listed["trials"]] == [
-        ("good1", "SUCCEEDED", 0.75), ("fail1", "FAILED", None), ("runs1", "RUNNING", None), ("wait1", "WAITING", None),
-    ]  # fmt: skip
+        ("good1", "SUCCEEDED", 0.75),
+        ("fail1", "FAILED", None),
+        ("runs1", "RUNNING", None),
+        ("wait1", "WAITING", None),
+    ]
     assert [item["value"] for item in history.ended(connection, after=0, intermediates=True)] == [
         {"default": 0.75},
         None,
@@ -162,11 +166,18 @@ def test_containers_come_to_attempts_of_old_releases(tmp_path: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize(("word", "exit_code", "native", "cause"), [
-    ("OOMKilled", 137, "OOMKilled", "OUT_OF_MEMORY"), ("SUBMIT_REJECTED", None, "", "SUBMIT_REJECTED"),
-    ("VERSION_MISMATCH", None, "", "VERSION_MISMATCH"), ("VERSION_MISMATCH", 1, "VERSION_MISMATCH", ""),
-    ("RUNNER_FAILED", None, "RUNNER_FAILED", ""), ("Evicted", None, "Evicted", ""), ("", 1, "", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("word", "exit_code", "native", "cause"),
+    [
+        ("OOMKilled", 137, "OOMKilled", "OUT_OF_MEMORY"),
+        ("SUBMIT_REJECTED", None, "", "SUBMIT_REJECTED"),
+        ("VERSION_MISMATCH", None, "", "VERSION_MISMATCH"),
+        ("VERSION_MISMATCH", 1, "VERSION_MISMATCH", ""),
+        ("RUNNER_FAILED", None, "RUNNER_FAILED", ""),
+        ("Evicted", None, "Evicted", ""),
+        ("", 1, "", ""),
+    ],
+)
 def test_causes_come_to_attempts_of_old_releases(
     tmp_path: Path, word: str, exit_code: int | None, native: str, cause: str
 ) -> None:

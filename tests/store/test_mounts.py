@@ -24,17 +24,20 @@ def write(table: Path, *partitions: tuple[str, str]) -> None:
     table.write_text("".join(rows))
 
 
-@pytest.mark.parametrize(("path", "partitions", "on_network"), [
-    ("/share/x", [("/share", "nfs")], True),
-    ("/share", [("/share", "cifs")], True),
-    ("/shared/x", [("/share", "nfs")], False),
-    ("/share/x/y", [("/share", "nfs"), ("/share/x", "ext4")], False),
-    ("/share/x/y", [("/share/x", "ext4"), ("/share", "nfs")], False),
-    ("/data/x", [("/data", "autofs"), ("/data", "nfs4")], True),  # mounted over: the last one counts
-    ("/data/x", [("/data", "tmpfs"), ("/elsewhere", "nfs4")], False),
-    ("/data/x", [("/data", "fuse.sshfs")], True),
-    ("/my data/x", [(r"/my\040data", "nfs")], True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "partitions", "on_network"),
+    [
+        ("/share/x", [("/share", "nfs")], True),
+        ("/share", [("/share", "cifs")], True),
+        ("/shared/x", [("/share", "nfs")], False),
+        ("/share/x/y", [("/share", "nfs"), ("/share/x", "ext4")], False),
+        ("/share/x/y", [("/share/x", "ext4"), ("/share", "nfs")], False),
+        ("/data/x", [("/data", "autofs"), ("/data", "nfs4")], True),  # mounted over: the last one counts
+        ("/data/x", [("/data", "tmpfs"), ("/elsewhere", "nfs4")], False),
+        ("/data/x", [("/data", "fuse.sshfs")], True),
+        ("/my data/x", [(r"/my\040data", "nfs")], True),
+    ],
+)
 def test_is_on_network(
     path: str, partitions: list[tuple[str, str]], on_network: bool, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

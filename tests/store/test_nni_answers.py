@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import NotFound
-from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.service import WaitCode
-from nni_manager.store import experiments, jobs, nni_answers, trials
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
+from nni_manager.store.experiment import experiments, jobs, trials
+from nni_manager.store.nni import nni_answers
 from tests.store.life import add, end, final, intermediate, report, start
 
 pytestmark = pytest.mark.unit
@@ -38,16 +39,28 @@ def test_a_trial_that_succeeded(connection: sqlite3.Connection) -> None:
     (found,) = all_trials(connection)
     (record,) = found.pop("hyperParameters")
     assert json.loads(record) == {
-        "parameter_id": 7, "parameter_source": "algorithm", "parameters": {"x": "ü\n"}, "parameter_index": 0,
-    }  # fmt: skip
+        "parameter_id": 7,
+        "parameter_source": "algorithm",
+        "parameters": {"x": "ü\n"},
+        "parameter_index": 0,
+    }
     (metric,) = found.pop("finalMetricData")
     assert metric == {
-        "timestamp": 25, "trialJobId": "aaaaa", "parameterId": "7", "type": "FINAL", "sequence": 0, "data": '"0.5"',
-    }  # fmt: skip
+        "timestamp": 25,
+        "trialJobId": "aaaaa",
+        "parameterId": "7",
+        "type": "FINAL",
+        "sequence": 0,
+        "data": '"0.5"',
+    }
     assert found == {
-        "trialJobId": "aaaaa", "status": "SUCCEEDED", "sequenceId": 0, "startTime": 20, "endTime": 30,
+        "trialJobId": "aaaaa",
+        "status": "SUCCEEDED",
+        "sequenceId": 0,
+        "startTime": 20,
+        "endTime": 30,
         "logPath": f"{FOLDER}/aaaaa",
-    }  # fmt: skip
+    }
 
 
 def test_a_trial_that_waits_has_neither_end_nor_folder(connection: sqlite3.Connection) -> None:
@@ -55,8 +68,12 @@ def test_a_trial_that_waits_has_neither_end_nor_folder(connection: sqlite3.Conne
     (found,) = all_trials(connection)
     assert json.loads(found.pop("hyperParameters")[0])["parameter_index"] == 0
     assert found == {
-        "trialJobId": "aaaaa", "status": "WAITING", "sequenceId": 0, "startTime": 10, "message": "waits",
-    }  # fmt: skip
+        "trialJobId": "aaaaa",
+        "status": "WAITING",
+        "sequenceId": 0,
+        "startTime": 10,
+        "message": "waits",
+    }
 
 
 @pytest.mark.parametrize("status", ["FAILED", "USER_CANCELED", "EARLY_STOPPED"])
@@ -110,14 +127,22 @@ def test_metrics_have_six_keys_and_are_encoded_twice(connection: sqlite3.Connect
     value = {"default": 0.5, "ü": '"'}
     job = start(connection, "aaaaa")
     report(
-        connection, job, intermediate(0.25), ("intermediate", "NaN", math.nan), ("final", json.dumps(value), value),
+        connection,
+        job,
+        intermediate(0.25),
+        ("intermediate", "NaN", math.nan),
+        ("final", json.dumps(value), value),
         at=9,
-    )  # fmt: skip
+    )
     first, second, last = items(nni_answers.metrics(connection))
     assert first == {
-        "timestamp": 9, "trialJobId": "aaaaa", "parameterId": None, "type": "PERIODICAL", "sequence": 0,
+        "timestamp": 9,
+        "trialJobId": "aaaaa",
+        "parameterId": None,
+        "type": "PERIODICAL",
+        "sequence": 0,
         "data": '"0.25"',
-    }  # fmt: skip
+    }
     assert (second["sequence"], last["sequence"], last["type"]) == (1, 0, "FINAL")
     assert second["data"] == '"NaN"' and math.isnan(json.loads(json.loads(second["data"])))
     assert json.loads(json.loads(last["data"])) == value
@@ -154,9 +179,13 @@ def test_cuts_of_the_metrics(connection: sqlite3.Connection) -> None:
 
 def test_an_experiment_without_trials(connection: sqlite3.Connection) -> None:
     found = [
-        nni_answers.trials(connection, FOLDER), nni_answers.metrics(connection), nni_answers.latest_metrics(connection),
-        nni_answers.export(connection), nni_answers.imports(connection), nni_answers.statistics(connection),
-    ]  # fmt: skip
+        nni_answers.trials(connection, FOLDER),
+        nni_answers.metrics(connection),
+        nni_answers.latest_metrics(connection),
+        nni_answers.export(connection),
+        nni_answers.imports(connection),
+        nni_answers.statistics(connection),
+    ]
     assert found == [b""] * 6
     assert (nni_answers.settled_trials(connection), nni_answers.settled_metrics(connection)) == (0, 0)
 
@@ -180,9 +209,14 @@ def test_parameters_that_json_cannot_spell_are_null_in_the_export(connection: sq
     values = {"x": math.nan, "y": -math.inf, "z": 1}
     record = Parameters(parameter_id=0, source=ParameterSource.ALGORITHM, values=values).record()
     trials.add(
-        connection, id="aaaaa", parameter_id=0, record=record,
-        wait_code=WaitCode.CONCURRENCY, wait_sentence="waits", now_ms=0,
-    )  # fmt: skip
+        connection,
+        id="aaaaa",
+        parameter_id=0,
+        record=record,
+        wait_code=WaitCode.CONCURRENCY,
+        wait_sentence="waits",
+        now_ms=0,
+    )
     report(connection, start(connection, "aaaaa"), final(1))
     end(connection, "aaaaa")
     (found,) = items(nni_answers.export(connection))

@@ -15,17 +15,23 @@ import pytest
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import answers, glance, index, nni_answers, nni_folder, trials
 from nni_manager.store.connection import connect, connect_readonly
+from nni_manager.store.experiment import answers, trials
 from nni_manager.store.folder import Folder
+from nni_manager.store.index import index, list_summary
+from nni_manager.store.nni import nni_answers, nni_folder
 
 pytestmark = pytest.mark.unit
 
 PARAMS = {
-    "experimentName": "old", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialConcurrency": 2,
-    "trialCommand": "python trial.py", "trialCodeDirectory": "/code", "tuner": {"name": "Random"},
+    "experimentName": "old",
+    "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+    "trialConcurrency": 2,
+    "trialCommand": "python trial.py",
+    "trialCodeDirectory": "/code",
+    "tuner": {"name": "Random"},
     "trainingService": {"platform": "local"},
-}  # fmt: skip
+}
 EVENT_COLUMNS = {
     "3.0": "timestamp, trialJobId, event, data, logPath, sequenceId, message, environmentId",
     "2.10": "timestamp, trialJobId, event, data, logPath, sequenceId, message",
@@ -157,8 +163,10 @@ def test_nnis_own_tables_say_what_they_said(old: Old) -> None:
     ]
     events = connection.execute("SELECT timestamp, trialJobId, event, sequenceId FROM TrialJobEvent").fetchall()
     assert events == [
-        (2000, "aB3dE", "WAITING", 0), (2001, "aB3dE", "RUNNING", 0), (2004, "aB3dE", "SUCCEEDED", 0),
-    ]  # fmt: skip
+        (2000, "aB3dE", "WAITING", 0),
+        (2001, "aB3dE", "RUNNING", 0),
+        (2004, "aB3dE", "SUCCEEDED", 0),
+    ]
     params = rows(connection, "SELECT params FROM ExperimentProfile WHERE id = 'oldexp' ORDER BY revision DESC")
     assert json.loads(params[0][0]) == PARAMS
 
@@ -212,8 +220,10 @@ def test_what_nni_had_begun_is_another_attempt(old: Old) -> None:
     with closing(connect(old.folder.database)) as connection:
         trials.reopen_stopped(connection)
         assert [(trial.id, trial.attempt) for trial in trials.load_open(connection)] == [
-            ("begun", 2), ("heard", 2), ("fresh", 1),
-        ]  # fmt: skip
+            ("begun", 2),
+            ("heard", 2),
+            ("fresh", 1),
+        ]
         assert nni_answers.metrics(connection) == b""
 
 
@@ -237,10 +247,14 @@ def test_results_stay_in_the_order_in_which_nni_stored_them(old: Old) -> None:
     for number, id_ in enumerate(("first", "other")):
         old.event(2000 + number, id_, "RUNNING", record(number, x=0.5), number)
     for at, id_, type_, sequence in [
-        (2010, "other", "PERIODICAL", 0), (2011, "first", "PERIODICAL", 0), (2012, "other", "PERIODICAL", 1),
-        (2013, "other", "FINAL", 0), (2014, "first", "PERIODICAL", 1), (2015, "first", "FINAL", 0),
+        (2010, "other", "PERIODICAL", 0),
+        (2011, "first", "PERIODICAL", 0),
+        (2012, "other", "PERIODICAL", 1),
+        (2013, "other", "FINAL", 0),
+        (2014, "first", "PERIODICAL", 1),
+        (2015, "first", "FINAL", 0),
         (2016, "other", "PERIODICAL", 0),  # NNI was stopped, and ran this one again
-    ]:  # fmt: skip
+    ]:
         old.metric(at, id_, str(int(id_ == "other")), type_, sequence, "0.5")
     old.event(2020, "other", "SUCCEEDED")
     old.event(2021, "first", "SUCCEEDED")
@@ -358,8 +372,8 @@ def test_lists_show_its_results_before_it_is_taken_over(old: Old, tmp_path: Path
     old.save(2, ended_ms=99)
     (entry,) = index.find_nni_folders(tmp_path, known=())
     old.take_over().close()
-    found = glance.parse(entry.results)
-    assert found == glance.parse(index.read_folder(old.folder).results) and found is not None
+    found = list_summary.parse(entry.results)
+    assert found == list_summary.parse(index.read_folder(old.folder).results) and found is not None
     assert (found.counts, found.trials_made) == ({"SUCCEEDED": 2, "FAILED": 1}, 3)
     assert found.best is not None and (found.best.value, found.best.parameters) == (1.0, {"x": 0.75})
 

@@ -11,7 +11,7 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.service import WaitCode
-from nni_manager.store import experiments, jobs, trials
+from nni_manager.store.experiment import experiments, jobs, trials
 from tests.store.life import add, end, intermediate, report, start
 
 pytestmark = pytest.mark.unit
@@ -40,11 +40,16 @@ def test_the_life_of_a_trial_in_events(connection: sqlite3.Connection) -> None:
     end(connection, "aaaaa", "FAILED", "USER_CODE", "exit code 1", at=30)
     waiting, running, failed = events(connection)
     assert [(e["timestamp"], e["trialJobId"], e["event"], e["sequenceId"]) for e in (waiting, running, failed)] == [
-        (10, "aaaaa", "WAITING", 0), (20, "aaaaa", "RUNNING", 0), (30, "aaaaa", "FAILED", 0),
-    ]  # fmt: skip
+        (10, "aaaaa", "WAITING", 0),
+        (20, "aaaaa", "RUNNING", 0),
+        (30, "aaaaa", "FAILED", 0),
+    ]
     assert json.loads(waiting["data"]) == {
-        "parameter_id": 7, "parameter_source": "algorithm", "parameters": {"x": 0.5}, "parameter_index": 0,
-    }  # fmt: skip
+        "parameter_id": 7,
+        "parameter_source": "algorithm",
+        "parameters": {"x": 0.5},
+        "parameter_index": 0,
+    }
     assert running["logPath"].endswith("/exp1/trials/aaaaa") and failed["logPath"] == running["logPath"]
     assert (failed["message"], failed["environmentId"]) == ("exit code 1", None)
 
@@ -94,8 +99,10 @@ def test_metrics_are_encoded_twice(connection: sqlite3.Connection) -> None:
     )
     found = connection.execute("SELECT * FROM MetricData").fetchall()
     assert [row[:5] for row in found] == [
-        (9, "aaaaa", "7", "PERIODICAL", 0), (9, "aaaaa", "7", "PERIODICAL", 1), (9, "aaaaa", "7", "FINAL", 0),
-    ]  # fmt: skip
+        (9, "aaaaa", "7", "PERIODICAL", 0),
+        (9, "aaaaa", "7", "PERIODICAL", 1),
+        (9, "aaaaa", "7", "FINAL", 0),
+    ]
     assert found[0][5] == '"0.25"'
     assert math.isnan(json.loads(json.loads(found[1][5])))
     assert json.loads(json.loads(found[2][5])) == value

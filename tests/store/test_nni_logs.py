@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.store import nni_format
+from nni_manager.store.nni import nni_format
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.store import nni_registry
-from nni_manager.store.nni_registry import Entries, RegistryBusy
+from nni_manager.store.nni import nni_registry
+from nni_manager.store.nni.nni_registry import Entries, RegistryBusy
 
 pytestmark = pytest.mark.unit
 

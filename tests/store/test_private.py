@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
-from nni_manager.store import nni_folder, private
+from nni_manager.store import private
 from nni_manager.store.connection import connect, connect_readonly
 from nni_manager.store.folder import Folder
+from nni_manager.store.nni import nni_folder
 from nni_manager.store.private import Kept
 from nni_manager.store.upgrade import kept, upgrade
 from tests.store import killed_upgrades

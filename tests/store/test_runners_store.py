@@ -14,7 +14,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
-from nni_manager.store import answers, experiments, jobs, metrics, runners, trials
+from nni_manager.store.experiment import answers, experiments, jobs, metrics, runners, trials
 from tests.store.life import add, end, final, intermediate, one, report, start
 
 pytestmark = pytest.mark.unit
@@ -95,14 +95,17 @@ def test_the_api_shows_both_words(connection: sqlite3.Connection, job: str) -> N
     assert (shown["state"], shown["exitCode"]) == ("RUNNING", None)
 
 
-@pytest.mark.parametrize(("outboxes", "is_drained"), [
-    ({}, True),
-    ({"outbox/main.jsonl": 20}, True),
-    ({"outbox/main.jsonl": 19}, True),
-    ({"outbox/main.jsonl": 21}, False),
-    ({"outbox/main.jsonl": 20, "outbox/2.jsonl": 1}, False),
-    ({"outbox/main.jsonl": 20, "outbox/2.jsonl": 0}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("outboxes", "is_drained"),
+    [
+        ({}, True),
+        ({"outbox/main.jsonl": 20}, True),
+        ({"outbox/main.jsonl": 19}, True),
+        ({"outbox/main.jsonl": 21}, False),
+        ({"outbox/main.jsonl": 20, "outbox/2.jsonl": 1}, False),
+        ({"outbox/main.jsonl": 20, "outbox/2.jsonl": 0}, True),
+    ],
+)
 def test_when_everything_is_there(
     connection: sqlite3.Connection, job: str, outboxes: dict[str, int], is_drained: bool
 ) -> None:

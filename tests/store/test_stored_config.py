@@ -25,7 +25,7 @@ pytestmark = pytest.mark.unit
         ({"advisor": {"name": "BOHB", "classArgs": {"optimize_mode": "minimize"}}}, False),
         ({"advisor": {"name": "BOHB"}}, True),
     ],
-)  # fmt: skip
+)
 def test_which_results_are_better(config: dict[str, Any], expected: bool) -> None:
     assert maximizes(config) is expected
 

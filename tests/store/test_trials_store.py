@@ -8,11 +8,11 @@ import sqlite3
 import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
+from nni_manager.domain.space.parameters import Parameters
 from nni_manager.domain.trial import StopRequest, TrialStatus
-from nni_manager.store import experiments, history, jobs, trials
+from nni_manager.store.experiment import experiments, history, jobs, trials
 from tests.store.life import add, end, final, intermediate, one, report, start
 
 pytestmark = pytest.mark.unit
@@ -21,8 +21,10 @@ pytestmark = pytest.mark.unit
 def test_trials_are_numbered_and_open_oldest_first(connection: sqlite3.Connection) -> None:
     assert [add(connection, id_, number) for number, id_ in enumerate(("ccccc", "aaaaa", "bbbbb"))] == [0, 1, 2]
     assert [(trial.id, trial.sequence_id) for trial in trials.load_open(connection)] == [
-        ("ccccc", 0), ("aaaaa", 1), ("bbbbb", 2),
-    ]  # fmt: skip
+        ("ccccc", 0),
+        ("aaaaa", 1),
+        ("bbbbb", 2),
+    ]
     row = experiments.load(connection)
     assert (row.next_sequence_id, row.next_parameter_id) == (3, 3)
 
@@ -75,9 +77,14 @@ def test_failures_count_from_the_last_resume_on(connection: sqlite3.Connection) 
         add(connection, f"tria{number}")
     for number, failure in enumerate(("A", "", "B", "B")):
         trials.finish(
-            connection, f"tria{number}", status=TrialStatus.FAILED if failure else TrialStatus.SUCCEEDED,
-            reason=Reason.NONE, message="", ended_ms=1, failure_key=failure,
-        )  # fmt: skip
+            connection,
+            f"tria{number}",
+            status=TrialStatus.FAILED if failure else TrialStatus.SUCCEEDED,
+            reason=Reason.NONE,
+            message="",
+            ended_ms=1,
+            failure_key=failure,
+        )
     after = experiments.load(connection).resumed_end
     assert trials.last_keys(connection, after, 3) == ("", "B", "B")
     assert trials.failed_since(connection, after) == 3
@@ -115,11 +122,19 @@ def test_what_the_stop_ended_waits_again(connection: sqlite3.Connection) -> None
     assert (trial.status, trial.attempt, trial.asked, trial.job, trial.started_ms) == ("WAITING", 2, None, None, None)
     assert trial.wait_code == WaitCode.CONCURRENCY
     assert json.loads(trial.record) == {
-        "parameter_id": 0, "parameter_source": "resumed", "parameters": {"x": 1}, "parameter_index": 0,
-    }  # fmt: skip
+        "parameter_id": 0,
+        "parameter_source": "resumed",
+        "parameters": {"x": 1},
+        "parameter_index": 0,
+    }
     assert one(connection, "SELECT reason, message, ended_ms, end_order, final_data, intermediates FROM trials") == (
-        "", "", None, None, None, 0,
-    )  # fmt: skip
+        "",
+        "",
+        None,
+        None,
+        None,
+        0,
+    )
     assert jobs.retries(connection, "aaaaa") == (0, 0), "a stop costs no retry"
 
 
@@ -148,10 +163,16 @@ def test_stopping_and_resuming_may_go_on(connection: sqlite3.Connection) -> None
     assert experiments.load(connection).ended_trials == 4
 
 
-@pytest.mark.parametrize(("status", "reason"), [
-    ("SUCCEEDED", ""), ("FAILED", "USER_CODE"), ("USER_CANCELED", "USER_REQUEST"), ("EARLY_STOPPED", "ASSESSOR"),
-    ("SYS_CANCELED", "LOST"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("SUCCEEDED", ""),
+        ("FAILED", "USER_CODE"),
+        ("USER_CANCELED", "USER_REQUEST"),
+        ("EARLY_STOPPED", "ASSESSOR"),
+        ("SYS_CANCELED", "LOST"),
+    ],
+)
 def test_everything_else_stays_ended(connection: sqlite3.Connection, status: str, reason: str) -> None:
     add(connection, "aaaaa")
     end(connection, "aaaaa", status, reason)
@@ -178,9 +199,15 @@ def test_the_past_is_told_in_the_order_of_ends(connection: sqlite3.Connection) -
     end(connection, "aaaaa", "FAILED", "USER_CODE")
     first, second = history.ended(connection, after=0, intermediates=True)
     assert first == {
-        "trial_id": "bbbbb", "parameter_id": 1, "parameters": {"x": 1}, "source": "algorithm", "status": "SUCCEEDED",
-        "value": 0.5, "end_order": 1, "intermediates": [1, 2],
-    }  # fmt: skip
+        "trial_id": "bbbbb",
+        "parameter_id": 1,
+        "parameters": {"x": 1},
+        "source": "algorithm",
+        "status": "SUCCEEDED",
+        "value": 0.5,
+        "end_order": 1,
+        "intermediates": [1, 2],
+    }
     assert (second["trial_id"], second["value"], second["intermediates"]) == ("aaaaa", None, [])
     assert [item["trial_id"] for item in history.ended(connection, after=1, intermediates=False)] == ["aaaaa"]
     assert [item["trial_id"] for item in history.ended(connection, after=0, until=1, intermediates=False)] == ["bbbbb"]
@@ -250,8 +277,14 @@ def test_after_a_kill_time_counts_up_to_the_last_that_happened(connection: sqlit
 def test_the_end_is_when_it_ended_first(connection: sqlite3.Connection) -> None:
     ends, made_ms = [], experiments.load(connection).created_ms
     for status, now in (
-        ("DONE", 5), ("STOPPING", 6), ("STOPPED", 7), ("RUNNING", 8), ("STOPPING", 9), ("STOPPED", 10), ("ERROR", 11),
-    ):  # fmt: skip
+        ("DONE", 5),
+        ("STOPPING", 6),
+        ("STOPPED", 7),
+        ("RUNNING", 8),
+        ("STOPPING", 9),
+        ("STOPPED", 10),
+        ("ERROR", 11),
+    ):
         experiments.set_status(connection, ExperimentStatus(status), made_ms + now)
         ended_ms = experiments.load(connection).ended_ms
         ends.append(ended_ms and ended_ms - made_ms)

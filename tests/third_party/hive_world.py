@@ -31,9 +31,13 @@ class HiveWorld(LiveWorld):
         self._running = ExitStack()
         self.hive: Hive = self._running.enter_context(running_hive(directory / "hive"))
         config = {
-            "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": "true", "trialCodeDirectory": ".",
-            "trialConcurrency": 1, "tuner": {"name": "Random"}, "trainingService": section(self.hive),
-        }  # fmt: skip
+            "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+            "trialCommand": "true",
+            "trialCodeDirectory": ".",
+            "trialConcurrency": 1,
+            "tuner": {"name": "Random"},
+            "trainingService": section(self.hive),
+        }
         (directory / "config.yml").write_text(json.dumps(config))
         service = Service(
             name="hive", config=directory / "config.yml", address="127.0.0.1", patience_s=20.0, without=frozenset()

@@ -38,10 +38,15 @@ def daemon(tmp_path: Path, installed: Path) -> Iterator[Daemon]:
 def _create(daemon: Daemon, hive: Hive, directory: Path, value: int, trials: int) -> str:
     directory.mkdir(parents=True)
     config = {
-        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": _TRIAL.replace("VALUE", str(value)),
-        "trialCodeDirectory": ".", "trialConcurrency": trials, "maxTrialNumber": trials, "tuner": {"name": "Random"},
-        "nniManagerIp": "127.0.0.1", "trainingService": section(hive),
-    }  # fmt: skip
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "trialCommand": _TRIAL.replace("VALUE", str(value)),
+        "trialCodeDirectory": ".",
+        "trialConcurrency": trials,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
+        "nniManagerIp": "127.0.0.1",
+        "trainingService": section(hive),
+    }
     return daemon.create(config, directory)
 
 

@@ -11,7 +11,13 @@ import pytest
 pytestmark = pytest.mark.unit
 
 _PACKAGE = Path(__file__).parent / "nni-hive" / "nni_hive"
-_ALLOWED = ("nni_manager.domain", "nni_manager.platform_kit", "trial_runner.protocol", "nni_hive")
+_ALLOWED = (
+    "nni_manager.domain",
+    "nni_manager.platform_kit",
+    "nni_manager.web_services",
+    "trial_runner.protocol",
+    "nni_hive",
+)
 _SERVER = Path(__file__).parent / "hive_server"
 
 

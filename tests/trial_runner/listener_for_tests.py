@@ -25,8 +25,16 @@ from nni_manager.platform_kit.testing.listener import (
 from trial_runner import protocol
 
 __all__ = [
-    "MANAGER", "PATH", "TIMEOUT_S", "TOKEN", "Answer", "Body", "FakeListener", "Misbehaviour", "fake_listener",
-]  # fmt: skip
+    "MANAGER",
+    "PATH",
+    "TIMEOUT_S",
+    "TOKEN",
+    "Answer",
+    "Body",
+    "FakeListener",
+    "Misbehaviour",
+    "fake_listener",
+]
 
 ROOT = Path(__file__).parents[2]
 

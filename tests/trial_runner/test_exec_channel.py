@@ -62,8 +62,10 @@ def test_a_container_that_is_filled_read_and_released(runner: Runner, channel: C
     greeting, lines, *logs, exited, last = found
     assert (greeting["event"], greeting["channel"], greeting["version"]) == ("greeting", "exec", protocol.VERSION)
     assert (lines["outbox"], lines["start"], lines["lines"]) == (
-        protocol.MAIN_OUTBOX, 0, ['{"type": "intermediate", "value": 1}'],
-    )  # fmt: skip
+        protocol.MAIN_OUTBOX,
+        0,
+        ['{"type": "intermediate", "value": 1}'],
+    )
     assert {log["file"]: base64.b64decode(log["data"]) for log in logs} == {"stdout": b"hello\n", "stderr": b"late\n"}
     assert (exited["exit_code"], exited["container"]) == (3, greeting["container"])
     assert exited["outboxes"] == {protocol.MAIN_OUTBOX: lines["end"]} and exited["logs"]["stdout"] == 6
@@ -97,11 +99,19 @@ def test_a_call_that_breaks_off_leaves_nothing_that_looks_filled(runner: Runner,
     assert channel.fill({"a.txt": "x"}) == [{"filled": True}]
 
 
-@pytest.mark.parametrize(("verb", "stdin"), [
-    ("look", b""), ("read", b""), ("read", b"\0\0\0\x02{}"[:5]), ("read", b"\0\0\0\x02[]"), ("read", b"\0\0\0\x02no"),
-    ("read", protocol.encode({"outboxes": {"outbox/a": -1}})), ("fill", protocol.encode({"record": 1, "code": 0})),
-    ("fill", b"\xff\xff\xff\xff"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("verb", "stdin"),
+    [
+        ("look", b""),
+        ("read", b""),
+        ("read", b"\0\0\0\x02{}"[:5]),
+        ("read", b"\0\0\0\x02[]"),
+        ("read", b"\0\0\0\x02no"),
+        ("read", protocol.encode({"outboxes": {"outbox/a": -1}})),
+        ("fill", protocol.encode({"record": 1, "code": 0})),
+        ("fill", b"\xff\xff\xff\xff"),
+    ],
+)
 def test_calls_that_make_no_sense(runner: Runner, channel: Channel, verb: str, stdin: bytes) -> None:
     done = channel.call(verb, stdin)
     assert (done.returncode, done.stdout) == (protocol.EXIT_USAGE, b"")

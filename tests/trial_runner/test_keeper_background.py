@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from trial_runner import protocol
-from trial_runner.keeper.background import BackgroundWork, Then
-from trial_runner.keeper.code import TellStep, Unpacking
-from trial_runner.keeper.preparing import Preparing
-from trial_runner.keeper.requests import Message, Refusal, spawn_request
+from trial_runner.keeper.code.background import BackgroundWork, Then
+from trial_runner.keeper.code.copying import TellStep, Unpacking
+from trial_runner.keeper.code.preparing import Preparing
+from trial_runner.keeper.serving.requests import Message, Refusal, spawn_request
 from trial_runner.loop import Loop
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
@@ -100,9 +100,15 @@ def test_a_job_that_the_keeper_fails_to_start_is_refused(tmp_path: Path) -> None
 
     preparing = Preparing(unpacking, start, told.append, lambda call: call())
     asked = {
-        "name": "job", "owner": "me", "command": "true", "directory": str(tmp_path), "environment": {}, "files": {},
-        "attempt_directory": str(tmp_path / "job"), "grace_s": 1,
-    }  # fmt: skip
+        "name": "job",
+        "owner": "me",
+        "command": "true",
+        "directory": str(tmp_path),
+        "environment": {},
+        "files": {},
+        "attempt_directory": str(tmp_path / "job"),
+        "grace_s": 1,
+    }
     preparing.begin(spawn_request(asked), {})
     with pytest.raises(AssertionError):
         unpacking.then(None)

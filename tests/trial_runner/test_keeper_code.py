@@ -18,7 +18,7 @@ import pytest
 from keeper_client_for_tests import TIMEOUT_S, Client, KeeperProcess, RefusedError
 
 from trial_runner import protocol
-from trial_runner.keeper import code_copies
+from trial_runner.keeper.code import code_copies
 
 pytestmark = pytest.mark.acceptance
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from trial_runner import processes
-from trial_runner.keeper.ending import Ending
-from trial_runner.keeper.files import Claim, MainProcess
-from trial_runner.keeper.job import Job, Jobs
+from trial_runner.keeper.jobs.ending import Ending
+from trial_runner.keeper.jobs.files import Claim, MainProcess
+from trial_runner.keeper.jobs.job import Job, Jobs
 from trial_runner.loop import Loop
 from trial_runner.processes import Exit
 

@@ -12,9 +12,9 @@ from keeper_client_for_tests import Client, KeeperProcess, keeper_directory
 
 from tests.fake_driver import FakeDriver, OnCard
 from trial_runner import processes
-from trial_runner.keeper import gpus
-from trial_runner.keeper.gpus import Gpus
-from trial_runner.keeper.job import Jobs
+from trial_runner.keeper.jobs import gpus
+from trial_runner.keeper.jobs.gpus import Gpus
+from trial_runner.keeper.jobs.job import Jobs
 from trial_runner.loop import Loop
 
 pytestmark = pytest.mark.unit

@@ -48,11 +48,14 @@ def test_what_cannot_be_started_raises_and_changes_nothing(tmp_path: Path, strea
     assert os.getcwd() == before
 
 
-@pytest.mark.parametrize(("command", "words"), [
-    ("env", ["PWD={folder}"]),
-    ("./script one two", ["one", "two"]),
-    ("sh ./script --lr=0.1 b", ["--lr=0.1", "b"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("env", ["PWD={folder}"]),
+        ("./script one two", ["one", "two"]),
+        ("sh ./script --lr=0.1 b", ["--lr=0.1", "b"]),
+    ],
+)
 def test_a_plain_command_needs_no_shell(tmp_path: Path, streams: Streams, command: str, words: list[str]) -> None:
     _script(tmp_path, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     assert launch._plain_program(command, str(tmp_path), dict(os.environ))
@@ -62,10 +65,30 @@ def test_a_plain_command_needs_no_shell(tmp_path: Path, streams: Streams, comman
     assert [word.format(folder=tmp_path) in wrote for word in words] == [True] * len(words)
 
 
-@pytest.mark.parametrize("command", [
-    "a; b", "a | b", "A=1 env", "env $HOME", "env ~", "env 'a b'", "env *", "exit 3", "echo a", "", " env", "env\nenv",
-    "no-such-program", "./not-there", "env {a,b}", "env a\\b", "env <x", "(env)", "env #x",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        "a; b",
+        "a | b",
+        "A=1 env",
+        "env $HOME",
+        "env ~",
+        "env 'a b'",
+        "env *",
+        "exit 3",
+        "echo a",
+        "",
+        " env",
+        "env\nenv",
+        "no-such-program",
+        "./not-there",
+        "env {a,b}",
+        "env a\\b",
+        "env <x",
+        "(env)",
+        "env #x",
+    ],
+)
 def test_whatever_means_something_to_a_shell_goes_through_one(tmp_path: Path, command: str) -> None:
     assert launch._plain_program(command, str(tmp_path), dict(os.environ)) == ""
 

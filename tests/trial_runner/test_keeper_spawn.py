@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import spawn
-from trial_runner.keeper.files import StateFiles
-from trial_runner.keeper.log import Log
-from trial_runner.keeper.requests import Refusal, SpawnRequest, spawn_request
-from trial_runner.keeper.spawn import Spawn
+from trial_runner.keeper.jobs import spawn
+from trial_runner.keeper.jobs.files import StateFiles
+from trial_runner.keeper.jobs.spawn import Spawn
+from trial_runner.keeper.serving.log import Log
+from trial_runner.keeper.serving.requests import Refusal, SpawnRequest, spawn_request
 
 pytestmark = pytest.mark.acceptance
 

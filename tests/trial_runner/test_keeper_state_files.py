@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from trial_runner import protocol
-from trial_runner.keeper import files
-from trial_runner.keeper.files import Claim, End, MainProcess, StateFiles
+from trial_runner.keeper.jobs import files
+from trial_runner.keeper.jobs.files import Claim, End, MainProcess, StateFiles
 
 pytestmark = pytest.mark.unit
 

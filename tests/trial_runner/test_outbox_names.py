@@ -33,12 +33,26 @@ def test_every_byte_has_its_own() -> None:
     assert [file_name(spelled(name)) for name in names] == names
 
 
-@pytest.mark.parametrize(("spelling", "is_one"), [
-    ("outbox/a", True), (".nni/metrics", True), ("outbox/a/b..c", True), ("outbox/" + "a" * 248, True),
-    ("outbox/" + "a" * 249, False), ("stdout", False), ("outbox", False), ("outbox/../stdout", False),
-    ("outbox/a\nb", False), ("outbox/\udcff", False), ("outbox/a/2", True), (".nni/metrics/2", True),
-    (".nni/metrics/02", False), (".nni/metrics/2/3", False), ("outbox/" + "a" * 248 + "/12", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spelling", "is_one"),
+    [
+        ("outbox/a", True),
+        (".nni/metrics", True),
+        ("outbox/a/b..c", True),
+        ("outbox/" + "a" * 248, True),
+        ("outbox/" + "a" * 249, False),
+        ("stdout", False),
+        ("outbox", False),
+        ("outbox/../stdout", False),
+        ("outbox/a\nb", False),
+        ("outbox/\udcff", False),
+        ("outbox/a/2", True),
+        (".nni/metrics/2", True),
+        (".nni/metrics/02", False),
+        (".nni/metrics/2/3", False),
+        ("outbox/" + "a" * 248 + "/12", True),
+    ],
+)
 def test_what_may_be_an_outbox(spelling: str, is_one: bool) -> None:
     assert is_outbox(spelling) is is_one
 

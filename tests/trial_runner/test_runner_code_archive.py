@@ -12,8 +12,8 @@ from nni_manager.cli.main import nni_manager
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
 from trial_runner.code_archive import BadArchive, DamagedArchive, unpack
-from trial_runner.keeper import code
-from trial_runner.keeper.requests import Refusal
+from trial_runner.keeper.code import copying
+from trial_runner.keeper.serving.requests import Refusal
 from trial_runner.runner import preparation
 
 pytestmark = pytest.mark.unit
@@ -83,7 +83,7 @@ def test_a_keeper_refuses_code_that_was_swapped_and_asks_for_it_again(tmp_path: 
     path = tmp_path / "code.tar.gz"
     path.write_bytes(_archive([("train.py", FILE, "evil")], 0o644))
     with pytest.raises(Refusal, match="not what the manager put there") as refused:
-        code._unpack(str(path), "0" * 64, lambda done: None)
+        copying._unpack(str(path), "0" * 64, lambda done: None)
     assert refused.value.kind == protocol.UNAVAILABLE
     assert not path.exists() and not (tmp_path / "code").exists()
 

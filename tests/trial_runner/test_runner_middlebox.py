@@ -22,10 +22,12 @@ from trial_runner.runner.settings import Credential
 pytestmark = pytest.mark.acceptance
 
 _POSTS: dict[str, Body] = {
-    "version": {}, "status": {"event": "started"}, "heartbeat": {"reporter": True},
+    "version": {},
+    "status": {"event": "started"},
+    "heartbeat": {"reporter": True},
     "metrics": {"outbox": "outbox/a", "start": 0, "end": 3, "lines": ["{}"]},
     "log": {"file": "stdout", "offset": 0, "data": "x"},
-}  # fmt: skip
+}
 
 
 def _client(port: int) -> Client:

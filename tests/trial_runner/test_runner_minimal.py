@@ -48,8 +48,9 @@ def test_a_trial_in_a_minimal_container(listener: FakeListener, runner: Runner, 
 
 
 def test_sigterm_reaches_the_command_without_proc(listener: FakeListener, runner: Runner) -> None:
-    (runner.folder / "inner.sh").write_text(f"trap '{report('inner')}; exit' TERM\n{report('up')}\n"
-                                            "while :; do sleep 0.01; done\n")  # fmt: skip
+    (runner.folder / "inner.sh").write_text(
+        f"trap '{report('inner')}; exit' TERM\n{report('up')}\nwhile :; do sleep 0.01; done\n"
+    )
     process = _lacking(runner, "proc").start(
         f"/bin/bash {runner.folder}/inner.sh & trap 'wait; {report('bye')}; exit 5' TERM; while :; do sleep 0.01; done"
     )

@@ -132,7 +132,7 @@ _ONE_LINE = '{"type":"intermediate","value":1}'
         (b"NNISDK_MEb'[1]'\nNNISDK_MEb'{\nNNISDK_ME\n", []),
         (b"""NNISDK_MEb'{"type": ["FINAL"], "value": "1"}'\n""", []),
     ],
-)  # fmt: skip
+)
 def test_printed_results_are_found(printed: Printed, text: bytes, lines: list[str]) -> None:
     assert printed.add(text) == lines
 
@@ -386,5 +386,6 @@ def test_an_end_that_was_taken_and_not_answered(tmp_path: Path) -> None:
     client = _Together(is_first_lost=True)
     assert not _delivered(tmp_path, client).is_fenced
     assert client.requests[1:] in (
-        [["metrics"], ["status"], ["log"], ["log"]], [["metrics"], ["status"], ["log", "log"]],
-    )  # fmt: skip
+        [["metrics"], ["status"], ["log"], ["log"]],
+        [["metrics"], ["status"], ["log", "log"]],
+    )

@@ -62,8 +62,10 @@ def test_a_long_file_is_copied_in_pieces_of_one_length(reader: Runner) -> None:
     until(lambda: len(copied(reader, "stdout")) == length)
     pieces = sorted((reader.system_dir / protocol.PIECES_FOLDER).glob("*/stdout/*"))
     assert [(path.name, path.stat().st_size) for path in pieces] == [
-        ("0", protocol.PIECE_BYTES), ("1", protocol.PIECE_BYTES), ("2", 5),
-    ]  # fmt: skip
+        ("0", protocol.PIECE_BYTES),
+        ("1", protocol.PIECE_BYTES),
+        ("2", 5),
+    ]
     (reader.system_dir / "go").touch()
     assert reader.wait(process).code == 0
 

@@ -12,17 +12,22 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.platform_kit.shared_mount import Mark, program
+from nni_manager.shared_storage.shared_mount import Mark, program
 
 NFS = {
-    "storageType": "NFS", "localMountPoint": "/mnt/of/manager", "nfsServer": "files.example.test",
+    "storageType": "NFS",
+    "localMountPoint": "/mnt/of/manager",
+    "nfsServer": "files.example.test",
     "exportedDirectory": "/data/team one",
-}  # fmt: skip
+}
 KEY = "c2VjcmV0+of/the:account=="
 BLOB = {
-    "storageType": "AzureBlob", "localMountPoint": "/mnt/of/manager", "storageAccountName": "shop",
-    "storageAccountKey": KEY, "containerName": "models",
-}  # fmt: skip
+    "storageType": "AzureBlob",
+    "localMountPoint": "/mnt/of/manager",
+    "storageAccountName": "shop",
+    "storageAccountKey": KEY,
+    "containerName": "models",
+}
 ROOT = "import os; os.geteuid = lambda: 0\n"
 SOMEBODY = "import os, getpass; os.geteuid = lambda: 1000; getpass.getuser = lambda: 'ann'\n"
 NO_PROGRAMS = "import shutil; shutil.which = lambda *_, **__: None\n"
@@ -55,9 +60,14 @@ class Machine:
         text = before + program(action, storage, str(point), user="id.exp.local", **how)
         environment = {"HOME": str(self.home), "PATH": f"{self.programs}:{os.environ['PATH']}"}
         said = subprocess.run(
-            [sys.executable, "-c", "import sys; exec(sys.stdin.read())"], input=text, env=environment,
-            capture_output=True, text=True, check=True, timeout=30,
-        )  # fmt: skip
+            [sys.executable, "-c", "import sys; exec(sys.stdin.read())"],
+            input=text,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
         assert not said.stderr, said.stderr
         told: dict[str, str] = json.loads(said.stdout)
         return told
@@ -136,15 +146,22 @@ def test_a_server_that_refuses(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_the_accounts_key_is_in_a_file_of_its_own(machine: Machine, tmp_path: Path) -> None:
-    machine.has("blobfuse2", f"f=${{3#--config-file=}}; stat -c %a $f > {tmp_path}/mode; cp $f {tmp_path}/settings; "
-                f"echo 'refused: {KEY}' >&2; exit 1")  # fmt: skip
+    machine.has(
+        "blobfuse2",
+        f"f=${{3#--config-file=}}; stat -c %a $f > {tmp_path}/mode; cp $f {tmp_path}/settings; "
+        f"echo 'refused: {KEY}' >&2; exit 1",
+    )
     told = machine.ask("use", BLOB, tmp_path / "point", before=SOMEBODY)
     assert told["state"] == "failed" and told["sentence"].endswith("refused: ******"), told
     assert (tmp_path / "mode").read_text() == "600\n"
     settings = yaml.safe_load((tmp_path / "settings").read_text())
     assert settings["azstorage"] == {
-        "type": "block", "mode": "key", "account-name": "shop", "account-key": KEY, "container": "models",
-    }  # fmt: skip
+        "type": "block",
+        "mode": "key",
+        "account-name": "shop",
+        "account-key": KEY,
+        "container": "models",
+    }
     assert settings["components"] == ["libfuse", "file_cache", "attr_cache", "azstorage"]
     assert settings["libfuse"]["kernel-list-cache-expiration-sec"] == settings["libfuse"]["entry-expiration-sec"] == 5
     assert settings["allow-other"] is False, "who is not root may let nobody else in"

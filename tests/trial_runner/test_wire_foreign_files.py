@@ -52,8 +52,10 @@ def test_no_link_is_followed_wherever_it_is(folder: Path, tmp_path: Path) -> Non
     (folder / "away").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "exchanged").symlink_to(tmp_path / "elsewhere")
     for place, name in [
-        (folder, "file"), (folder, "away/outbox/1.jsonl"), (tmp_path / "exchanged", "outbox/1.jsonl"),
-    ]:  # fmt: skip
+        (folder, "file"),
+        (folder, "away/outbox/1.jsonl"),
+        (tmp_path / "exchanged", "outbox/1.jsonl"),
+    ]:
         with pytest.raises(OSError):
             foreign_files.read(str(place), name, 0, 10)
         with pytest.raises(OSError):

@@ -79,8 +79,11 @@ def test_folders_that_forbid_it_are_opened_by_their_owner_and_those_of_others_ar
     root = Path(removal.__file__).parents[2]
     found = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(root)!r})\n{_FORBIDDEN}"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert found.stderr == ""
     gone, others = found.stdout.splitlines()
     assert gone == "[] False"

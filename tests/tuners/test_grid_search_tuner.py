@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import pytest
 
-from nni_manager.domain.search_space import parse
+from nni_manager.domain.space.search_space import parse
 from nni_manager.tuners.contract import NoMoreProposals, Pending, Tuner
 from nni_manager.tuners.grid import GridSearch, combinations
 from nni_manager.tuners.testing import NESTED, Space, TunerContract, dimension, result
@@ -98,12 +98,16 @@ def test_a_huge_range_costs_nothing() -> None:
     assert [tuner.propose(number) for number in range(2)] == [{"x": 0, "y": 0.0}, {"x": 0, "y": 0.5}]
 
 
-@pytest.mark.parametrize(("kind", "value", "points"), [
-    ("lognormal", (0, 1e-300), [1]), ("normal", (1e300, 1e-5), [1e300]),
-    ("uniform", (1, 1 + 3 * 2**-52), [1 + number * 2**-52 for number in range(4)]),
-    ("qlognormal", (0, 1e6, 1), [0, 1, math.exp(709)]),
-    ("quniform", (1e300, math.nextafter(1e300, math.inf), 1), [1e300, math.nextafter(1e300, math.inf)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "value", "points"),
+    [
+        ("lognormal", (0, 1e-300), [1]),
+        ("normal", (1e300, 1e-5), [1e300]),
+        ("uniform", (1, 1 + 3 * 2**-52), [1 + number * 2**-52 for number in range(4)]),
+        ("qlognormal", (0, 1e6, 1), [0, 1, math.exp(709)]),
+        ("quniform", (1e300, math.nextafter(1e300, math.inf), 1), [1e300, math.nextafter(1e300, math.inf)]),
+    ],
+)
 def test_a_range_of_few_numbers_ends(kind: str, value: tuple[float, ...], points: list[float]) -> None:
     proposed = everything(new({"c": dimension("choice", "a", "b"), "x": dimension(kind, *value)}))
     assert sorted(tuple(parameters.values()) for parameters in proposed) == list(product("ab", points))

@@ -14,9 +14,38 @@ import yaml
 EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
 #: Values that some field takes and others do not.
 POOL: list[Any] = [
-    0, 1, 2, -1, 100_000, True, False, 1.5, "", "text", "1", "0,1", "1h", "90s", "1.5h", "0s", "8gb", "512mb", "8Gi",
-    [], [0, 1], [0, 0], {}, None, "nfs", "azureStorage", "info", "v1", "worker", "no/such/path", "code",
-]  # fmt: skip
+    0,
+    1,
+    2,
+    -1,
+    100_000,
+    True,
+    False,
+    1.5,
+    "",
+    "text",
+    "1",
+    "0,1",
+    "1h",
+    "90s",
+    "1.5h",
+    "0s",
+    "8gb",
+    "512mb",
+    "8Gi",
+    [],
+    [0, 1],
+    [0, 0],
+    {},
+    None,
+    "nfs",
+    "azureStorage",
+    "info",
+    "v1",
+    "worker",
+    "no/such/path",
+    "code",
+]
 Place = tuple[str | int, ...]
 
 

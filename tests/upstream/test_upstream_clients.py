@@ -100,15 +100,24 @@ def upstream(tmp_path: Path, warm_nni3: WarmPython) -> Iterator[Upstream]:
 
 def _create(daemon: Daemon, code: Path) -> dict[str, Any]:
     config = {
-        "experimentName": "seen by NNI", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": TRIAL, "trialCodeDirectory": str(code), "trialConcurrency": 2, "maxTrialNumber": 10,
-        "maxExperimentDuration": "1h", "experimentWorkingDirectory": str(daemon.data), "tuner": {"name": "Random"},
+        "experimentName": "seen by NNI",
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": TRIAL,
+        "trialCodeDirectory": str(code),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 10,
+        "maxExperimentDuration": "1h",
+        "experimentWorkingDirectory": str(daemon.data),
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "local"},
-    }  # fmt: skip
+    }
     body = {
-        "config": json.dumps(config), "directory": str(code), "environment": dict(os.environ),
-        "interpreter": sys.executable, "endpoint": {"port": 0},
-    }  # fmt: skip
+        "config": json.dumps(config),
+        "directory": str(code),
+        "environment": dict(os.environ),
+        "interpreter": sys.executable,
+        "endpoint": {"port": 0},
+    }
     id_ = daemon.call("POST", "/experiments", json=body)["id"]
     return daemon.status(id_)
 
@@ -151,8 +160,9 @@ found["export"] = [asdict(result) for result in experiment.export_data()]
     assert [metric["data"] for metric in found["metrics"][first]] == [0.25, 0.5]
     assert found["own"] == {first: found["metrics"][first]}
     assert found["statistics"] == [
-        {"trialJobStatus": "SUCCEEDED", "trialJobNumber": 2}, {"trialJobStatus": "RUNNING", "trialJobNumber": 2}
-    ]  # fmt: skip
+        {"trialJobStatus": "SUCCEEDED", "trialJobNumber": 2},
+        {"trialJobStatus": "RUNNING", "trialJobNumber": 2},
+    ]
     profile = found["profile"]
     assert profile["params"]["experimentName"] == "seen by NNI" and profile["nextSequenceId"] == 4
     assert [(one["trialJobId"], one["value"]) for one in found["export"]] == [
@@ -175,9 +185,17 @@ found["killed"] = experiment.get_trial_job(found["running"][0]).status
     changed = ("trialConcurrency", "maxExperimentDuration", "searchSpace", "maxTrialNumber")
     assert [found["params"][name] for name in changed] == [3, "2h", {"y": {"_type": "choice", "_value": [1, 2]}}, 7]
     assert found["killed"] == "USER_CANCELED"
-    upstream.daemon.wait_for(upstream.id, lambda state: state["counts"] == {
-        "SUCCEEDED": 2, "USER_CANCELED": 1, "RUNNING": 3,
-    })  # fmt: skip
+    upstream.daemon.wait_for(
+        upstream.id,
+        lambda state: (
+            state["counts"]
+            == {
+                "SUCCEEDED": 2,
+                "USER_CANCELED": 1,
+                "RUNNING": 3,
+            }
+        ),
+    )
     config = upstream.state()["config"]
     assert [config[name] for name in changed] == [found["params"][name] for name in changed]
 
@@ -245,7 +263,8 @@ def test_the_client_reads_what_is_open_for_reading_only_below_a_prefix(upstream:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
     endpoint = {"port": 0, "urlPrefix": "my/pre"}
     opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": endpoint})
-    found = upstream.run("""
+    found = upstream.run(
+        """
 found["status"] = experiment.get_status()
 found["trials"] = [t.status for t in experiment.list_trial_jobs()]
 found["export"] = [r.value for r in experiment.export_data()]
@@ -253,7 +272,10 @@ try:
     experiment.update_trial_concurrency(5)
 except Exception as error:
     found["refused"] = error.response.json()["error"]
-""", BELOW_A_PREFIX, opened["endpoint"]["port"])  # fmt: skip
+""",
+        BELOW_A_PREFIX,
+        opened["endpoint"]["port"],
+    )
     assert "readonly mode" in found.pop("refused")
     assert found == {"status": "VIEWED", "trials": ["SUCCEEDED"] * 2 + ["USER_CANCELED"] * 2, "export": [0.5, 0.5]}
 
@@ -297,8 +319,12 @@ def test_the_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path
     id_ = upstream.id
     space = tmp_path / "space.json"
     space.write_text(json.dumps({"y": {"_type": "choice", "_value": [1, 2]}}))
-    for words in (("concurrency", "-v", 3), ("duration", "-v", "3h"), ("trialnum", "-v", 8),
-                  ("searchspace", "-f", space)):  # fmt: skip
+    for words in (
+        ("concurrency", "-v", 3),
+        ("duration", "-v", "3h"),
+        ("trialnum", "-v", 8),
+        ("searchspace", "-f", space),
+    ):
         assert "success" in upstream.nnictl("update", words[0], id_, *words[1:])
     config = upstream.state()["config"]
     assert (config["trialConcurrency"], config["maxExperimentDuration"], config["maxTrialNumber"]) == (3, 10800, 8)

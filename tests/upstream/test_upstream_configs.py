@@ -20,15 +20,32 @@ pytestmark = pytest.mark.upstream
 
 COUNT = 500
 SECOND = [
-    "v2-aml.yml", "v2-custom-tuner.yml", "v2-dlc-resource.yml", "v2-frameworkcontroller.yml", "v2-kubeflow-tf.yml",
-    "v2-local-inline.yml", "v2-local.yml", "v2-openpai.yml", "v2-remote.yml", "v2-sharedstorage-azureblob.yml",
+    "v2-aml.yml",
+    "v2-custom-tuner.yml",
+    "v2-dlc-resource.yml",
+    "v2-frameworkcontroller.yml",
+    "v2-kubeflow-tf.yml",
+    "v2-local-inline.yml",
+    "v2-local.yml",
+    "v2-openpai.yml",
+    "v2-remote.yml",
+    "v2-sharedstorage-azureblob.yml",
     "v2-sharedstorage-nfs.yml",
-]  # fmt: skip
+]
 FIRST = [
-    "seed-kubeflow-azure.yml", "seed-kubeflow-pytorch.yml", "seed-kubeflow-tf.yml", "v1-aml.yml", "v1-dlts.yml",
-    "v1-frameworkcontroller.yml", "v1-frameworkcontroller-template.yml", "v1-hybrid.yml", "v1-kubeflow-azure.yml",
-    "v1-pai.yml", "v1-pai-password-jobfile.yml", "v1-remote.yml",
-]  # fmt: skip
+    "seed-kubeflow-azure.yml",
+    "seed-kubeflow-pytorch.yml",
+    "seed-kubeflow-tf.yml",
+    "v1-aml.yml",
+    "v1-dlts.yml",
+    "v1-frameworkcontroller.yml",
+    "v1-frameworkcontroller-template.yml",
+    "v1-hybrid.yml",
+    "v1-kubeflow-azure.yml",
+    "v1-pai.yml",
+    "v1-pai-password-jobfile.yml",
+    "v1-remote.yml",
+]
 
 #: What only we refuse, by our words → why.
 STRICTER = {
@@ -75,9 +92,12 @@ LAXER = {
 
 def judged(nni3: Path, question: str, configs: list[Any]) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [str(nni3), str(Path(__file__).parent / "config_judge.py")], cwd=EXAMPLES, capture_output=True, text=True,
+        [str(nni3), str(Path(__file__).parent / "config_judge.py")],
+        cwd=EXAMPLES,
+        capture_output=True,
+        text=True,
         input=json.dumps([[question, config] for config in configs]),
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     answers: list[dict[str, Any]] = json.loads(done.stdout)
     return answers
@@ -132,16 +152,26 @@ CONVERTED_OTHERWISE = {
 }
 #: Ours alone: what NNI's converter loses.
 LOST_BY_NNI = {
-    "maxTrialDuration", "versionCheck", "trainingService.useActiveGpu", "logCollection",
-    "trainingService.password", "trainingService.namespace", "trainingService.reuseMode",
-    "trainingService.configPath", "trainingService.host", "trainingService.machineList[1].sshPassphrase",
-    "trainingService.worker.privateRegistryAuthPath", "trainingService.storage.uploadRetryCount",
-    "trainingService.storage.storageType", "trainingService.storage.path",
-}  # fmt: skip
+    "maxTrialDuration",
+    "versionCheck",
+    "trainingService.useActiveGpu",
+    "logCollection",
+    "trainingService.password",
+    "trainingService.namespace",
+    "trainingService.reuseMode",
+    "trainingService.configPath",
+    "trainingService.host",
+    "trainingService.machineList[1].sshPassphrase",
+    "trainingService.worker.privateRegistryAuthPath",
+    "trainingService.storage.uploadRetryCount",
+    "trainingService.storage.storageType",
+    "trainingService.storage.path",
+}
 CONVERTIBLE = sorted(
-    path.name for path in EXAMPLES.glob("*.yml")
+    path.name
+    for path in EXAMPLES.glob("*.yml")
     if "trainingServicePlatform" in path.read_text() and path.stem not in ("v1-adl", "v1-dlts", "v1-hybrid")
-)  # fmt: skip
+)
 
 
 def flat(node: Any, name: str = "") -> dict[str, Any]:
@@ -172,9 +202,16 @@ NOT_NNIS = {
 }
 #: Fields of the top level that change nothing, or that NNI 3.0 does not know.
 MORE: dict[str, Any] = {
-    "multiPhase": False, "multiThread": True, "versionCheck": False, "logCollection": "http", "gracePeriod": "5s",
-    "metricGrace": "5s", "maxTrialRetries": 2, "tunerPython": "python3", "description": "d",
-}  # fmt: skip
+    "multiPhase": False,
+    "multiThread": True,
+    "versionCheck": False,
+    "logCollection": "http",
+    "gracePeriod": "5s",
+    "metricGrace": "5s",
+    "maxTrialRetries": 2,
+    "tunerPython": "python3",
+    "description": "d",
+}
 #: Example → what is taken out of it: what the first format can do without and NNI 3.0's loader cannot.
 LESS = {
     "v1-pai.yml": ("trial", "virtualCluster"),

@@ -64,10 +64,15 @@ def _done(nni: Nni, nni3: Path) -> str:
 def _create(nni: Nni, nni3: Path, trial: str, trials: int) -> None:
     (nni.code / "trial.py").write_text(trial)
     config = {
-        "experimentName": "theirs", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"{nni3} trial.py", "trialCodeDirectory": str(nni.code), "trialConcurrency": 2,
-        "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
-    }  # fmt: skip
+        "experimentName": "theirs",
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"{nni3} trial.py",
+        "trialCodeDirectory": str(nni.code),
+        "trialConcurrency": 2,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+    }
     nni.create_with_tuner(config)
 
 

@@ -114,10 +114,12 @@ async def site(daemon: Daemon, browser: Browser, static: Path, prefix: str = "",
     folder = _folder(daemon)
     endpoint = {"port": 0, "urlPrefix": prefix}
     body = {
-        "config": json.dumps(_config(daemon, folder, **fields)), "directory": str(folder),
-        "environment": {**os.environ, "GATE": str(folder / "gate")}, "interpreter": sys.executable,
+        "config": json.dumps(_config(daemon, folder, **fields)),
+        "directory": str(folder),
+        "environment": {**os.environ, "GATE": str(folder / "gate")},
+        "interpreter": sys.executable,
         "endpoint": endpoint,
-    }  # fmt: skip
+    }
     id_ = (await asyncio.to_thread(daemon.call, "POST", "/experiments", json=body))["id"]
     async with looked_at(daemon, browser, static, id_, folder) as found:
         yield found
@@ -140,11 +142,18 @@ def _config(daemon: Daemon, folder: Path, **fields: Any) -> dict[str, Any]:
     (folder / "trial.py").write_text(TRIAL)
     (folder / "many.sh").write_text(MANY)
     return {
-        "experimentName": "seen by NNI", "searchSpace": SPACE, "trialCommand": f"{sys.executable} trial.py",
-        "trialCodeDirectory": str(folder), "trialConcurrency": 2, "maxTrialNumber": 20,
-        "maxExperimentDuration": "1h", "experimentWorkingDirectory": str(daemon.data),
-        "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}, **fields,
-    }  # fmt: skip
+        "experimentName": "seen by NNI",
+        "searchSpace": SPACE,
+        "trialCommand": f"{sys.executable} trial.py",
+        "trialCodeDirectory": str(folder),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 20,
+        "maxExperimentDuration": "1h",
+        "experimentWorkingDirectory": str(daemon.data),
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+        **fields,
+    }
 
 
 @pytest.fixture

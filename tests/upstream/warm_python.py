@@ -68,9 +68,12 @@ class WarmPython:
             for file in (out, err):
                 file.touch()
             order = {
-                "command": list(command), "cwd": str(cwd), "environment": dict(environment), "out": str(out),
+                "command": list(command),
+                "cwd": str(cwd),
+                "environment": dict(environment),
+                "out": str(out),
                 "err": str(err),
-            }  # fmt: skip
+            }
             code = self._ask(json.dumps(order))
             return subprocess.CompletedProcess(command, code, out.read_text(), err.read_text())
 
@@ -94,9 +97,12 @@ def warm_python(python: Path) -> Iterator[WarmPython]:
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)
     with subprocess.Popen(
-        [str(python), "-W", "ignore", "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [str(python), "-W", "ignore", "-c", _SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
         env=environment,
-    ) as server:  # fmt: skip
+    ) as server:
         try:
             assert server.stdout is not None and server.stdout.readline() == "ready\n"
             yield WarmPython(python, server)

@@ -11,9 +11,15 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(-5, "0.0 s"), (440, "0.4 s"), (12_000, "12 s"), (185_000, "3 min 5 s"), (7_620_000, "2 h 7 min"),
-     (349_200_000, "4 d 1 h")],
-)  # fmt: skip
+    [
+        (-5, "0.0 s"),
+        (440, "0.4 s"),
+        (12_000, "12 s"),
+        (185_000, "3 min 5 s"),
+        (7_620_000, "2 h 7 min"),
+        (349_200_000, "4 d 1 h"),
+    ],
+)
 def test_durations_have_two_units(ms: int, text: str) -> None:
     assert formats.duration(ms) == text
 
@@ -21,11 +27,19 @@ def test_durations_have_two_units(ms: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("json", "text"),
     [
-        (None, ""), ("0.123456789", "0.123457"), ("NaN", "NaN"), ("-Infinity", "-Infinity"), ("3", "3"),
-        ('{"default": Infinity, "loss": 1}', "Infinity"), ('{"loss": 1}', '{"loss": 1}'), ('"good"', "good"),
-        ("true", "true"), ("1" + "0" * 400, "1" + "0" * 58 + "…"), ('"' + "é" * 100 + '"', "é" * 59 + "…"),
+        (None, ""),
+        ("0.123456789", "0.123457"),
+        ("NaN", "NaN"),
+        ("-Infinity", "-Infinity"),
+        ("3", "3"),
+        ('{"default": Infinity, "loss": 1}', "Infinity"),
+        ('{"loss": 1}', '{"loss": 1}'),
+        ('"good"', "good"),
+        ("true", "true"),
+        ("1" + "0" * 400, "1" + "0" * 58 + "…"),
+        ('"' + "é" * 100 + '"', "é" * 59 + "…"),
     ],
-)  # fmt: skip
+)
 def test_results_are_their_number_or_themselves(json: str | None, text: str) -> None:
     assert formats.result(json) == text
 

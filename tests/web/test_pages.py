@@ -114,11 +114,20 @@ async def test_an_experiments_page_tells_everything(visitor: httpx.AsyncClient, 
     world.supervisor.not_opened["seeded"] = hold
     page = await get(visitor, "/experiments/seeded")
     for words in (
-        "On hold (TUNER_RAISED) : the tuner raised ValueError", "Traceback <here>", "4 of 10", "0.875",
-        "x 0.25 layers [8, 4]", "1 min 0 s", "(limit: 2h)", "waits for a free slot",
-            "its command failed, exit code 1: ValueError: no data (USER_CODE)",
-        "NaN", "-Infinity", str(folder.path), str(folder.attempt("good1")),
-    ):  # fmt: skip
+        "On hold (TUNER_RAISED) : the tuner raised ValueError",
+        "Traceback <here>",
+        "4 of 10",
+        "0.875",
+        "x 0.25 layers [8, 4]",
+        "1 min 0 s",
+        "(limit: 2h)",
+        "waits for a free slot",
+        "its command failed, exit code 1: ValueError: no data (USER_CODE)",
+        "NaN",
+        "-Infinity",
+        str(folder.path),
+        str(folder.attempt("good1")),
+    ):
         assert words in page.text, words
     logs = [href for href in page.values("a", "href") if "/logs/" in href]
     for href in logs:
@@ -173,8 +182,18 @@ async def test_a_wrong_query_is_refused_in_a_sentence(visitor: httpx.AsyncClient
     assert query.partition("=")[0] + ": must be" in page.text
 
 
-@pytest.mark.parametrize("path", ["/experiments/unknown1", "/experiments/no.id", "/nothing", "/static/../pages.py",
-                                  "/static/%2e%2e/pages.py", "/experiments/..%2f..", "/experiments/"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/experiments/unknown1",
+        "/experiments/no.id",
+        "/nothing",
+        "/static/../pages.py",
+        "/static/%2e%2e/pages.py",
+        "/experiments/..%2f..",
+        "/experiments/",
+    ],
+)
 async def test_unknown_pages_are_not_found(visitor: httpx.AsyncClient, path: str) -> None:
     assert "All experiments" in (await get(visitor, path, 404)).text
 
@@ -226,8 +245,12 @@ async def test_buttons_explain_what_they_cannot_do(visitor: httpx.AsyncClient, w
     await world.add("seeded")
     page = await visitor.post("/experiments/seeded/trials/waits/kill")
     assert page.status_code == 409 and "seeded is stopped" in Page(page.text).text
-    for path in ("/experiments/unknown1/stop", "/experiments/unknown1/resume", "/experiments/seeded/trials/../kill",
-                 "/experiments/seeded/trials/x/kill"):  # fmt: skip
+    for path in (
+        "/experiments/unknown1/stop",
+        "/experiments/unknown1/resume",
+        "/experiments/seeded/trials/../kill",
+        "/experiments/seeded/trials/x/kill",
+    ):
         assert (await visitor.post(path)).status_code == 404
 
 

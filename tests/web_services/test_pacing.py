@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.web_services.pacing import Pacing
 
 pytestmark = [pytest.mark.unit, pytest.mark.asyncio, pytest.mark.looptime]
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nni_manager.platform_kit.shared_list import SharedList
+from nni_manager.web_services.shared_list import SharedList
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 

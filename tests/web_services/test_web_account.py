@@ -15,8 +15,8 @@ import pytest
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connections, HealthState
-from nni_manager.platform_kit.pacing import Pacing
-from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount, WebLease, retry_after_s
+from nni_manager.web_services.account import Refused, Signature, WebAccount, WebLease, retry_after_s
+from nni_manager.web_services.pacing import Pacing
 from tests.certificates import Authority
 
 pytestmark = pytest.mark.unit

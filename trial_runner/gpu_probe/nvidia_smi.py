@@ -40,9 +40,12 @@ class _Refused(SmiFailed):
 def _run(program: str, *arguments: str) -> str:
     try:
         done = subprocess.run(
-            [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             timeout=_MOST_S,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise SmiFailed("nvidia-smi did not answer within {:.0f} s".format(_MOST_S)) from None
     except OSError as error:

@@ -5,8 +5,8 @@ import os
 import sys
 from typing import List, Optional
 
-from trial_runner.keeper.listener import MAX_PATH_BYTES
-from trial_runner.keeper.serve import default_socket_path, serve
+from trial_runner.keeper.serving.listener import MAX_PATH_BYTES
+from trial_runner.keeper.serving.serve import default_socket_path, serve
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -18,7 +18,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return _fail("The socket's path {} is too long: give one of at most 107 bytes.".format(socket_path))
     try:
         if options.verb == "attach":
-            from trial_runner.keeper.attach import attach  # brings threads and subprocesses, which serving needs not
+            from trial_runner.keeper.serving.attach import (
+                attach,  # brings threads and subprocesses, which serving needs not
+            )
 
             return attach(directory, socket_path)
         return serve(directory, socket_path, options.ready_fd)

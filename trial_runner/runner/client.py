@@ -102,9 +102,13 @@ class Client:
     """
 
     def __init__(
-        self, url: str, credential: Credential, container: str = "", authority: str = "",
+        self,
+        url: str,
+        credential: Credential,
+        container: str = "",
+        authority: str = "",
         connect_s: float = _TIMEOUT_S,
-    ) -> None:  # fmt: skip
+    ) -> None:
         parts = urlsplit(url)
         self.address = parts.netloc
         self._path = parts.path

@@ -129,9 +129,12 @@ class Status(Stream):
     """`body` is asked when it is time, so that it can say what was delivered before; `told`: called with the answer."""
 
     def __init__(
-        self, body: Callable[[], Dict[str, Any]], told: Callable[[Dict[str, Any]], None], say: Callable[[str], None],
+        self,
+        body: Callable[[], Dict[str, Any]],
+        told: Callable[[Dict[str, Any]], None],
+        say: Callable[[str], None],
         place_at_end: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self._body = body
         self._told = told

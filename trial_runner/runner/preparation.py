@@ -102,9 +102,13 @@ class Preparation:
     """
 
     def __init__(
-        self, settings: Settings, clients: List[Client], container: str, outboxes: Dict[str, int],
+        self,
+        settings: Settings,
+        clients: List[Client],
+        container: str,
+        outboxes: Dict[str, int],
         say: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._settings = settings
         self._clients = clients
         self._greeting = greeting(protocol.PUSH, container, outboxes)

@@ -66,9 +66,14 @@ class Run:
     """
 
     def __init__(
-        self, settings: Settings, client: Optional[Client], stored: Dict[str, int], container: str,
-        claim: Optional[Claim], say: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings,
+        client: Optional[Client],
+        stored: Dict[str, int],
+        container: str,
+        claim: Optional[Claim],
+        say: Callable[[str], None],
+    ) -> None:
         self._settings = settings
         self._container = container
         self._claim = claim

@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import login
-from nni_manager.api.local_users import LocalUsers, refusal
-from nni_manager.api.token import Token
+from nni_manager.api.access import login
+from nni_manager.api.access.local_users import LocalUsers, refusal
+from nni_manager.api.access.token import Token
 
 
 class BodyTooLarge(HTTPException):
@@ -67,9 +67,15 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str = "", hosts: Collection[str] = (), body_limit: int = BODY_LIMIT,
-        larger: Mapping[str, int] = MappingProxyType({}), users: LocalUsers | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        app: ASGIApp,
+        *,
+        token: str = "",
+        hosts: Collection[str] = (),
+        body_limit: int = BODY_LIMIT,
+        larger: Mapping[str, int] = MappingProxyType({}),
+        users: LocalUsers | None = None,
+    ) -> None:
         self._app = app
         self._token = Token(token)
         self._users = users or LocalUsers()

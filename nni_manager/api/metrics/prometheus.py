@@ -14,15 +14,16 @@ from weakref import WeakKeyDictionary
 
 from prometheus_client.core import Metric
 
-from nni_manager.api import trial_listener
 from nni_manager.api.context import ApiContext
-from nni_manager.api.exposition import by_label, counter, counters, gauge, gauges, summary
+from nni_manager.api.metrics.exposition import by_label, counter, counters, gauge, gauges, summary
+from nni_manager.api.runners import trial_listener
 from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.turns.tally import tally
-from nni_manager.store import database, tallies
-from nni_manager.store.tallies import TrialTally
+from nni_manager.store import database
+from nni_manager.store.experiment import tallies
+from nni_manager.store.experiment.tallies import TrialTally
 
 #: Experiments whose trials are shown one by one, the newest; a monitor keeps every label it ever saw.
 MOST_EXPERIMENTS = 100

@@ -20,13 +20,16 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 
 
 @router.get(
-    "/metrics", operation_id="getMetrics", summary="Figures for Prometheus", response_class=PlainTextResponse,
+    "/metrics",
+    operation_id="getMetrics",
+    summary="Figures for Prometheus",
+    response_class=PlainTextResponse,
     responses=_ANSWER,
-)  # fmt: skip
+)
 async def show(context: Context) -> Response:
     """Cheap enough to be asked every few seconds. A listener with a token wants it here, too; whoever scrapes sends it
     as `Authorization: Bearer <token>`."""
-    from nni_manager.api import exposition, prometheus  # Prometheus' library, only where something is scraped
+    from nni_manager.api.metrics import exposition, prometheus  # Prometheus' library, only where something is scraped
 
     text = exposition.text(await prometheus.families(context))
     return Response(text, headers={"Content-Type": exposition.CONTENT_TYPE, "Cache-Control": "no-store"})

@@ -55,7 +55,10 @@ def _table(context: ApiContext, status: StatusAnswers) -> Table:
         "version": {"GET": _version},
         "check-status": {"GET": status.show},
         "experiment": {
-            "GET": experiment.show, "POST": experiment.start, "PUT": experiment.change, "DELETE": experiment.stop,
+            "GET": experiment.show,
+            "POST": experiment.start,
+            "PUT": experiment.change,
+            "DELETE": experiment.stop,
         },
         "experiment/import-data": {"POST": experiment.import_data},
         "experiment/imported-data": {"GET": experiment.imported_data},
@@ -74,7 +77,7 @@ def _table(context: ApiContext, status: StatusAnswers) -> Table:
         "tensorboard": {"POST": _refuse_tensorboard},
         "tensorboard/{id}": {"GET": _refuse_tensorboard, "PUT": _refuse_tensorboard, "DELETE": _refuse_tensorboard},
         "tensorboard-tasks": {"GET": _list_tensorboards, "DELETE": _stop_tensorboards},
-    }  # fmt: skip
+    }
 
 
 def _routes(table: Table) -> Iterator[BaseRoute]:

@@ -26,7 +26,9 @@ from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.domain.text import require_finite
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.store import experiments, nni_answers, overview
+from nni_manager.store.experiment import experiments
+from nni_manager.store.index import overview
+from nni_manager.store.nni import nni_answers
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +55,14 @@ async def show(request: Request) -> Response:
 def _profile(row: StoredExperiment, path: str, context: ApiContext) -> dict[str, Any]:
     exec_ms = overview.exec_ms(row, context.service.live(row.id), context.clock())
     profile = {
-        "params": mask(json.loads(row.config)), "id": row.id, "execDuration": exec_ms // 1000, "logDir": path,
-        "startTime": row.created_ms, "nextSequenceId": row.next_sequence_id, "revision": row.revision,
-    }  # fmt: skip
+        "params": mask(json.loads(row.config)),
+        "id": row.id,
+        "execDuration": exec_ms // 1000,
+        "logDir": path,
+        "startTime": row.created_ms,
+        "nextSequenceId": row.next_sequence_id,
+        "revision": row.revision,
+    }
     return profile if row.ended_ms is None else {**profile, "endTime": row.ended_ms}
 
 

@@ -16,7 +16,7 @@ from nni_manager.api.logs import file_response
 from nni_manager.api.nni.addressed import addressed, folder, trial_of
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
-from nni_manager.store import answers
+from nni_manager.store.experiment import answers
 from trial_runner.protocol import LOG_FILES
 
 _PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")

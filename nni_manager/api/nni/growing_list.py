@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
-from nni_manager.scheduler.experiments.service import Readable
+from nni_manager.scheduler.experiments.commands import Readable
 
 #: Bytes of one list of an experiment at work that are kept at most.
 MOST_KEPT = 64 * 1024 * 1024

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _AGAIN_S = 2.0
 class PlaceholderProcesses:
     """Made when they are asked for, one per experiment; shared by all that name one. One per daemon."""
 
-    def __init__(self, service: Service, stopping: asyncio.Event) -> None:
+    def __init__(self, service: ExperimentCommands, stopping: asyncio.Event) -> None:
         """`stopping`: the daemon ends, and experiments go on."""
         self._service = service
         self._stopping = stopping

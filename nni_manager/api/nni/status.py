@@ -17,11 +17,13 @@ from starlette.types import Scope, Send
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import ROOT, addressed, experiment_of, json_text
 from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
+from nni_manager.scheduler.experiments.commands import Readable
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.scheduler.experiments.service import Readable
-from nni_manager.store import experiments, nni_registry, overview
-from nni_manager.store.index import Entry
-from nni_manager.store.overview import Live
+from nni_manager.store.experiment import experiments
+from nni_manager.store.index import overview
+from nni_manager.store.index.index import Entry
+from nni_manager.store.index.overview import Live
+from nni_manager.store.nni import nni_registry
 
 _PATH = f"{ROOT}/check-status"
 #: Bare text where NNI's clients expect JSON: to them it means that they should ask again.

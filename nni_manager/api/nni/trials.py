@@ -24,7 +24,8 @@ from nni_manager.api.nni.growing_list import GrowingLists, ListResponse, Room
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.store import nni_answers, trials
+from nni_manager.store.experiment import trials
+from nni_manager.store.nni import nni_answers
 
 #: Seconds that the end of a trial is waited for at most: NNI's clients wait 20 for an answer.
 _MOST_WAIT_S = 15.0

@@ -21,15 +21,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
-from nni_manager.api import trial_posts as posts
+from nni_manager.api.access.guard import HARDENING, BodyTooLarge
 from nni_manager.api.errors import FAULT
-from nni_manager.api.guard import HARDENING, BodyTooLarge
-from nni_manager.api.trial_posts import Json
-from nni_manager.api.trial_room import Body, Room
+from nni_manager.api.runners import trial_posts as posts
+from nni_manager.api.runners.trial_posts import Json
+from nni_manager.api.runners.trial_room import Body, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
-from nni_manager.scheduler.turns.attempt_reports import AttemptReports, RunnerOf
-from nni_manager.scheduler.turns.runner_reports import RunnerReports, Welcome
+from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerOf
+from nni_manager.scheduler.experiments.runner_reports import RunnerReports, Welcome
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -105,9 +105,10 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 def _json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> _Answer:
     return _Answer(
-        status=status, body=_encode(content).encode("utf-8", "surrogatepass"),
+        status=status,
+        body=_encode(content).encode("utf-8", "surrogatepass"),
         headers={"content-type": "application/json", **(headers or {})},
-    )  # fmt: skip
+    )
 
 
 Take = Callable[[AttemptReports, Json], Awaitable[Json]]
@@ -123,12 +124,15 @@ class TrialListener:
         self._room = Room(ROOM_BYTES)
         routes = _Routes(reports)
         self.gets: dict[str, Get] = {
-            "parameters": routes.parameters, "code": routes.code, "outboxes": routes.outboxes,
-        }  # fmt: skip
+            "parameters": routes.parameters,
+            "code": routes.code,
+            "outboxes": routes.outboxes,
+        }
         self.posts: dict[str, Callable[[RunnerOf, Json], Awaitable[Json]]] = {
-            "version": routes.version, protocol.TOGETHER: routes.together,
+            "version": routes.version,
+            protocol.TOGETHER: routes.together,
             **{name: routes.alone(name) for name in routes.takes},
-        }  # fmt: skip
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -188,9 +192,11 @@ class TrialListener:
         if all(form.fullmatch(id_) for form, id_ in zip(_IDS, ids, strict=True)):
             container = headers.get(_CONTAINER, b"").decode("latin-1")
             who = RunnerOf(
-                experiment_id=ids[0], trial_id=ids[1], attempt=int(ids[2]),
+                experiment_id=ids[0],
+                trial_id=ids[1],
+                attempt=int(ids[2]),
                 container=container if CONTAINER.fullmatch(container) else "",
-            )  # fmt: skip
+            )
             if self._reports.tokens.is_token(who.job_name, token.strip()):
                 return who
         raise _Refused(403, "this token is not the one of this attempt")
@@ -220,17 +226,25 @@ class _Routes:
         self._small = _SmallFiles()
         #: Posts that may come together.
         self.takes: dict[str, Take] = {
-            "status": self._status, "metrics": self._metrics, "log": self._log, "heartbeat": self._heartbeat,
-        }  # fmt: skip
+            "status": self._status,
+            "metrics": self._metrics,
+            "log": self._log,
+            "heartbeat": self._heartbeat,
+        }
 
     async def version(self, who: RunnerOf, body: Json) -> Json:
         version, channel, outboxes = posts.greeting(body)
         welcome = await self._reports.greet(who, version, channel, outboxes)
         code = await self._code_of(welcome) if posts.wants_code(body) else {}
         return {
-            "accepted": True, "managerVersion": self._reports.manager_version, "record": json.loads(welcome.record),
-            "hasCode": welcome.archive is not None, "stored": welcome.stored, protocol.TOGETHER: True, **code,
-        }  # fmt: skip
+            "accepted": True,
+            "managerVersion": self._reports.manager_version,
+            "record": json.loads(welcome.record),
+            "hasCode": welcome.archive is not None,
+            "stored": welcome.stored,
+            protocol.TOGETHER: True,
+            **code,
+        }
 
     async def _code_of(self, welcome: Welcome) -> Json:
         """Small code goes with the greeting's answer. What hinders is said where it is asked for."""

@@ -110,10 +110,16 @@ def exit_word(body: Json) -> Json:
     if exit_code is None and signal is None:
         raise InvalidInput("exitCode or signal: one of them must be given")
     return {
-        "exitCode": exit_code, "signal": signal, "stderrTail": _text(body, "stderrTail")[-protocol.MAX_STDERR_TAIL :],
-        "startedMs": _count(body, "startedMs"), "endedMs": _count(body, "endedMs"), "nowMs": _count(body, "nowMs"),
-        "outboxes": _sizes(body), "undelivered": _sentences(body), "wasStarted": body.get("wasStarted") is not False,
-    }  # fmt: skip
+        "exitCode": exit_code,
+        "signal": signal,
+        "stderrTail": _text(body, "stderrTail")[-protocol.MAX_STDERR_TAIL :],
+        "startedMs": _count(body, "startedMs"),
+        "endedMs": _count(body, "endedMs"),
+        "nowMs": _count(body, "nowMs"),
+        "outboxes": _sizes(body),
+        "undelivered": _sentences(body),
+        "wasStarted": body.get("wasStarted") is not False,
+    }
 
 
 def stretch(body: Json) -> PostedLines:

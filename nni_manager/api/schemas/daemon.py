@@ -22,9 +22,14 @@ class Wire(BaseModel):
     """
 
     model_config = ConfigDict(
-        alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True,
-        extra="forbid", frozen=True, defer_build=True,
-    )  # fmt: skip
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        extra="forbid",
+        frozen=True,
+        defer_build=True,
+    )
 
     def json_text(self) -> str:
         """All of it. What pydantic cannot spell, halves of characters, becomes escapes; what is no number is null."""

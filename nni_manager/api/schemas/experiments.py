@@ -204,10 +204,11 @@ class NewExperiment(Wire):
     )
     debug: bool = Field(default=False, description="True: as if the config said `debug: true`.")
     secrets: dict[str, str] = Field(
-        default={}, repr=False,
+        default={},
+        repr=False,
         description="Values of what secret fields refer to, by reference (`${VARIABLE}`, `file:/path`); others are "
         "looked up in `environment`, and in the daemon's files.",
-    )  # fmt: skip
+    )
     endpoint: NewEndpoint | None = Field(default=None, description="A port of its own; not given: none.")
 
 
@@ -225,9 +226,10 @@ class View(Sent):
 
     id: str = Field(description="Id of the experiment.", pattern=r"^[A-Za-z0-9_-]{1,32}$")
     working_directory: str | None = Field(
-        default=None, pattern="^/",
+        default=None,
+        pattern="^/",
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
-    )  # fmt: skip
+    )
     endpoint: NewEndpoint | None = Field(
         default=None, description="A port of its own; not given: the one it has, or none."
     )
@@ -242,9 +244,10 @@ class Resume(Sent):
         default=None, description="A port of its own; not given: the one it has, or none."
     )
     working_directory: str | None = Field(
-        default=None, pattern="^/",
+        default=None,
+        pattern="^/",
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
-    )  # fmt: skip
+    )
     debug: bool = Field(default=False, description="True: `debug` is switched on. Only for one that is stopped.")
     secrets: dict[str, str] = Field(
         default={}, repr=False, description="New values of what secret fields refer to, by reference; others stay."
@@ -260,10 +263,11 @@ class NewSecrets(Sent):
         repr=False, description="New values of what secret fields refer to, by reference; others stay."
     )
     environment: dict[str, str] | None = Field(
-        default=None, repr=False,
+        default=None,
+        repr=False,
         description="What trials on the manager's machine and the tuner run with, for an experiment whose private file "
         "is missing; one that has an environment keeps it. Not given: the daemon's own.",
-    )  # fmt: skip
+    )
 
 
 class StoppedExperiments(Wire):

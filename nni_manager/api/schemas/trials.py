@@ -1,4 +1,5 @@
-"""Trials, their attempts and results. Built by SQLite (`store.answers`); these models are for the API's description."""
+"""Trials, their attempts and results. `store.experiment.answers` has SQLite build them; these models
+describe them."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from pydantic import Field, JsonValue
 
 from nni_manager.api.schemas.daemon import Sent, Wire
 from nni_manager.domain.metrics import MetricType
-from nni_manager.domain.parameters import ParameterSource
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
+from nni_manager.domain.space.parameters import ParameterSource
 from nni_manager.domain.trial import StopRequest, TrialStatus
 
 

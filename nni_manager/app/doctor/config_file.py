@@ -12,15 +12,15 @@ from nni_manager.app import identity
 from nni_manager.app.doctor import data_directory, shared_places
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, failure, ok, warning
 from nni_manager.config import admission, credentials, experiment_file
-from nni_manager.config.settings import TEMPORARY, own_environment
+from nni_manager.config.daemon_settings.settings import TEMPORARY, own_environment
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.machines.keeper import machines
+from nni_manager.machines.keeper.local_process import LocalKeeper, connected
+from nni_manager.machines.keeper.machines import KeeperConnection
+from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.keeper import machines
-from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
-from nni_manager.platform_kit.keeper.machines import KeeperConnection
-from nni_manager.platform_kit.machines.line import Places
 from nni_manager.scheduler.experiments import preflight
 from nni_manager.scheduler.experiments.preflight import standalone_host
 
@@ -64,7 +64,7 @@ def _names(spec: ExperimentSpec) -> str:
 
 def _preflight(
     service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str], data_dir: Path
-) -> Iterator[CheckFinding]:  # fmt: skip
+) -> Iterator[CheckFinding]:
     """Findings of the training service's own preflight."""
     connections = Connections(*identity.shown_to_machines(data_dir))
     folder = Path(spec.working_directory) / "doctor"
@@ -89,6 +89,8 @@ async def _ask(
 
 
 _VERDICTS = {
-    Severity.WRONG: CheckOutcome.FAIL, Severity.AWAY: CheckOutcome.WARN, Severity.WARNING: CheckOutcome.WARN,
+    Severity.WRONG: CheckOutcome.FAIL,
+    Severity.AWAY: CheckOutcome.WARN,
+    Severity.WARNING: CheckOutcome.WARN,
     Severity.FINE: CheckOutcome.OK,
-}  # fmt: skip
+}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.platform_kit.lock_holder import holders
-from nni_manager.store import index
 from nni_manager.store.folder import is_on_network
+from nni_manager.store.index import index
 
 _CHECK = "data directory"
 _MIB = 2**20

@@ -15,11 +15,11 @@ from typing import Any
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.client import address
 from nni_manager.client.manager_client import ManagerClient
-from nni_manager.config.settings import TEMPORARY
+from nni_manager.config.daemon_settings.settings import TEMPORARY
 from nni_manager.domain.errors import NniManagerError, PlatformError
 from nni_manager.domain.experiment import HoldCode
-from nni_manager.platform_kit.keeper.client import Job
-from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
+from nni_manager.machines.keeper.client import Job
+from nni_manager.machines.keeper.local_process import LocalKeeper, connected
 from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
 from trial_runner.wire import removal

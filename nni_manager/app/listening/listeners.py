@@ -23,9 +23,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn._types import ASGIApplication
 
-from nni_manager.app.http_connection import HttpConnection
-from nni_manager.app.ports import Reserved
-from nni_manager.app.reserves import Connections
+from nni_manager.app.listening.http_connection import HttpConnection
+from nni_manager.app.listening.ports import Reserved
+from nni_manager.app.listening.reserves import Connections
 from nni_manager.domain.clock import LoopLag
 
 #: How long answers under way may take at shutdown, in seconds.
@@ -273,9 +273,12 @@ class Listeners:
 
     def _protocol(self, keep_alive_s: float | None = None) -> asyncio.Protocol:
         return HttpConnection(
-            config=self._config, server_state=self._server.server_state, app_state=self._server.lifespan.state,
-            connections=self._connections_open, keep_alive_s=keep_alive_s,
-        )  # fmt: skip
+            config=self._config,
+            server_state=self._server.server_state,
+            app_state=self._server.lifespan.state,
+            connections=self._connections_open,
+            keep_alive_s=keep_alive_s,
+        )
 
 
 def _close_transports(connections: list[HttpConnection]) -> None:

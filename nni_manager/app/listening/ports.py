@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from nni_manager.config.settings import Settings
+from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
 #: Characters of a token on an address that others can reach.

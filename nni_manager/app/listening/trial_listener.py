@@ -13,14 +13,14 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from nni_manager.app import trial_tls
-from nni_manager.app.listeners import Listeners
-from nni_manager.app.ports import Reserved, http_address, reserve, reserve_in_thread
-from nni_manager.config.settings import Settings
+from nni_manager.app.listening import trial_tls
+from nni_manager.app.listening.listeners import Listeners
+from nni_manager.app.listening.ports import Reserved, http_address, reserve, reserve_in_thread
+from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentWarning
-from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.turns.runner_token import RunnerTokens
 from trial_runner.wire import foreign_files
 
 
@@ -49,9 +49,10 @@ class TrialPortFile:
         if not isinstance(port, int) or not 0 < port < 65536:
             return None
         return StoredPort(
-            port=port, experiments=frozenset(map(str, experiments)) if isinstance(experiments, list) else None,
+            port=port,
+            experiments=frozenset(map(str, experiments)) if isinstance(experiments, list) else None,
             expected=expected if isinstance(expected, int) else 0,
-        )  # fmt: skip
+        )
 
     def write(self, port: int, experiments: Collection[str], expected: int) -> None:
         """Raises OSError."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import table, terminal
 from nni_manager.cli.caller import MANAGER_VARIABLE, data_directory_option, resolve_data_directory
-from nni_manager.cli.output import echo_json
-from nni_manager.cli.table import Column
+from nni_manager.cli.output import table, terminal
+from nni_manager.cli.output.table import Column
+from nni_manager.cli.output.values import echo_json
 
 if TYPE_CHECKING:
     from nni_manager.config.registered_algorithms import Registered
@@ -39,7 +39,7 @@ def register(meta_path: str, data_dir: str | None) -> None:
     classArgs and classArgsValidator. The module is installed, or stands beside the meta file. The classes are imported
     to see that they are there.
     """
-    from nni_manager.cli import algo_meta
+    from nni_manager.cli.config import algo_meta
     from nni_manager.config import registered_algorithms
 
     directory = _directory(data_dir)
@@ -64,7 +64,7 @@ def unregister(name: str, data_dir: str | None) -> None:
 @data_directory_option
 def show(name: str, data_dir: str | None) -> None:
     """Print what is known of an algorithm, as JSON."""
-    from nni_manager.cli.algo_meta import as_json
+    from nni_manager.cli.config.algo_meta import as_json
 
     for each in _registered(_directory(data_dir)):
         if each.name.lower() == name.lower():
@@ -83,9 +83,15 @@ def show(name: str, data_dir: str | None) -> None:
 def list_algorithms(as_json: bool, data_dir: str | None) -> None:
     """List built-in and registered algorithms."""
     own = [
-        {"name": one.name, "type": one.kind, "source": "user", "className": one.class_name,
-         "codeDirectory": one.code_directory} for one in _registered(_directory(data_dir))
-    ]  # fmt: skip
+        {
+            "name": one.name,
+            "type": one.kind,
+            "source": "user",
+            "className": one.class_name,
+            "codeDirectory": one.code_directory,
+        }
+        for one in _registered(_directory(data_dir))
+    ]
     found: list[dict[str, Any]] = [*_built_in(), *own]
     if as_json:
         echo_json(found)
@@ -119,9 +125,12 @@ def _built_in() -> Iterator[dict[str, Any]]:
     for family in FAMILIES.values():
         for one in family.catalogue.built_in:
             yield {
-                "name": one.name, "type": family.noun, "source": "built-in",
-                "className": one.location.replace(":", "."), "aliases": list(one.aliases),
-            }  # fmt: skip
+                "name": one.name,
+                "type": family.noun,
+                "source": "built-in",
+                "className": one.location.replace(":", "."),
+                "aliases": list(one.aliases),
+            }
 
 
 def _directory(data_dir: str | None) -> Path:

@@ -28,8 +28,8 @@ def read(file: str) -> list[Registered]:
 
 
 def _load(path: str, file: str) -> dict[str, Any]:
-    from nni_manager.config import yaml_reader
-    from nni_manager.config.source import read_text
+    from nni_manager.config.reading import yaml_reader
+    from nni_manager.config.reading.source import read_text
 
     meta = yaml_reader.read(read_text(path), file).root.value
     if not isinstance(meta, dict):
@@ -50,10 +50,14 @@ def _registered(entry: dict[str, Any], folder: Path, file: str) -> Registered:
         raise _invalid(file, "classArgs", "must be a mapping, and classArgsValidator a class")
     classes = [name for name in (entry["className"], validator) if name]
     return Registered(
-        name=entry["builtinName"].strip(), kind=_KINDS[entry["algoType"]], class_name=entry["className"],
-        code_directory=_folder_of(_KINDS[entry["algoType"]], classes, folder, file), class_args=class_args,
-        accepts_class_args=entry.get("acceptClassArgs", True) is not False, validator=validator,
-    )  # fmt: skip
+        name=entry["builtinName"].strip(),
+        kind=_KINDS[entry["algoType"]],
+        class_name=entry["className"],
+        code_directory=_folder_of(_KINDS[entry["algoType"]], classes, folder, file),
+        class_args=class_args,
+        accepts_class_args=entry.get("acceptClassArgs", True) is not False,
+        validator=validator,
+    )
 
 
 def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
@@ -96,8 +100,13 @@ def _invalid(file: str, field: str, message: str) -> ConfigInvalid:
 def as_json(registered: Registered) -> str:
     """A registered algorithm as JSON, with the keys of NNI's meta file; a key without a value is left out."""
     meta = {
-        "algoType": registered.kind, "builtinName": registered.name, "className": registered.class_name,
-        "codeDirectory": registered.code_directory, "classArgs": dict(registered.class_args),
-        "acceptClassArgs": registered.accepts_class_args, "classArgsValidator": registered.validator, "source": "user",
-    }  # fmt: skip
+        "algoType": registered.kind,
+        "builtinName": registered.name,
+        "className": registered.class_name,
+        "codeDirectory": registered.code_directory,
+        "classArgs": dict(registered.class_args),
+        "acceptClassArgs": registered.accepts_class_args,
+        "classArgsValidator": registered.validator,
+        "source": "user",
+    }
     return json.dumps({name: value for name, value in meta.items() if value not in ("", {})}, indent=2)

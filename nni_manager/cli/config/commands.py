@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nni_manager.cli import selection
 from nni_manager.cli.caller import data_directory_option, program, resolve_data_directory, tuner_python_option
 from nni_manager.cli.command_group import BAD_INPUT
-from nni_manager.cli.output import echo_json, warn
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.output.values import echo_json, warn
 from nni_manager.cli.session import Connect, to_read
 
 if TYPE_CHECKING:
-    from nni_manager.cli.config_verdict import CheckResult
+    from nni_manager.cli.config.config_verdict import CheckResult
 
 
 @click.group()
@@ -34,7 +34,7 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
 
     Secrets are looked up, and not shown. A tuner or assessor of your own is imported, by the Python that would run it.
     """
-    from nni_manager.cli import config_verdict
+    from nni_manager.cli.config import config_verdict
 
     verdicts = [config_verdict.of_file(file, resolve_data_directory(data_dir), program(tuner_python)) for file in files]
     if as_json:

@@ -10,15 +10,16 @@ from typing import Any
 
 import click
 
-from nni_manager.cli.create import sent
-from nni_manager.cli.output import duration
+from nni_manager.cli.experiment.create import sent
+from nni_manager.cli.output.terminal import confirmed
+from nni_manager.cli.output.values import duration
 from nni_manager.cli.session import Connect
-from nni_manager.cli.terminal import confirmed
 
 _WHOSE = {
-    "this": "of this manager", "another": "of another manager, which may be at work with it",
+    "this": "of this manager",
+    "another": "of another manager, which may be at work with it",
     "unknown": "of an unknown manager, which may be at work with it",
-}  # fmt: skip
+}
 
 
 def clean(connect: Connect, config: str, *, yes: bool) -> bool:

@@ -39,7 +39,7 @@ def clean(connect: Connect, *, names: tuple[str, ...], config: str | None, yes: 
     chosen = [*names, *in_file]
     is_left = _end_noted(connect, chosen)
     if config is not None and any(map(_finds_left, in_file)):
-        from nni_manager.cli import left_objects
+        from nni_manager.cli.config import left_objects
 
         is_left = left_objects.clean(connect, config, yes=yes) or is_left
     if not is_left:
@@ -106,9 +106,9 @@ def _told(sentences: Iterator[str]) -> Iterator[str]:
 
 def _platforms(file: str) -> list[str]:
     """The names of the platforms in a file of either format; the rest of it does not matter. Raises ConfigInvalid."""
-    from nni_manager.config import yaml_reader
-    from nni_manager.config.document import fold
-    from nni_manager.config.source import read_text
+    from nni_manager.config.reading import yaml_reader
+    from nni_manager.config.reading.document import fold
+    from nni_manager.config.reading.source import read_text
 
     values = yaml_reader.read(read_text(os.path.expanduser(file)), file).root.value
     fields = {fold(str(key)): value for key, value in values.items()} if isinstance(values, dict) else {}

@@ -12,9 +12,9 @@ from itertools import islice
 
 import click
 
-from nni_manager.cli import selection
-from nni_manager.cli.log import Read, last_lines, reading, write_bytes
+from nni_manager.cli.experiment import selection
 from nni_manager.cli.session import Connect, to_read
+from nni_manager.cli.trial.log import Read, last_lines, reading, write_bytes
 
 _FILES = {"stdout": "nnimanager.log", "stderr": "dispatcher.log"}
 _MEANINGS = {

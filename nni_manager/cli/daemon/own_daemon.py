@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nni_manager.cli import selection, terminal
-from nni_manager.cli.experiment import json_option
-from nni_manager.cli.output import echo_json, facts, moment
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment.listing import json_option
+from nni_manager.cli.experiment.stop import stop as stop_experiments
+from nni_manager.cli.output import terminal
+from nni_manager.cli.output.values import echo_json, facts, moment
 from nni_manager.cli.session import connect, current, daemon_options
-from nni_manager.cli.stop import stop as stop_experiments
 from nni_manager.client.address import find
 from nni_manager.domain.errors import NniManagerError
 

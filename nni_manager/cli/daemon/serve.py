@@ -25,9 +25,12 @@ def runner() -> None:
 
 @runner.command()
 @click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("runner.pyz"), show_default=True,
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("runner.pyz"),
+    show_default=True,
     help="File to write.",
-)  # fmt: skip
+)
 def build(output: Path) -> None:
     """Write the trial runner as one file that needs Python 3.7 or newer and nothing else."""
     from nni_manager.platform_kit.runner_archive import runner_archive
@@ -69,13 +72,15 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
     help="No TCP port at all: neither for clients nor for trials that run elsewhere.",
 )
 @click.option(
-    "--token-file", type=click.Path(path_type=Path),
+    "--token-file",
+    type=click.Path(path_type=Path),
     help="File that holds the token clients must show; or set NNI_MANAGER_TOKEN.",
-)  # fmt: skip
+)
 @click.option(
-    "--allow-local-users", metavar="NAMES",
+    "--allow-local-users",
+    metavar="NAMES",
     help="Other users of this machine that need no token where none is set: names with commas, or `true`.",
-)  # fmt: skip
+)
 @click.option("--insecure", is_flag=True, help="Listen on other addresses than this machine's without a token.")
 @click.option("--auto", is_flag=True, help="End once no experiment is open; no port for the page.")
 @click.option("--ready-fd", type=click.IntRange(3), metavar="N", help="Say `ready` or `error: …` on descriptor N.")
@@ -84,7 +89,7 @@ def serve(
     *, no_listen: bool, token_file: Path | None, insecure: bool, auto: bool, ready_fd: int | None, **settings: object
 ) -> None:
     """Run the daemon until it is told to end. Trials go on without it and are found again by the next one."""
-    from nni_manager.app import reserves
+    from nni_manager.app.listening import reserves
 
     reserves.fill_standard_streams()
     with _waiting(ready_fd) as tell:
@@ -110,7 +115,7 @@ def serve(
 def _serve(settings: dict[str, object], **listeners: Any) -> int:
     gc.disable()  # until all is built: to look for garbage among modules in the making is a sixth of the start
     from nni_manager.app import serve as app
-    from nni_manager.config import settings as configured
+    from nni_manager.config.daemon_settings import settings as configured
 
     settings["allow_local_users"] = _allowed(settings["allow_local_users"])
     code: int = app.serve(configured.load(settings, os.environ), **listeners)
@@ -119,8 +124,8 @@ def _serve(settings: dict[str, object], **listeners: Any) -> int:
 
 def _allowed(text: object) -> object:
     """The value of ``--allow-local-users``. Raises InvalidInput."""
-    from nni_manager.config.local_users import local_users
-    from nni_manager.config.plain_scalars import plain_value
+    from nni_manager.config.daemon_settings.local_users import local_users
+    from nni_manager.config.reading.plain_scalars import plain_value
 
     try:
         return local_users(plain_value(text)) if isinstance(text, str) else None

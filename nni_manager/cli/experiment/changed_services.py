@@ -16,8 +16,8 @@ def read(file: str) -> tuple[object, tuple[str, ...], str]:
 
     Raises ConfigInvalid, InvalidInput.
     """
-    from nni_manager.config import yaml_reader
-    from nni_manager.config.source import read_text
+    from nni_manager.config.reading import yaml_reader
+    from nni_manager.config.reading.source import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
     values: object = yaml_reader.read(read_text(str(path)), file).root.value

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import given_secrets, selection, webui
 from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
-from nni_manager.cli.output import facts, warn
+from nni_manager.cli.experiment import given_secrets, selection, webui
+from nni_manager.cli.output.values import facts, warn
 from nni_manager.cli.session import Connect, connected, current, same_daemon
 from nni_manager.domain.errors import InvalidInput
 
@@ -25,9 +25,12 @@ _foreground = click.option("--foreground", "-f", is_flag=True, help="Show progre
 _debug = click.option("--debug", "-d", is_flag=True, help="As if the experiment file said `debug: true`.")
 _url_prefix = click.option("--url_prefix", "--url-prefix", "-u", metavar="PATH", help="What stands before every path.")
 _directory = click.option(
-    "--experiment_dir", "--experiment-dir", "-e", metavar="FOLDER",
+    "--experiment_dir",
+    "--experiment-dir",
+    "-e",
+    metavar="FOLDER",
     help="The folder that holds the experiment's folder, where it was moved or copied to.",
-)  # fmt: skip
+)
 
 
 def _port(function: Function) -> Function:
@@ -44,9 +47,15 @@ def _port(function: Function) -> Function:
 @_foreground
 @tuner_python_option
 def create(
-    connect: Connect, *, config: str, port: int | None, url_prefix: str | None, debug: bool, foreground: bool,
+    connect: Connect,
+    *,
+    config: str,
+    port: int | None,
+    url_prefix: str | None,
+    debug: bool,
+    foreground: bool,
     tuner_python: str,
-) -> None:  # fmt: skip
+) -> None:
     """Start an experiment; the daemon is started too when none runs."""
     client, experiment = sent(connect, config, program(tuner_python))
     id_ = client.create(file=config, endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
@@ -67,9 +76,12 @@ def resume(
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     client.resume(
-        id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir), debug=debug,
+        id_,
+        endpoint=_endpoint(port),
+        working_directory=_absolute(experiment_dir),
+        debug=debug,
         **({} if experiment_dir else given_secrets.secrets_of_experiment(client, id_, os.environ)),
-    )  # fmt: skip
+    )
     if found := more_trials(client.experiment(id_)):
         warn([found])
     _go_on(client, id_, "goes on", foreground=foreground)
@@ -103,7 +115,7 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
         environment = own_environment()
         class_arguments.check_text(text, directory, file, place.data_directory, python, environment)
         return connect(), {"config": text, "directory": directory, "environment": environment, **chosen}
-    from nni_manager.cli import sent_config
+    from nni_manager.cli.experiment import sent_config
 
     config, secrets, code, warnings = sent_config.read(text, directory, file, os.environ)
     client = connect()
@@ -115,8 +127,8 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
     _tell(client, id, what, {} if foreground else {"state": "experiment status", "trials": "trial ls", "end": "stop"})
     if foreground:
-        from nni_manager.cli import progress
-        from nni_manager.cli.wait_for_end import follow
+        from nni_manager.cli.experiment import progress
+        from nni_manager.cli.experiment.wait_for_end import follow
 
         sys.exit(follow(client, id, progress.display_for(sys.stdout)))
 
@@ -172,7 +184,7 @@ def _absolute(path: str | None) -> str | None:
 
 def _read(file: str) -> tuple[str, str]:
     """The text of an experiment file, and its absolute folder. Raises InvalidInput."""
-    from nni_manager.config.source import read_text
+    from nni_manager.config.reading.source import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
     if not is_text(str(path)):
@@ -182,9 +194,10 @@ def _read(file: str) -> tuple[str, str]:
 
 #: What the reason names → the `nnictl update` command that changes it.
 _COMMANDS = {
-    "maxTrialNumber": "trialnum {} -v NUMBER", "maxExperimentDuration": "duration {} -v DURATION",
+    "maxTrialNumber": "trialnum {} -v NUMBER",
+    "maxExperimentDuration": "duration {} -v DURATION",
     "the tuner": "searchspace {} -f FILE",
-}  # fmt: skip
+}
 
 
 def more_trials(state: Mapping[str, Any]) -> str:

@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import selection
-from nni_manager.cli.output import warn
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.output.values import warn
 from nni_manager.cli.session import Connect, to_read
 from nni_manager.domain.trial import TrialStatus
 
@@ -260,6 +260,10 @@ def _opened(path: Path, mode: int = 0o666) -> IO[str]:
     Half of a surrogate pair becomes an escape, as JSON spells it.
     """
     return open(
-        path, "w", encoding="utf-8", errors="backslashreplace", newline="",
+        path,
+        "w",
+        encoding="utf-8",
+        errors="backslashreplace",
+        newline="",
         opener=lambda name, flags: os.open(name, flags, mode),
-    )  # fmt: skip
+    )

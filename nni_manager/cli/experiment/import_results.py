@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from nni_manager.cli import selection
-from nni_manager.cli.export import FACTS
-from nni_manager.cli.output import warn
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment.export import FACTS
+from nni_manager.cli.output.values import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import TrialStatus

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import progress, selection, table, terminal
-from nni_manager.cli.output import compact, direction, duration, echo_json, facts, moment, number
+from nni_manager.cli.experiment import progress, selection
+from nni_manager.cli.output import table, terminal
+from nni_manager.cli.output.table import Column, Row
+from nni_manager.cli.output.values import compact, direction, duration, echo_json, facts, moment, number
 from nni_manager.cli.session import Connect, connected, nothing_is_open, to_read
-from nni_manager.cli.table import Column, Row
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 
@@ -35,9 +36,11 @@ _STATUSES = [*(status.value for status in ExperimentStatus), _ON_HOLD.replace(" 
 @to_read
 @click.option("--all", "-a", "everything", is_flag=True, help="Closed ones too.")
 @click.option(
-    "--status", type=click.Choice(_STATUSES, case_sensitive=False), metavar="STATUS",
+    "--status",
+    type=click.Choice(_STATUSES, case_sensitive=False),
+    metavar="STATUS",
     help=f"Only those that are shown with this status, closed ones too: {', '.join(_STATUSES)}.",
-)  # fmt: skip
+)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the N newest.")
 @json_option
 def list_experiments(
@@ -74,11 +77,16 @@ def _is_wanted(experiment: dict[str, Any], everything: bool, status: str) -> boo
 
 def _columns() -> list[Column]:
     return [
-        Column(header="ID"), Column(header="NAME", least=12), Column(header="STATUS", is_status=True),
-        Column(header="TRIALS"), Column(header="BEST"), Column(header="PLATFORM", least=8, dispensable=2),
-        Column(header="PORT", dispensable=1), Column(header=f"CREATED ({time.strftime('%Z')})", dispensable=3),
+        Column(header="ID"),
+        Column(header="NAME", least=12),
+        Column(header="STATUS", is_status=True),
+        Column(header="TRIALS"),
+        Column(header="BEST"),
+        Column(header="PLATFORM", least=8, dispensable=2),
+        Column(header="PORT", dispensable=1),
+        Column(header=f"CREATED ({time.strftime('%Z')})", dispensable=3),
         Column(header="PROBLEM", is_note=True, note_lines=8),
-    ]  # fmt: skip
+    ]
 
 
 @experiment.command()
@@ -146,10 +154,16 @@ def _question(client: ManagerClient, ids: Sequence[str]) -> str:
 def _row(experiment: dict[str, Any]) -> Row:
     endpoint, best = experiment["endpoint"], experiment.get("best")
     return (
-        experiment["id"], experiment["name"] or "", shown_status(experiment), _trials(experiment),
-        number(best["value"]) if best else "", experiment["platform"],
-        str(endpoint["port"]) if endpoint else "", moment(experiment["createdMs"])[:16], _problem(experiment),
-    )  # fmt: skip
+        experiment["id"],
+        experiment["name"] or "",
+        shown_status(experiment),
+        _trials(experiment),
+        number(best["value"]) if best else "",
+        experiment["platform"],
+        str(endpoint["port"]) if endpoint else "",
+        moment(experiment["createdMs"])[:16],
+        _problem(experiment),
+    )
 
 
 def _trials(experiment: dict[str, Any]) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from nni_manager.cli.create import sent
-from nni_manager.cli.output import echo_json
+from nni_manager.cli.experiment.create import sent
+from nni_manager.cli.output.values import echo_json
 from nni_manager.cli.session import Connect, connected
 
 

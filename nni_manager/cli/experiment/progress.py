@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
-from nni_manager.cli.output import cut, direction, duration, number
+from nni_manager.cli.output.values import cut, direction, duration, number
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.failure import FAILED_STATUSES
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
@@ -135,7 +135,7 @@ def _times(progress: Progress) -> str:
 
 
 def _seconds(limit: object) -> float | None:
-    from nni_manager.config import scalars
+    from nni_manager.config.reading import scalars
 
     return None if limit is None else scalars.seconds(limit)
 

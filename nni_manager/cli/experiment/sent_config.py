@@ -36,9 +36,13 @@ def read(
     from nni_manager.config import experiment_file
 
     reading = experiment_file.read(
-        text, directory=Path(directory), file=file, working_directory=Path(_DEFAULT_FOLDER), elsewhere=True,
+        text,
+        directory=Path(directory),
+        file=file,
+        working_directory=Path(_DEFAULT_FOLDER),
+        elsewhere=True,
         environment=environment,
-    )  # fmt: skip
+    )
     spec = reading.spec
     warnings = tuple(map(str, spec.warnings))
     config = _relative(dict(spec.canonical), spec.trial_code_directory, file)
@@ -47,7 +51,7 @@ def read(
 
 def send_code(client: ManagerClient, directory: Path) -> str:
     """Packs a code directory and sends it unless the manager has it; answers its SHA-256. Raises InvalidInput."""
-    from nni_manager.platform_kit.archive import pack
+    from nni_manager.code_archive import pack
 
     with tempfile.TemporaryDirectory(prefix="nnictl-") as folder:
         archive = pack(directory, Path(folder)).path

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nni_manager.cli import selection
-from nni_manager.cli.output import warn
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.output.values import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import progress, selection, table
-from nni_manager.cli.experiment import shown_status
-from nni_manager.cli.output import cut, duration, moment, number
+from nni_manager.cli.experiment import progress, selection
+from nni_manager.cli.experiment.listing import shown_status
+from nni_manager.cli.output import table
+from nni_manager.cli.output.values import cut, duration, moment, number
 from nni_manager.cli.session import Connect, to_read
 from nni_manager.domain.trial import TrialStatus
 
@@ -81,6 +82,10 @@ def _experiment(client: ManagerClient, summary: dict[str, Any], now_s: float) ->
 def _row(trial: dict[str, Any], now_s: float) -> tuple[str, ...]:
     started = trial["startedMs"]
     return (
-        str(trial["sequenceId"]), trial["id"], trial["status"], moment(started),
-        "" if started is None else duration(now_s - started / 1000), number(trial["lastValue"]),
-    )  # fmt: skip
+        str(trial["sequenceId"]),
+        trial["id"],
+        trial["status"],
+        moment(started),
+        "" if started is None else duration(now_s - started / 1000),
+        number(trial["lastValue"]),
+    )

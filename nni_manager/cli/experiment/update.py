@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from nni_manager.cli import given_secrets, selection
 from nni_manager.cli.caller import own_environment
+from nni_manager.cli.experiment import given_secrets, selection
 from nni_manager.cli.session import Connect, connected, current
 
 
@@ -77,13 +77,17 @@ def credentials(connect: Connect, *, id: str | None) -> None:
 @connected
 @selection.id_argument
 @click.option(
-    "--file", "-f", "file", required=True, metavar="FILE",
+    "--file",
+    "-f",
+    "file",
+    required=True,
+    metavar="FILE",
     help="An experiment file, or its trainingService alone: the services it is to have from now on.",
-)  # fmt: skip
+)
 @click.option("--now", is_flag=True, help="Cancel what runs on services that are removed.")
 def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     """Add, change or remove training services; each is meant by its `name`, or by its position."""
-    from nni_manager.cli import changed_services
+    from nni_manager.cli.experiment import changed_services
 
     sections, references, directory = changed_services.read(file)
     client = connect()
@@ -105,9 +109,9 @@ def _change(connect: Connect, given: str | None, field: str, value: object) -> N
 
 def _read(file: str) -> dict[str, Any]:
     """The search space of a file, read as an experiment file's `searchSpaceFile` is. Raises ConfigInvalid."""
-    from nni_manager.config.search_space import read_search_space
-    from nni_manager.config.section import Section
-    from nni_manager.config.source import Source
+    from nni_manager.config.reading.source import Source
+    from nni_manager.config.sections.search_space import read_search_space
+    from nni_manager.config.sections.section import Section
 
     source = Source(directory=os.getcwd())
     section = Section({"searchSpaceFile": file}, ("searchSpace", "searchSpaceFile"), (), source)

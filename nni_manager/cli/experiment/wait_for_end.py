@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nni_manager.cli import progress
 from nni_manager.cli.command_group import FAILED, INTERRUPTED
-from nni_manager.cli.output import direction, number
-from nni_manager.cli.progress import Display, State
-from nni_manager.cli.stop import waiting_for_daemon_end
+from nni_manager.cli.experiment import progress
+from nni_manager.cli.experiment.progress import Display, State
+from nni_manager.cli.experiment.stop import waiting_for_daemon_end
+from nni_manager.cli.output.values import direction, number
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import TrialStatus

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import selection, session
+from nni_manager.cli import session
+from nni_manager.cli.experiment import selection
 from nni_manager.cli.session import Connect, same_daemon, to_read
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from nni_manager.cli import terminal
-from nni_manager.cli.output import cut, flat, wrapped
+from nni_manager.cli.output import terminal
+from nni_manager.cli.output.values import cut, flat, wrapped
 
 _GAP = "  "
 #: Indent of a note that stands below its row.

@@ -10,9 +10,17 @@ import click
 
 #: The colour of a status; a status without one looks like other text.
 _COLOURS = {
-    "SUCCEEDED": "green", "DONE": "green", "RUNNING": "cyan", "FAILED": "red", "SYS_CANCELED": "red", "ERROR": "red",
-    "ON HOLD": "red", "UNKNOWN": "yellow", "EARLY_STOPPED": "yellow", "STOPPING": "yellow",
-}  # fmt: skip
+    "SUCCEEDED": "green",
+    "DONE": "green",
+    "RUNNING": "cyan",
+    "FAILED": "red",
+    "SYS_CANCELED": "red",
+    "ERROR": "red",
+    "ON HOLD": "red",
+    "UNKNOWN": "yellow",
+    "EARLY_STOPPED": "yellow",
+    "STOPPING": "yellow",
+}
 
 
 def width() -> int | None:

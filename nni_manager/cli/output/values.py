@@ -11,7 +11,7 @@ from datetime import datetime
 
 import click
 
-from nni_manager.cli import terminal
+from nni_manager.cli.output import terminal
 
 #: Line breaks, tabs, and what else would move a terminal's cursor.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -54,9 +54,14 @@ def wrapped(text: str, columns: int, *, indent: str = "", most: int | None = Non
     A command in backticks stays in one piece, as does what has no blanks: they are there to be copied.
     """
     wrap = textwrap.TextWrapper(
-        width=max(columns, 20), initial_indent=indent, subsequent_indent=indent, max_lines=most, placeholder=" …",
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        width=max(columns, 20),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        max_lines=most,
+        placeholder=" …",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     in_one_piece = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
     return [line.replace("\0", " ") for line in wrap.wrap(in_one_piece)]
 

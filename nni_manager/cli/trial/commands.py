@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import selection, terminal, trial_table
-from nni_manager.cli.experiment import json_option
-from nni_manager.cli.output import compact, echo_json, facts, moment, number
-from nni_manager.cli.selection import choose_trial, trial_help
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment.listing import json_option
+from nni_manager.cli.experiment.selection import choose_trial, trial_help
+from nni_manager.cli.experiment.wait_for_end import without_best
+from nni_manager.cli.output import terminal
+from nni_manager.cli.output.values import compact, echo_json, facts, moment, number
 from nni_manager.cli.session import Connect, connected, same_daemon, to_read
-from nni_manager.cli.wait_for_end import without_best
+from nni_manager.cli.trial import trial_table
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus
@@ -37,15 +39,23 @@ def trial() -> None:
 @click.option("--head", type=click.IntRange(1, _MOST), metavar="N", help="Only the N best results, best first.")
 @click.option("--tail", type=click.IntRange(1, _MOST), metavar="N", help="Only the N worst results, worst first.")
 @click.option(
-    "--status", type=click.Choice([status.value for status in TrialStatus], case_sensitive=False), metavar="STATUS",
+    "--status",
+    type=click.Choice([status.value for status in TrialStatus], case_sensitive=False),
+    metavar="STATUS",
     help=f"Only those with this status: {', '.join(TrialStatus)}.",
-)  # fmt: skip
+)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the N newest.")
 @json_option
 def list_trials(
-    connect: Connect, *, id: str | None, head: int | None, tail: int | None, status: str | None, limit: int | None,
+    connect: Connect,
+    *,
+    id: str | None,
+    head: int | None,
+    tail: int | None,
+    status: str | None,
+    limit: int | None,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """List an experiment's trials; with --head or --tail, only those that succeeded."""
     if head and tail:
         raise click.UsageError("give either --head or --tail, not both")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nni_manager.cli import selection
-from nni_manager.cli.selection import choose_trial, trial_help
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment.selection import choose_trial, trial_help
 from nni_manager.cli.session import Connect, to_read
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial import TrialStatus

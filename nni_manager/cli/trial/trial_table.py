@@ -6,17 +6,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nni_manager.cli import table
-from nni_manager.cli.output import compact, duration, flat, number
-from nni_manager.cli.table import Column, Row
+from nni_manager.cli.output import table
+from nni_manager.cli.output.table import Column, Row
+from nni_manager.cli.output.values import compact, duration, flat, number
 from nni_manager.domain.trial import TrialStatus, reason_in_words
 
 Trial = Mapping[str, Any]
 
 _FIRST = (
-    Column(header="NO"), Column(header="ID"), Column(header="STATUS", is_status=True), Column(header="RESULT"),
+    Column(header="NO"),
+    Column(header="ID"),
+    Column(header="STATUS", is_status=True),
+    Column(header="RESULT"),
     Column(header="TIME"),
-)  # fmt: skip
+)
 _LAST = (Column(header="WHERE", least=12, dispensable=2), Column(header="WHY", is_note=True))
 #: Header of parameters that are no JSON object.
 _NAMELESS = "PARAMETERS"
@@ -73,9 +76,15 @@ def _of(trials: Sequence[Trial], digits: int, *, with_place: bool = True) -> tup
 def _row(trial: Trial, cells: Mapping[str, str], names: Sequence[str], with_place: bool) -> Row:
     place = (trial["place"] or trial["service"] or "") if with_place else ""
     return (
-        str(trial["sequenceId"]), trial["id"], trial["status"], result(trial), time_taken(trial),
-        *(cells.get(name, "") for name in names), place, why(trial),
-    )  # fmt: skip
+        str(trial["sequenceId"]),
+        trial["id"],
+        trial["status"],
+        result(trial),
+        time_taken(trial),
+        *(cells.get(name, "") for name in names),
+        place,
+        why(trial),
+    )
 
 
 def _cells(parameters: object, digits: int, place: str = "") -> Iterator[tuple[str, str]]:

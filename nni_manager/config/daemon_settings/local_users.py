@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pwd
 
-from nni_manager.config import scalars
+from nni_manager.config.reading import scalars
 
 
 def local_users(raw: object) -> bool | frozenset[int]:

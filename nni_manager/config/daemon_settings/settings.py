@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nni_manager.config import scalars
-from nni_manager.config.local_users import local_users
-from nni_manager.config.plain_scalars import plain_value
-from nni_manager.config.section import Section
-from nni_manager.config.source import Source, read_text
+from nni_manager.config.daemon_settings.local_users import local_users
+from nni_manager.config.reading import scalars
+from nni_manager.config.reading.plain_scalars import plain_value
+from nni_manager.config.reading.source import Source, read_text
+from nni_manager.config.sections.section import Section
 from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.text import parse_token
@@ -164,7 +164,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
 def _from_file(path: Path) -> dict[str, object]:
     if not os.path.lexists(path):
         return {}
-    from nni_manager.config import yaml_reader  # the YAML library, only where there is a file to read
+    from nni_manager.config.reading import yaml_reader  # the YAML library, only where there is a file to read
 
     document = yaml_reader.read(read_text(str(path)), str(path))
     source = Source(directory=str(path.parent), file=str(path), document=document)

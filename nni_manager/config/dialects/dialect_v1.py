@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.config import dialect_v2, first_format, for_nni
-from nni_manager.config.document import Path, fold
-from nni_manager.config.first_format_paths import KINDS, Found, Translation, Tree, own_names, place, put
-from nni_manager.config.scalars import kind
-from nni_manager.config.source import Source
+from nni_manager.config.dialects import dialect_v2, first_format, for_nni
+from nni_manager.config.dialects.first_format_paths import KINDS, Found, Translation, Tree, own_names, place, put
+from nni_manager.config.reading.document import Path, fold
+from nni_manager.config.reading.scalars import kind
+from nni_manager.config.reading.source import Source
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit import registry

@@ -10,15 +10,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nni_manager.config import placeholders, scalars, trial_file
-from nni_manager.config.algorithm_section import read_algorithm
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
-from nni_manager.config.experiment_fields import FIELDS
-from nni_manager.config.platform_section import SHARED, judge, needs_command, read_platforms, read_shared_storage
-from nni_manager.config.scalars import seconds, whole_seconds
-from nni_manager.config.search_space import judge_dimensions, read_search_space
-from nni_manager.config.section import Section
-from nni_manager.config.source import Source
+from nni_manager.config.reading import placeholders, scalars
+from nni_manager.config.reading.scalars import seconds, whole_seconds
+from nni_manager.config.reading.source import Source
+from nni_manager.config.sections import trial_file
+from nni_manager.config.sections.algorithm_section import read_algorithm
+from nni_manager.config.sections.experiment_fields import FIELDS
+from nni_manager.config.sections.platform_section import (
+    SHARED,
+    judge,
+    needs_command,
+    read_platforms,
+    read_shared_storage,
+)
+from nni_manager.config.sections.search_space import judge_dimensions, read_search_space
+from nni_manager.config.sections.section import Section
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
 from nni_manager.domain.service import NAME, service_names, without_name
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nni_manager.config.document import Path
-from nni_manager.config.first_format_paths import ENTRY, Found, split
-from nni_manager.config.scalars import flag, kind, text
-from nni_manager.config.section import Section
-from nni_manager.config.source import Source, steps
+from nni_manager.config.dialects.first_format_paths import ENTRY, Found, split
+from nni_manager.config.reading.document import Path
+from nni_manager.config.reading.scalars import flag, kind, text
+from nni_manager.config.reading.source import Source, steps
+from nni_manager.config.sections.section import Section
 from nni_manager.platform_kit.first_format import FirstFormat
 
 _CLASS = ("codeDir", "classFileName", "className")
@@ -25,8 +25,11 @@ def name_field(noun: str) -> str:
 def fields(noun: str) -> dict[str, str]:
     """The fields of an algorithm that a message may be about: path in the file → path in the second format."""
     names = {
-        name_field(noun): "name", "className": "className", "codeDir": "codeDirectory", "classArgs": "classArgs",
-    }  # fmt: skip
+        name_field(noun): "name",
+        "className": "className",
+        "codeDir": "codeDirectory",
+        "classArgs": "classArgs",
+    }
     whole = {f"{noun}.{old}": f"/{noun}.{new}" for old, new in names.items()}
     return whole | ({} if noun == "assessor" else {f"{noun}.gpuIndices": "/tunerGpuIndices"})
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nni_manager.config.document import Path
-from nni_manager.config.scalars import kind
-from nni_manager.config.section import Section
-from nni_manager.config.source import Source, spell
+from nni_manager.config.reading.document import Path
+from nni_manager.config.reading.scalars import kind
+from nni_manager.config.reading.source import Source, spell
+from nni_manager.config.sections.section import Section
 
 ENTRY = "[]"
 #: The sections of algorithms.

@@ -6,10 +6,10 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nni_manager.config.document import Path
-from nni_manager.config.first_format import LOST
-from nni_manager.config.first_format_paths import ENTRY, Found, split
-from nni_manager.config.source import spell
+from nni_manager.config.dialects.first_format import LOST
+from nni_manager.config.dialects.first_format_paths import ENTRY, Found, split
+from nni_manager.config.reading.document import Path
+from nni_manager.config.reading.source import spell
 from nni_manager.platform_kit.first_format import FirstFormat
 
 #: Fields of the top level that NNI 3.0 does not know and that change nothing here → why.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from nni_manager.config.document import Document, Path
+from nni_manager.config.reading.document import Document, Path
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.experiment import ConfigWarning
 

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from typing import Any
 
-from nni_manager.config import yaml_parser
-from nni_manager.config.document import Document, Node, Unreadable, patience
+from nni_manager.config.reading import yaml_parser
+from nni_manager.config.reading.document import Document, Node, Unreadable, patience
 
 #: Seconds that a text may take.
 LIMIT_S = 10

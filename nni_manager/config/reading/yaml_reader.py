@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nni_manager.config import yaml_parser, yaml_process
-from nni_manager.config.document import Document, Unreadable
-from nni_manager.config.source import LARGE_CHARACTERS
+from nni_manager.config.reading import yaml_parser, yaml_process
+from nni_manager.config.reading.document import Document, Unreadable
+from nni_manager.config.reading.source import LARGE_CHARACTERS
 from nni_manager.domain.errors import ConfigInvalid, Problem
 
 

@@ -6,20 +6,25 @@ import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 
-from nni_manager.config import placeholders, registered_algorithms
+from nni_manager.config import registered_algorithms
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind, Arguments
-from nni_manager.config.document import Path
+from nni_manager.config.reading import placeholders
+from nni_manager.config.reading.document import Path
+from nni_manager.config.reading.scalars import kind, mapping, text
+from nni_manager.config.reading.source import Source
 from nni_manager.config.registered_algorithms import Registered
-from nni_manager.config.scalars import kind, mapping, text
-from nni_manager.config.section import Section, nearest
-from nni_manager.config.source import Source
+from nni_manager.config.sections.section import Section, nearest
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")
 #: Fields of NNI's first format in these sections → what to write instead.
 FIRST_FORMAT = {
-    "builtinTunerName": "name", "builtinAssessorName": "name", "builtinAdvisorName": "name", "codeDir": "codeDirectory",
-    "classFileName": "className: module.Class", "gpuIndices": "tunerGpuIndices at the top level",
-}  # fmt: skip
+    "builtinTunerName": "name",
+    "builtinAssessorName": "name",
+    "builtinAdvisorName": "name",
+    "codeDir": "codeDirectory",
+    "classFileName": "className: module.Class",
+    "gpuIndices": "tunerGpuIndices at the top level",
+}
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 

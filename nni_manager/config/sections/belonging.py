@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.config.document import Path, fold
-from nni_manager.config.experiment_fields import FIELDS
-from nni_manager.config.source import Source
+from nni_manager.config.reading.document import Path, fold
+from nni_manager.config.reading.source import Source
+from nni_manager.config.sections.experiment_fields import FIELDS
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _of_platforms(raw: object) -> Iterator[tuple[str, str, str]]:
 
 
 def _of_model(model: type[BaseModel], path: str, words: str) -> Iterator[tuple[str, str, str]]:
-    from nni_manager.config.model_fields import fields_of, models_in
+    from nni_manager.config.sections.model_fields import fields_of, models_in
 
     for name, field in fields_of(model).items():
         yield name, path, f"in {words}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
-from nni_manager.config.document import Path, fold
+from nni_manager.config.reading.document import Path, fold
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.config import placeholders
-from nni_manager.config.document import Path
-from nni_manager.config.model_fields import (
+from nni_manager.config.reading import placeholders
+from nni_manager.config.reading.document import Path
+from nni_manager.config.reading.source import Source
+from nni_manager.config.secrets import read_secret
+from nni_manager.config.sections.model_fields import (
     fields_of,
     given_kind,
     kind_field,
@@ -17,10 +19,8 @@ from nni_manager.config.model_fields import (
     names_marked,
     written,
 )
-from nni_manager.config.secrets import read_secret
-from nni_manager.config.section import Section
-from nni_manager.config.section_values import holding, reader_of
-from nni_manager.config.source import Source
+from nni_manager.config.sections.section import Section
+from nni_manager.config.sections.section_values import holding, reader_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,9 +37,13 @@ def read_model(raw: Mapping[str, object], model: type[BaseModel], path: Path, na
     """
     fields = fields_of(model)
     section = Section(
-        raw, fields, path, source,
-        other_names=names_marked(model, "otherNames"), old_names=names_marked(model, "oldNames"),
-    )  # fmt: skip
+        raw,
+        fields,
+        path,
+        source,
+        other_names=names_marked(model, "otherNames"),
+        old_names=names_marked(model, "oldNames"),
+    )
     taken: Settings = {}
     for alias, field in fields.items():
         reader = _reader(field, (*path, alias), f"{name}.{alias}", source)

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nni_manager.config import scalars
-from nni_manager.config.document import Path, fold
-from nni_manager.config.first_format_paths import foreign_names
-from nni_manager.config.model_fields import fields_of, marks_of, names_marked
-from nni_manager.config.model_section import read_choice, read_model, validate
-from nni_manager.config.scalars import kind
-from nni_manager.config.source import Source, steps
+from nni_manager.config.dialects.first_format_paths import foreign_names
+from nni_manager.config.reading import scalars
+from nni_manager.config.reading.document import Path, fold
+from nni_manager.config.reading.scalars import kind
+from nni_manager.config.reading.source import Source, steps
+from nni_manager.config.sections.model_fields import fields_of, marks_of, names_marked
+from nni_manager.config.sections.model_section import read_choice, read_model, validate
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.service import NAME, service_names
 from nni_manager.platform_kit import registry
@@ -120,9 +120,7 @@ def _refuse_namesakes(names: list[str], paths: list[Path], source: Source) -> No
     counts = Counter(names)
     for name, path in zip(names, paths, strict=True):
         if counts[name] > 1:
-            source.refuse(
-                (*path, NAME), f"is {name}, as of another section; give each a name of its own, or none any"
-            )  # fmt: skip
+            source.refuse((*path, NAME), f"is {name}, as of another section; give each a name of its own, or none any")
 
 
 def _hybrid(section: Settings) -> Settings:
@@ -177,7 +175,7 @@ SHARED_STORAGE = "sharedStorage"
 
 def read_shared_storage(raw: object, code_directory: object, source: Source) -> dict[str, object] | None:
     """The canonical section `sharedStorage`; None when it is refused, which is then noted in `source`."""
-    from nni_manager.platform_kit.shared_storage import KINDS
+    from nni_manager.shared_storage.section import KINDS
 
     path: Path = (SHARED_STORAGE,)
     if not isinstance(raw, dict):

@@ -12,15 +12,15 @@ from dataclasses import replace
 from functools import cached_property
 
 from nni_manager.config.algorithms import TUNERS
-from nni_manager.config.document import MAX_DEPTH, Document, Path, Unreadable
-from nni_manager.config.scalars import mapping, text
-from nni_manager.config.section import Section
-from nni_manager.config.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
-from nni_manager.domain import search_space
-from nni_manager.domain.dimension import Choice
+from nni_manager.config.reading.document import MAX_DEPTH, Document, Path, Unreadable
+from nni_manager.config.reading.scalars import mapping, text
+from nni_manager.config.reading.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
+from nni_manager.config.sections.section import Section
 from nni_manager.domain.errors import BadDimension, ConfigInvalid, Problem
 from nni_manager.domain.experiment import ConfigWarning
-from nni_manager.domain.search_space import SearchSpace
+from nni_manager.domain.space import search_space
+from nni_manager.domain.space.dimension import Choice
+from nni_manager.domain.space.search_space import SearchSpace
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
 
@@ -103,7 +103,7 @@ class _File:
 
     @cached_property
     def _document(self) -> Document | None:
-        from nni_manager.config.yaml_reader import parse
+        from nni_manager.config.reading.yaml_reader import parse
 
         try:
             return parse(read_text(self.path, MAX_SEARCH_SPACE_BYTES))
@@ -142,7 +142,7 @@ def _load(content: str, path: str, source: Source) -> dict[str, object] | None:
 
 
 def _load_yaml(content: str, path: str, source: Source, json_error: Exception) -> object:
-    from nni_manager.config.yaml_reader import parse  # the YAML library, only where there is YAML to read
+    from nni_manager.config.reading.yaml_reader import parse  # the YAML library, only where there is YAML to read
 
     try:
         document = parse(content)

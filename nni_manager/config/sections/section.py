@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-from nni_manager.config.document import Path, fold
-from nni_manager.config.source import Source
+from nni_manager.config.reading.document import Path, fold
+from nni_manager.config.reading.source import Source
 
 T = TypeVar("T")
 
@@ -22,9 +22,15 @@ class Section:
     """
 
     def __init__(
-        self, values: Mapping[str, object], names: Iterable[str], path: Path, source: Source, *,
-        other_names: Mapping[str, str] = NO_NAMES, old_names: Mapping[str, str] = NO_NAMES,
-    ) -> None:  # fmt: skip
+        self,
+        values: Mapping[str, object],
+        names: Iterable[str],
+        path: Path,
+        source: Source,
+        *,
+        other_names: Mapping[str, str] = NO_NAMES,
+        old_names: Mapping[str, str] = NO_NAMES,
+    ) -> None:
         """`other_names`: other names of fields → field; `old_names` likewise, and whoever writes one is warned."""
         self.path = path
         self._source = source
@@ -92,7 +98,7 @@ class Section:
         if (here := self._foreign_names.get(fold(key))) is not None:
             self._expect_no_more(here)
             return self._source.refuse((*self.path, key), f"is how NNI's other config format calls it; write {here}")
-        from nni_manager.config.belonging import place_of  # only for an error; it reads platforms' models
+        from nni_manager.config.sections.belonging import place_of  # only for an error; it reads platforms' models
 
         if where := place_of(key, self.path, self._source):
             return self._source.refuse((*self.path, key), f"is not known here; it belongs {where}")

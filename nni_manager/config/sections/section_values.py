@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from nni_manager.config import scalars
-from nni_manager.config.source import Source
+from nni_manager.config.reading import scalars
+from nni_manager.config.reading.source import Source
 from nni_manager.domain.text import refuse_login_in
 
 Reader = Callable[[object], object]
@@ -89,9 +89,9 @@ def _of_manager(raw: str, source: Source) -> str:
 
 
 def _check_keys(path: str, keys: Sequence[str]) -> None:
-    from nni_manager.config import yaml_reader
-    from nni_manager.config.document import Unreadable
-    from nni_manager.config.source import read_text
+    from nni_manager.config.reading import yaml_reader
+    from nni_manager.config.reading.document import Unreadable
+    from nni_manager.config.reading.source import read_text
     from nni_manager.domain.errors import ConfigInvalid
 
     try:

@@ -6,8 +6,8 @@ import os.path
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from nni_manager.config.document import Path
-from nni_manager.config.source import Source
+from nni_manager.config.reading.document import Path
+from nni_manager.config.reading.source import Source
 
 #: ``python3 -u train.py``, ``bash trial.sh`` or ``./trial``, where no folder was changed before.
 _NAME = r"[\w.][\w./-]*"

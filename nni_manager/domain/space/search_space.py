@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nni_manager.domain.dimension import Choice, Dimension, Integer, Real
 from nni_manager.domain.errors import BadDimension, InvalidInput
+from nni_manager.domain.space.dimension import Choice, Dimension, Integer, Real
 
 #: Names from the root down; the index of a branch stands between a nested choice and what is in the branch.
 Key = tuple[str | int, ...]

@@ -24,7 +24,7 @@ import yaml
 
 from nni_manager.domain.errors import BadCredentials
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes import kubeconfig_secrets
+from nni_manager.kubernetes.api import kubeconfig_secrets
 from nni_manager.platform_kit.secret_texts import SecretTexts
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ class Access:
         if not kubeconfig and _IN_CLUSTER not in environment:
             kubeconfig = str(Path.home() / ".kube" / "config")
         return cls(
-            kubeconfig=kubeconfig, context=str(settings.get("context") or ""),
+            kubeconfig=kubeconfig,
+            context=str(settings.get("context") or ""),
             namespace=str(settings.get("namespace") or "default"),
-        )  # fmt: skip
+        )
 
     @property
     def key(self) -> str:

@@ -21,7 +21,7 @@ import aiohttp
 from pydantic_core import from_json
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.access import Access, load, private_folder
+from nni_manager.kubernetes.api.access import Access, load, private_folder
 from nni_manager.platform_kit.secret_texts import SecretTexts
 
 if TYPE_CHECKING:
@@ -79,9 +79,15 @@ class Client:
         await self._api.close()
 
     async def call(
-        self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON,
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: object = None,
+        content_type: str = JSON,
         limit_s: float = _ANSWER_S,
-    ) -> Object:  # fmt: skip
+    ) -> Object:
         """The object that a call of the API answers. Raises Refusal, and PlatformUnavailable without an answer."""
         data = await self.read(method, path, query=query, body=body, content_type=content_type, limit_s=limit_s)
         try:
@@ -93,9 +99,15 @@ class Client:
         return answer
 
     async def read(
-        self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON,
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: object = None,
+        content_type: str = JSON,
         limit_s: float = _ANSWER_S,
-    ) -> bytes:  # fmt: skip
+    ) -> bytes:
         """The bytes that a call of the API answers. Raises as `call`."""
         limit = _limit(limit_s)
         async with self._answer(method, path, query, body, content_type, limit) as answer:
@@ -116,9 +128,15 @@ class Client:
         session, settings = self._api.rest_client.pool_manager, self._api.rest_client
         try:
             async with session.ws_connect(
-                address, headers=headers, protocols=protocols, heartbeat=30, max_msg_size=0, proxy=settings.proxy,
-                proxy_headers=settings.proxy_headers, server_hostname=settings.server_hostname,
-            ) as socket:  # fmt: skip
+                address,
+                headers=headers,
+                protocols=protocols,
+                heartbeat=30,
+                max_msg_size=0,
+                proxy=settings.proxy,
+                proxy_headers=settings.proxy_headers,
+                server_hostname=settings.server_hostname,
+            ) as socket:
                 yield socket
         except aiohttp.WSServerHandshakeError as error:
             raise Refusal(status=error.status, reason=error.message, message="") from None
@@ -145,10 +163,15 @@ class Client:
         settings = self._api.rest_client
         session: aiohttp.ClientSession = settings.pool_manager
         return session.request(
-            method, f"{self.host}{path}?{urlencode(query)}" if query else self.host + path, timeout=limit,
-            headers=await self._headers(content_type), data=None if body is None else json.dumps(body).encode(),
-            proxy=settings.proxy, proxy_headers=settings.proxy_headers, server_hostname=settings.server_hostname,
-        )  # fmt: skip
+            method,
+            f"{self.host}{path}?{urlencode(query)}" if query else self.host + path,
+            timeout=limit,
+            headers=await self._headers(content_type),
+            data=None if body is None else json.dumps(body).encode(),
+            proxy=settings.proxy,
+            proxy_headers=settings.proxy_headers,
+            server_hostname=settings.server_hostname,
+        )
 
     async def _headers(self, content_type: str) -> dict[str, str]:
         headers = {"Accept": "application/json, */*", "Content-Type": content_type, "User-Agent": "nni-manager"}
@@ -243,11 +266,12 @@ def _refusal(answer: aiohttp.ClientResponse, data: bytes, secrets: SecretTexts) 
     told = _redacted(status, secrets) if isinstance(status, dict) else {}
     wait = answer.headers.get("Retry-After", "")
     return Refusal(
-        status=answer.status, reason=str(told.get("reason") or answer.reason or ""),
+        status=answer.status,
+        reason=str(told.get("reason") or answer.reason or ""),
         message=str(told.get("message") or secrets.shown(data.decode(errors="replace"))),
         details=told.get("details") or {},
         retry_after_s=float(wait) if wait.isdigit() else None,
-    )  # fmt: skip
+    )
 
 
 def _unavailable(host: str, error: Exception) -> PlatformUnavailable:
@@ -255,8 +279,9 @@ def _unavailable(host: str, error: Exception) -> PlatformUnavailable:
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
         return WrongAuthority(
             f"{host}: its certificate is not signed by the authority of the kubeconfig ({error}); "
-            "look at certificate-authority there", refused=True,
-        )  # fmt: skip
+            "look at certificate-authority there",
+            refused=True,
+        )
     if isinstance(error, TimeoutError):
         is_refused = isinstance(error, aiohttp.ConnectionTimeoutError)
         return PlatformUnavailable(f"{host} does not answer", refused=is_refused)

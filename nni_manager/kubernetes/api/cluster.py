@@ -7,12 +7,12 @@ import logging
 from typing import Any
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.kubernetes.api.access import Access
+from nni_manager.kubernetes.api.client import JSON, Client, Object, Query, Refusal, connect
+from nni_manager.kubernetes.api.informer import Informer
+from nni_manager.kubernetes.api.names import EXPERIMENT
+from nni_manager.kubernetes.api.resource import EVENTS, Resource
 from nni_manager.platform_kit.connections import Connection
-from nni_manager.platform_kit.kubernetes.access import Access
-from nni_manager.platform_kit.kubernetes.client import JSON, Client, Object, Query, Refusal, connect
-from nni_manager.platform_kit.kubernetes.informer import Informer
-from nni_manager.platform_kit.kubernetes.names import EXPERIMENT
-from nni_manager.platform_kit.kubernetes.resource import EVENTS, Resource
 
 log = logging.getLogger(__name__)
 
@@ -160,10 +160,11 @@ class Cluster(Connection):
         asked = review(self.namespace, verb, resource.group, resource.plural)["spec"]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"]
         body = {
-            "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview",
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "LocalSubjectAccessReview",
             "metadata": {"namespace": self.namespace},
             "spec": {**asked, "user": f"system:serviceaccount:{self.namespace}:{account}", "groups": groups},
-        }  # fmt: skip
+        }
         path = f"/apis/authorization.k8s.io/v1/namespaces/{self.namespace}/localsubjectaccessreviews"
         try:
             answer = await self.call("POST", path, body=body)
@@ -180,7 +181,7 @@ class Cluster(Connection):
             query = [("fieldSelector", "type!=Normal")] if resource == EVENTS else [("labelSelector", EXPERIMENT)]
             informer = Informer(
                 resource, self.namespace, self.client, query=query, on_trouble=self._on_trouble, renew=self.renew
-            )  # fmt: skip
+            )
             self._informers[resource] = informer
             informer.start()
         return informer
@@ -200,9 +201,10 @@ def review(namespace: str, verb: str, group: str, plural: str, subresource: str 
     if subresource:
         attributes["subresource"] = subresource
     return {
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
-    }  # fmt: skip
+    }
 
 
 def _refused(host: str, refusal: Refusal) -> Exception:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.client import Client, Object, Query, Refusal, parsed
-from nni_manager.platform_kit.kubernetes.resource import Resource
+from nni_manager.kubernetes.api.client import Client, Object, Query, Refusal, parsed
+from nni_manager.kubernetes.api.resource import Resource
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +60,15 @@ class Informer:
     """
 
     def __init__(
-        self, resource: Resource, namespace: str, client: Callable[[], Awaitable[Client]], *, query: Query,
-        on_trouble: Callable[[Informer], None], renew: Callable[[Client], Awaitable[None]] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        resource: Resource,
+        namespace: str,
+        client: Callable[[], Awaitable[Client]],
+        *,
+        query: Query,
+        on_trouble: Callable[[Informer], None],
+        renew: Callable[[Client], Awaitable[None]] | None = None,
+    ) -> None:
         self.resource = resource
         self._path = resource.path(namespace)
         self._client = client
@@ -277,9 +283,12 @@ class Informer:
 
     async def _watch(self) -> None:
         query = [
-            *self._query, ("watch", "1"), ("allowWatchBookmarks", "true"), ("resourceVersion", self._version),
+            *self._query,
+            ("watch", "1"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", self._version),
             ("timeoutSeconds", str(_WATCH_S)),
-        ]  # fmt: skip
+        ]
         client = self._asked = await self._client()
         begun_s = asyncio.get_running_loop().time()
         is_open = False
@@ -314,9 +323,10 @@ class Informer:
         kind, found = event["type"], event["object"]
         if kind == "ERROR":
             raise Refusal(
-                status=int(found.get("code") or 500), reason=str(found.get("reason") or ""),
+                status=int(found.get("code") or 500),
+                reason=str(found.get("reason") or ""),
                 message=str(found.get("message") or ""),
-            )  # fmt: skip
+            )
         if kind == "DELETED":
             self._remove(found, was_seen=True)
         elif kind in ("ADDED", "MODIFIED") and not self._is_old_news(found):

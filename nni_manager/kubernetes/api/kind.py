@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.platform_kit.kubernetes.client import MERGE_PATCH, Object, Refusal
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.resource import Resource
+from nni_manager.kubernetes.api.client import MERGE_PATCH, Object, Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.resource import Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Kind:
         try:
             await cluster.call(
                 "PATCH", resource.path(cluster.namespace, name), body=self.stop, content_type=MERGE_PATCH
-            )  # fmt: skip
+            )
         except Refusal as refusal:
             if refusal.status not in (404, 409):
                 raise

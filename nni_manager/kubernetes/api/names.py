@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.kubernetes.api.client import Object
 
 #: Labels. A real NNI's are `app`, `expId` and `trialId`: its objects are none of ours.
 EXPERIMENT = "nni-manager/experiment"

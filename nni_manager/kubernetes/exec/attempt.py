@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, NotFound, VersionRefused
-from nni_manager.platform_kit import kept_logs, runner_folder
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.exec.channel_selection import Choices, told_channel
+from nni_manager.kubernetes.exec.stream import ExecFailed
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes.choice import Choices, told_channel
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.exec import ExecFailed
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.shared_storage import kept_logs, runner_folder
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -138,9 +138,11 @@ class Attempt:
     def _complain(self, error: Exception, *, is_ours: bool = False) -> None:
         if repr(error) != self._trouble:
             log.warning(
-                "job %s cannot be read through the cluster now: %s", self._memory.job_name, error,
+                "job %s cannot be read through the cluster now: %s",
+                self._memory.job_name,
+                error,
                 exc_info=error if is_ours else None,
-            )  # fmt: skip
+            )
         self._trouble = repr(error)
 
     def _running(self) -> list[Object]:
@@ -190,9 +192,12 @@ class Attempt:
         version = frame.get("version")
         try:
             await self._host.greet(
-                self._memory.job_name, version if isinstance(version, str) else None, protocol.EXEC,
-                container=container, outboxes=frame.get("outboxes"),
-            )  # fmt: skip
+                self._memory.job_name,
+                version if isinstance(version, str) else None,
+                protocol.EXEC,
+                container=container,
+                outboxes=frame.get("outboxes"),
+            )
         except (VersionRefused, AttemptDecided) as error:
             log.info("job %s is not read any more: %s", self._memory.job_name, error)
             self._is_over = True
@@ -217,11 +222,16 @@ class Attempt:
         """Passes on how the command ended, of which all is stored now, and lets the pods go."""
         tail = "" if frame.get("exit_code") == 0 else await asyncio.to_thread(runner_folder.stderr_tail, self._logs)
         word = {
-            "exitCode": frame.get("exit_code"), "signal": frame.get("signal"), "stderrTail": tail,
-            "startedMs": frame.get("started_ms"), "endedMs": frame.get("ended_ms"),
-            "outboxes": frame.get("outboxes") or {}, "container": str(frame.get("container") or ""), "doubt": "",
+            "exitCode": frame.get("exit_code"),
+            "signal": frame.get("signal"),
+            "stderrTail": tail,
+            "startedMs": frame.get("started_ms"),
+            "endedMs": frame.get("ended_ms"),
+            "outboxes": frame.get("outboxes") or {},
+            "container": str(frame.get("container") or ""),
+            "doubt": "",
             "wasStarted": frame.get("pid") != 0,
-        }  # fmt: skip
+        }
         self.lets_go = True
         try:
             await self._host.exited(self._memory.job_name, json.dumps(word))

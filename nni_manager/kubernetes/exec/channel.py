@@ -14,10 +14,10 @@ from pathlib import Path
 
 import aiofiles
 
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.exec.attempt import Attempt
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.exec_attempt import Attempt
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)

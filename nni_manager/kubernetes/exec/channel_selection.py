@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.kubernetes.api.client import Object
 from trial_runner import protocol
 
 #: Seconds after which a pod that runs has tried, and those between two questions to one that has not.

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.client import Client
+from nni_manager.kubernetes.api.client import Client
 
 #: What the first byte of a message says it is.
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)

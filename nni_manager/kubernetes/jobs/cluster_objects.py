@@ -11,18 +11,19 @@ from pathlib import Path
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.checked_code import sha256_of
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.connectivity import Reach
+from nni_manager.kubernetes.api.resource import CONFIG_MAPS, SECRETS, Resource
+from nni_manager.kubernetes.jobs import shared_objects as shared
+from nni_manager.kubernetes.jobs import storage
+from nni_manager.kubernetes.jobs.pod import MOUNT, TOKEN_KEY, PodSettings
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes import names, storage
-from nni_manager.platform_kit.kubernetes import shared_objects as shared
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.pod import MOUNT, TOKEN_KEY, PodSettings
-from nni_manager.platform_kit.kubernetes.reach import Reach
-from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, SECRETS, Resource
-from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStorage
 from nni_manager.platform_kit.runner_archive import runner_archive
-from nni_manager.platform_kit.storage_folders import experiment_folder, make_root
+from nni_manager.shared_storage.checked_code import sha256_of
+from nni_manager.shared_storage.mounted_storage import AttemptFolder, MountedStorage
+from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
 from trial_runner import protocol
 
 #: The key of a job's parameters in its Secret.
@@ -32,7 +33,7 @@ _NNI_FOLDER = "nni"
 _MEND_AGAIN_S = 60.0
 
 
-class Service:
+class ClusterObjects:
     """The objects of one training service in the cluster. `platform`: its name, as trials see it.
 
     `prepare` comes before `pods` and `pull_secrets`.
@@ -141,14 +142,19 @@ class Service:
         settings = self._settings
         channel = self._reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
         return PodSettings(
-            platform=self._platform, channel=channel, own_address=self._reach.own_address,
-            runner_map=self._runner_map, code_archive=self._code_archive,
+            platform=self._platform,
+            channel=channel,
+            own_address=self._reach.own_address,
+            runner_map=self._runner_map,
+            code_archive=self._code_archive,
             code_sha256=self._code_sha256,
             storage=storage.volume(settings, self._azure),
             gpu_resource=str(settings.get("gpuResourceName") or "nvidia.com/gpu"),
-            priority_class=str(settings.get("priorityClassName") or ""), service_account=service_account,
-            code_in_image=code_in_image, template=_mapping(settings.get("podTemplate")),
-        )  # fmt: skip
+            priority_class=str(settings.get("priorityClassName") or ""),
+            service_account=service_account,
+            code_in_image=code_in_image,
+            template=_mapping(settings.get("podTemplate")),
+        )
 
     def folder(self, attempt_directory: str) -> AttemptFolder | None:
         """The folder of an attempt, on storage that is mounted here, too; None: there is no such storage."""
@@ -185,12 +191,16 @@ class Service:
             return
         meta = job["metadata"]
         secret = {
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "Opaque",
             "metadata": {
-                "name": self.secret_name(meta["name"]), "labels": dict(meta["labels"]), "ownerReferences": [owner(job)],
+                "name": self.secret_name(meta["name"]),
+                "labels": dict(meta["labels"]),
+                "ownerReferences": [owner(job)],
             },
             "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
-        }  # fmt: skip
+        }
         try:
             await self._cluster.create(SECRETS, secret)
         except Refusal as refusal:
@@ -249,9 +259,11 @@ class Service:
 def owner(job: Object) -> Object:
     """A reference to a job as the owner of another object."""
     return {
-        "apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"],
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
         "uid": job["metadata"]["uid"],
-    }  # fmt: skip
+    }
 
 
 def login_paths(settings: Json) -> dict[str, str]:

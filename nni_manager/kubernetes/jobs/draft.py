@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from nni_manager.domain.job import JobSpec
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.jobs import pod_security, submission
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.kubernetes import names, pod_security, submission
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
 
 _QUERY = (("dryRun", "All"),)
 _STRICT = (*_QUERY, ("fieldValidation", "Strict"))
@@ -36,10 +37,18 @@ AsMade = Callable[[Object], Object]
 def spec() -> JobSpec:
     """The job of an attempt that will never be, for drafts."""
     return JobSpec(
-        name="nni_exp_preflight_trial_draft", experiment_id="preflight", trial_id="draft", attempt=1, sequence_id=0,
-        command="true", parameter_record="{}", protocol_environment={}, caller_environment={}, code_directory="/",
+        name="nni_exp_preflight_trial_draft",
+        experiment_id="preflight",
+        trial_id="draft",
+        attempt=1,
+        sequence_id=0,
+        command="true",
+        parameter_record="{}",
+        protocol_environment={},
+        caller_environment={},
+        code_directory="/",
         attempt_directory="/",
-    )  # fmt: skip
+    )
 
 
 async def findings(
@@ -77,9 +86,11 @@ async def _shown(cluster: Cluster, resource: Resource, body: Object) -> AsyncIte
     except Refusal as refusal:
         if _UNKNOWN.search(refusal.message):
             yield _finding(
-                Severity.WARNING, resource, f"the cluster drops what it does not know: {refusal.message}",
+                Severity.WARNING,
+                resource,
+                f"the cluster drops what it does not know: {refusal.message}",
                 "correct podTemplate, or the template that configPath names",
-            )  # fmt: skip
+            )
             async for finding in _shown_again(cluster, resource, body):
                 yield finding
         else:

@@ -11,21 +11,41 @@ from typing import Any
 
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.kubernetes.api.client import Object
 
 #: Reasons for which a container waits because of its image.
-_IMAGE = frozenset({
-    "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
-    "ImageInspectError", "SignatureValidationFailed",
-})  # fmt: skip
+_IMAGE = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "ImageInspectError",
+        "SignatureValidationFailed",
+    }
+)
 #: Other reasons for which a container waits, in which nothing gets better by itself.
 _STUCK = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"})
 #: Reasons of a pod's end, or of its condition `DisruptionTarget`, that are the cluster's doing.
-_TAKEN = frozenset({
-    "Evicted", "Preempting", "Preempted", "Shutdown", "Terminated", "NodeShutdown", "NodeLost", "NodeAffinity",
-    "PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvictionAPI", "DeletionByPodGC",
-    "TerminationByKubelet", "UnexpectedAdmissionError",
-})  # fmt: skip
+_TAKEN = frozenset(
+    {
+        "Evicted",
+        "Preempting",
+        "Preempted",
+        "Shutdown",
+        "Terminated",
+        "NodeShutdown",
+        "NodeLost",
+        "NodeAffinity",
+        "PreemptionByScheduler",
+        "DeletionByTaintManager",
+        "EvictionByEvictionAPI",
+        "DeletionByPodGC",
+        "TerminationByKubelet",
+        "UnexpectedAdmissionError",
+    }
+)
 #: Exit codes of a container that a kubelet ended: by SIGTERM, and by SIGKILL after the grace period.
 _ENDED_BY_KUBELET = (143, 137)
 #: Events of an operator about what it does with any job: they say nothing of why this one waits.
@@ -79,11 +99,15 @@ def pod_end(pod: Object, container: str = "") -> PodEnd | None:
     code = first.get("exitCode")
     reason = taken or str(status.get("reason") or first.get("reason") or status.get("phase") or "")
     return PodEnd(
-        pod=pod["metadata"]["name"], exit_code=code if isinstance(code, int) else None, reason=reason,
-        message=str(status.get("message") or ""), stderr_tail=str(first.get("message") or "")[-_MOST_TAIL:],
-        started_ms=milliseconds(first.get("startedAt")), ended_ms=milliseconds(first.get("finishedAt")),
+        pod=pod["metadata"]["name"],
+        exit_code=code if isinstance(code, int) else None,
+        reason=reason,
+        message=str(status.get("message") or ""),
+        stderr_tail=str(first.get("message") or "")[-_MOST_TAIL:],
+        started_ms=milliseconds(first.get("startedAt")),
+        ended_ms=milliseconds(first.get("finishedAt")),
         is_taken=bool(taken),
-    )  # fmt: skip
+    )
 
 
 def _statuses(status: Object) -> Iterator[Object]:
@@ -169,9 +193,10 @@ def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
                 name = pod["metadata"]["name"]
                 return Wait(
-                    code=WaitCode.UNSCHEDULABLE, sentence=f"pod {name}: {condition.get('message') or 'no node fits'}",
+                    code=WaitCode.UNSCHEDULABLE,
+                    sentence=f"pod {name}: {condition.get('message') or 'no node fits'}",
                     details={"pod": name, "reason": str(condition.get("reason") or "")},
-                )  # fmt: skip
+                )
     return _from_events(events)
 
 

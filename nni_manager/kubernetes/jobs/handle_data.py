@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit.kubernetes import storage
-from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.jobs import storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit.kubernetes import evidence
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.names import REPORTS
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.names import REPORTS
+from nni_manager.kubernetes.jobs import evidence
 
 #: Seconds: an image that cannot be pulled, or a container that cannot be made, fails the job after them.
 STUCK_S = 600.0
@@ -117,9 +117,13 @@ class JobMemory:
         if left_s > 0:
             return found, left_s
         return dataclasses.replace(
-            found, state=JobState.PREEMPTED, exit_code=end.exit_code, native_reason=end.reason,
-            message=f"pod {end.pod}: {end.reason}", ended_ms=end.ended_ms,
-        ), None  # fmt: skip
+            found,
+            state=JobState.PREEMPTED,
+            exit_code=end.exit_code,
+            native_reason=end.reason,
+            message=f"pod {end.pod}: {end.reason}",
+            ended_ms=end.ended_ms,
+        ), None
 
     def _end_of_reporter(self) -> evidence.PodEnd | None:
         """The end of the newest pod that reports; None while it runs, or nothing tells how it ended."""
@@ -147,11 +151,16 @@ class JobMemory:
         native = found.native_reason if end.reason in ("", "Error", "Failed") else end.reason
         message = "; ".join(filter(None, (found.message.rstrip("."), f"pod {end.pod}: {end.reason}", end.message)))
         return dataclasses.replace(
-            found, state=JobState.PREEMPTED if end.is_taken and not end.failed_itself else JobState.FAILED,
+            found,
+            state=JobState.PREEMPTED if end.is_taken and not end.failed_itself else JobState.FAILED,
             exit_code=end.exit_code if found.exit_code is None else found.exit_code,
-            native_reason=native, cause=found.cause or evidence.CAUSES.get(native), message=message,
-            stderr_tail=end.stderr_tail, ended_ms=found.ended_ms or end.ended_ms, place=where,
-        )  # fmt: skip
+            native_reason=native,
+            cause=found.cause or evidence.CAUSES.get(native),
+            message=message,
+            stderr_tail=end.stderr_tail,
+            ended_ms=found.ended_ms or end.ended_ms,
+            place=where,
+        )
 
     def _removed(self, found: Observation, since_s: float, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job whose object is gone, and the seconds after which to look again.
@@ -161,9 +170,11 @@ class JobMemory:
         grace = max((_grace_s(pod) for pod in self.pods.values()), default=0.0)
         if self.pods and now_s < since_s + grace + _ENDING_S:
             running = Observation(
-                state=JobState.RUNNING, started_ms=found.started_ms, message="it was deleted, and its pods are ending",
+                state=JobState.RUNNING,
+                started_ms=found.started_ms,
+                message="it was deleted, and its pods are ending",
                 place=evidence.place(list(self.pods.values())),
-            )  # fmt: skip
+            )
             return running, since_s + grace + _ENDING_S - now_s
         if self.is_cancelled:
             return dataclasses.replace(found, state=JobState.CANCELLED, native_reason="Deleted", wait=None), None

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.resource import CONFIG_MAPS, PODS, SECRETS, Resource
 from nni_manager.platform_kit.contract import LeftObject
-from nni_manager.platform_kit.kubernetes import names
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
 
 _OTHER_KIND = "it has pods of another kind of job, which may need this; give a config of that kind"
 
@@ -26,9 +26,12 @@ class Found:
     def told(self) -> LeftObject:
         meta = self.object["metadata"]
         return LeftObject(
-            experiment_id=_label(self.object, names.EXPERIMENT), manager=_label(self.object, names.MANAGER),
-            what=f"{self.resource.kind} {meta['name']}", created_ms=_created_ms(self.object), stays=self.stays,
-        )  # fmt: skip
+            experiment_id=_label(self.object, names.EXPERIMENT),
+            manager=_label(self.object, names.MANAGER),
+            what=f"{self.resource.kind} {meta['name']}",
+            created_ms=_created_ms(self.object),
+            stays=self.stays,
+        )
 
 
 async def find(cluster: Cluster, resource: Resource | None, at_work: Collection[str]) -> Sequence[Found]:

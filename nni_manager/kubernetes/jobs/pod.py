@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.names import REPORTS
-from nni_manager.platform_kit.storage_folders import experiment_folder
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.names import REPORTS
+from nni_manager.shared_storage.storage_folders import experiment_folder
 from trial_runner import protocol
 
 #: The places of the volume, as in NNI, and of the runner in the pod.
@@ -177,9 +177,11 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
     if settings.channel == protocol.PULL:
         record = f"{system_directory(spec)}/{protocol.PARAMETER_FILE}"
         return {
-            protocol.ENV_CODE: "present", protocol.ENV_CODE_ARCHIVE: settings.code_archive,
-            protocol.ENV_CODE_SHA256: settings.code_sha256, protocol.ENV_RECORD: record,
-        }  # fmt: skip
+            protocol.ENV_CODE: "present",
+            protocol.ENV_CODE_ARCHIVE: settings.code_archive,
+            protocol.ENV_CODE_SHA256: settings.code_sha256,
+            protocol.ENV_RECORD: record,
+        }
     return {protocol.ENV_CODE: "present" if settings.channel == protocol.EXEC else "fetch"}
 
 

@@ -6,16 +6,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.kubernetes.api.client import Object
 
 #: The label of a namespace that names the standard which pods must keep there.
 ENFORCED = "pod-security.kubernetes.io/enforce"
 RESTRICTED, BASELINE = "restricted", "baseline"
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
 #: Kinds of volumes that a restricted pod may have.
-_VOLUMES = frozenset({
-    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret",
-})  # fmt: skip
+_VOLUMES = frozenset(
+    {
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+)
 _PROFILES = ("RuntimeDefault", "Localhost")
 
 

@@ -6,7 +6,7 @@ import re
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.kubernetes.client import Refusal
+from nni_manager.kubernetes.api.client import Refusal
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 _ENDING = re.compile(r"being terminated", re.IGNORECASE)
@@ -30,10 +30,9 @@ def error(refusal: Refusal, doing: str, namespace: str) -> PlatformError:
     if refusal.status == 404:
         return PlatformUnavailable(
             f"we cannot {doing} in namespace {namespace} ({refusal.message}): the namespace, or the kind itself, is not"
-            " there", refused=True,
-        )  # fmt: skip
+            " there",
+            refused=True,
+        )
     if refusal.status in (400, 413, 422):
         return SubmitRejected(f"the cluster does not take it: {refusal.message}")
-    return PlatformUnavailable(
-        f"the cluster cannot {doing} now ({refusal})", refused=refusal.status < 500
-    )  # fmt: skip
+    return PlatformUnavailable(f"the cluster cannot {doing} now ({refusal})", refused=refusal.status < 500)

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from nni_manager.platform_kit.kubernetes import names
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.resource import SECRETS, Resource
-from nni_manager.platform_kit.kubernetes.service import Service
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.resource import SECRETS, Resource
+from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ async def end(cluster: Cluster, kind: Kind, resource: Resource, memories: Iterab
     await _each(memories, end_one)
 
 
-async def remove(cluster: Cluster, resource: Resource, service: Service, memories: Iterable[JobMemory]) -> None:
+async def remove(cluster: Cluster, resource: Resource, service: ClusterObjects, memories: Iterable[JobMemory]) -> None:
     """Removes jobs and what belongs to them. Quiet for what is not there any more. Raises Refusal."""
 
     async def remove_one(memory: JobMemory) -> None:
@@ -49,7 +49,7 @@ async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], jo
         name = (meta.get("annotations") or {}).get(names.DOCUMENTED_NAME)
         if job_names is None or name in job_names:
             await cluster.delete(resource, meta["name"], uid=meta.get("uid", ""))
-            await cluster.delete(SECRETS, Service.secret_name(meta["name"]))
+            await cluster.delete(SECRETS, ClusterObjects.secret_name(meta["name"]))
 
     await _each(await cluster.list(resource, names.selector(labels)), clean_one)
 

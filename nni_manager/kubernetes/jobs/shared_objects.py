@@ -12,9 +12,9 @@ from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.names import service_labels
-from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.names import service_labels
+from nni_manager.kubernetes.jobs.pod import RUNNER_FILE
 
 LOGIN_KEY = ".dockerconfigjson"
 #: Keys of the Secret for a volume of kind azureFile.
@@ -25,9 +25,11 @@ def runner_map(experiment_id: str, service: str, archive: bytes) -> Object:
     """The ConfigMap that holds the runner."""
     name = _name(experiment_id, service, "runner", archive)
     return {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(name, experiment_id, service),
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(name, experiment_id, service),
         "binaryData": {RUNNER_FILE: base64.b64encode(archive).decode()},
-    }  # fmt: skip
+    }
 
 
 def pull_secret(experiment_id: str, service: str, login: bytes) -> Object:
@@ -59,9 +61,12 @@ def read_login(path: Path, field: str) -> bytes:
 
 def _secret(name: str, experiment_id: str, service: str, kind: str, data: dict[str, bytes]) -> Object:
     return {
-        "apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": _metadata(name, experiment_id, service),
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": kind,
+        "metadata": _metadata(name, experiment_id, service),
         "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
-    }  # fmt: skip
+    }
 
 
 def _metadata(name: str, experiment_id: str, service: str) -> Object:

@@ -7,9 +7,9 @@ from typing import Any
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.jobs.pod import storage_folder
 from nni_manager.platform_kit.folder_mode import number
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.pod import storage_folder
 from trial_runner import protocol
 
 NFS, AZURE, CLAIM = "nfs", "azureStorage", "pvc"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.kubernetes import names
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.resource import Resource
-from nni_manager.platform_kit.kubernetes.service import Service
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.resource import Resource
+from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 
 
 def body(
@@ -18,9 +18,12 @@ def body(
 ) -> Object:
     """The whole object of a job, with kind, name and labels."""
     metadata: Object = {
-        **manifest.get("metadata", {}), "name": name, "namespace": namespace, "labels": dict(labels),
+        **manifest.get("metadata", {}),
+        "name": name,
+        "namespace": namespace,
+        "labels": dict(labels),
         "annotations": {names.DOCUMENTED_NAME: spec.name},
-    }  # fmt: skip
+    }
     return {"apiVersion": resource.api_version, "kind": resource.kind, **manifest, "metadata": metadata}
 
 
@@ -39,7 +42,7 @@ async def find_own(
 
 
 async def create(
-    cluster: Cluster, resource: Resource, whole: Object, spec: JobSpec, service: Service
+    cluster: Cluster, resource: Resource, whole: Object, spec: JobSpec, service: ClusterObjects
 ) -> tuple[Object, bool]:
     """Creates a job's object; answers it and whether it is new. Raises Refusal, SubmitRejected, PlatformUnavailable."""
     meta = whole["metadata"]

@@ -9,16 +9,16 @@ from contextlib import AsyncExitStack, suppress
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobHandle
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.jobs import handle_data
+from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
+from nni_manager.kubernetes.observing.following import Following
+from nni_manager.kubernetes.observing.reading import ResultReader, reading
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes import handle_data
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.following import Following
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.reading import Reading, reading
-from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
-from nni_manager.platform_kit.kubernetes.service import Service
 
 #: Seconds that the first list is waited for.
 _LIST_S = 20.0
@@ -29,7 +29,7 @@ class FollowedJobs:
     cluster has said something else."""
 
     def __init__(
-        self, kind: Kind, following: Following, reading: Reading | None, service: Service, *, restarts: bool
+        self, kind: Kind, following: Following, reading: ResultReader | None, service: ClusterObjects, *, restarts: bool
     ) -> None:
         self._kind = kind
         self._restarts = restarts
@@ -56,10 +56,15 @@ class FollowedJobs:
         made_s = asyncio.get_running_loop().time() if created is not None else float("-inf")
         memory = self._following.follow(
             JobMemory(
-                job_name=handle.job_name, name=told.name, uid=told.uid, container=self._kind.container, object=created,
-                made_s=made_s, is_restarted=self._restarts,
+                job_name=handle.job_name,
+                name=told.name,
+                uid=told.uid,
+                container=self._kind.container,
+                object=created,
+                made_s=made_s,
+                is_restarted=self._restarts,
             )
-        )  # fmt: skip
+        )
         if self._reading is not None:
             self._reading.follow(memory, told.folder)
         return memory
@@ -81,9 +86,16 @@ class FollowedJobs:
 
 
 async def follow(
-    cluster: Cluster, resource: Resource, kind: Kind, service: Service, host: Host, stack: AsyncExitStack, *,
-    sends_code: bool, restarts: bool,
-) -> FollowedJobs:  # fmt: skip
+    cluster: Cluster,
+    resource: Resource,
+    kind: Kind,
+    service: ClusterObjects,
+    host: Host,
+    stack: AsyncExitStack,
+    *,
+    sends_code: bool,
+    restarts: bool,
+) -> FollowedJobs:
     """The followed jobs, once everything was listed; followed until the stack is left. `restarts`: the operator starts
     ended processes again.
 

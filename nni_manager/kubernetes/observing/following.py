@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformError
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.informer import Informer
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory, Read
-from nni_manager.platform_kit.kubernetes.names import JOB
-from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.informer import Informer
+from nni_manager.kubernetes.api.names import JOB
+from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.jobs.job_memory import JobMemory, Read
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nni_manager.domain.errors import NotFound, PlatformUnavailable
-from nni_manager.platform_kit.kubernetes.client import Refusal
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes.resource import PODS
+from nni_manager.kubernetes.api.client import Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.resource import PODS
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from trial_runner import protocol
 
 #: Bytes of a pod's log that are read at most.

@@ -10,17 +10,17 @@ from typing import Protocol
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.resource import PODS
+from nni_manager.kubernetes.exec.channel import ExecChannel
+from nni_manager.kubernetes.exec.channel_selection import runner_container
+from nni_manager.kubernetes.exec.stream import execute
+from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
+from nni_manager.kubernetes.jobs.pod import RUNNER_FILE, RUNNER_MOUNT
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes.choice import runner_container
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.exec import execute
-from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE, RUNNER_MOUNT
-from nni_manager.platform_kit.kubernetes.resource import PODS
-from nni_manager.platform_kit.kubernetes.service import Service
-from nni_manager.platform_kit.pull import Pull
+from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
 
 #: Seconds for which the end of a job waits for what it left on the storage.
@@ -29,7 +29,7 @@ _PATIENCE_S = 2.0
 _COMMAND_S = 600.0
 
 
-class Reading(Protocol):
+class ResultReader(Protocol):
     """The reading of one service's results."""
 
     def follow(self, memory: JobMemory, attempt_directory: str) -> None:
@@ -48,7 +48,7 @@ class Reading(Protocol):
         """Stops reading anything."""
 
 
-def reading(service: Service, cluster: Cluster, host: Host, *, sends_code: bool) -> Reading | None:
+def reading(service: ClusterObjects, cluster: Cluster, host: Host, *, sends_code: bool) -> ResultReader | None:
     """The reading of a service's results; None: runners post them."""
     if service.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
         return _FromPods(service, cluster, host, sends_code=sends_code)
@@ -56,7 +56,7 @@ def reading(service: Service, cluster: Cluster, host: Host, *, sends_code: bool)
 
 
 class _FromStorage:
-    def __init__(self, service: Service, host: Host) -> None:
+    def __init__(self, service: ClusterObjects, host: Host) -> None:
         self._service = service
         self._pull = Pull(host)
         self._task = asyncio.create_task(self._pull.run(), name=f"pull {host.experiment_id}")
@@ -88,7 +88,7 @@ class _FromStorage:
 
 
 class _FromPods:
-    def __init__(self, service: Service, cluster: Cluster, host: Host, *, sends_code: bool) -> None:
+    def __init__(self, service: ClusterObjects, cluster: Cluster, host: Host, *, sends_code: bool) -> None:
         self._cluster = cluster
         self._exec = ExecChannel(host, self._execute, service.record, service.note_chosen, sends_code=sends_code)
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
-from nni_manager.platform_kit.keeper.connection import Connection, Requests, ask_in_silence
+from nni_manager.machines.keeper.connection import Connection, Requests, ask_in_silence
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -297,9 +297,14 @@ class Keeper:
         """Takes a message of the keeper. Raises ValueError when it is none of the wire contract's."""
         match message:
             case {
-                "event": "lines", "owner": str(owner), "name": str(), "outbox": str(), "start": int(), "end": int(),
+                "event": "lines",
+                "owner": str(owner),
+                "name": str(),
+                "outbox": str(),
+                "start": int(),
+                "end": int(),
                 "lines": list(),
-            }:  # fmt: skip
+            }:
                 self._on_lines(owner, cast(dict[str, Any], message))
             case {"event": "ended", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
                 self._on_ended(owner, name, job)
@@ -307,8 +312,12 @@ class Keeper:
                 if (listener := self._listeners.get(owner)) is not None:
                     listener.on_changed(name, job)
             case {
-                "event": "refused", "owner": str(owner), "name": str(name), "kind": str(kind), "message": str(sentence),
-            }:  # fmt: skip
+                "event": "refused",
+                "owner": str(owner),
+                "name": str(name),
+                "kind": str(kind),
+                "message": str(sentence),
+            }:
                 self._on_refused(owner, name, kind, sentence)
             case {"id": int(number), "result": result}:
                 self._requests.answer(number, result)

@@ -16,14 +16,14 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.domain.reason import Reason
+from nni_manager.machines.keeper import machines, orphaned_jobs
+from nni_manager.machines.keeper.job_events import Deliveries, ForgottenJobs, Known, job_report
+from nni_manager.machines.keeper.machines import GPU_AGE_S, KeeperConnection
+from nni_manager.machines.ledger import Reservation
+from nni_manager.machines.placement import Placement
+from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
-from nni_manager.platform_kit.keeper import machines, orphaned_jobs
-from nni_manager.platform_kit.keeper.forgetting import Deliveries, ForgottenJobs, Known, job_report
-from nni_manager.platform_kit.keeper.machines import GPU_AGE_S, KeeperConnection
-from nni_manager.platform_kit.machines.ledger import Reservation
-from nni_manager.platform_kit.machines.line import KeeperMachine
-from nni_manager.platform_kit.machines.placement import Placement
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -38,9 +38,15 @@ class KeeperJobs:
     """
 
     def __init__(
-        self, host: Host, *, has_results: bool = True, known: Known | None = None, key: str = machines.LOCAL,
-        place: str = "this machine", stop_patience_s: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        host: Host,
+        *,
+        has_results: bool = True,
+        known: Known | None = None,
+        key: str = machines.LOCAL,
+        place: str = "this machine",
+        stop_patience_s: float | None = None,
+    ) -> None:
         self._host = host
         self._key = key
         #: Whose keeper it is, in sentences.
@@ -281,10 +287,14 @@ def spawn_request(
 ) -> dict[str, Any]:
     """The job as `KeeperJobs.submit` takes it: its command, and its folders as the keeper's machine knows them."""
     return {
-        "command": command, "environment": dict(environment), "directory": directory,
-        "attempt_directory": attempt_directory, "files": {protocol.PARAMETER_FILE: spec.parameter_record},
-        "grace_s": spec.grace_period_s, "from": dict(spec.stored),
-    }  # fmt: skip
+        "command": command,
+        "environment": dict(environment),
+        "directory": directory,
+        "attempt_directory": attempt_directory,
+        "files": {protocol.PARAMETER_FILE: spec.parameter_record},
+        "grace_s": spec.grace_period_s,
+        "from": dict(spec.stored),
+    }
 
 
 def owner_of(host: Host) -> str:

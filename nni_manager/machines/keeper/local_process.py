@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.lock_holder import lock_holder
 
 log = logging.getLogger(__name__)
@@ -157,9 +157,15 @@ class LocalKeeper:
         command += ["--directory", str(self._directory), "--socket", str(self._socket), "--ready-fd", str(ready)]
         with self._errors.open("wb") as errors:
             return subprocess.Popen(
-                command, pass_fds=(ready,), start_new_session=True, cwd="/",
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=without_settings(os.environ),
-            )  # fmt: skip
+                command,
+                pass_fds=(ready,),
+                start_new_session=True,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=without_settings(os.environ),
+            )
 
 
 @asynccontextmanager

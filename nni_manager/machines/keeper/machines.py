@@ -13,11 +13,11 @@ from contextlib import suppress
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformError
+from nni_manager.machines.gpu_sample import GpuSample
+from nni_manager.machines.keeper.client import Job, Keeper
+from nni_manager.machines.ledger import MachineLedger, Reservation
+from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.connections import Connection
-from nni_manager.platform_kit.gpu_reading import Reading
-from nni_manager.platform_kit.keeper.client import Job, Keeper
-from nni_manager.platform_kit.machines.ledger import MachineLedger, Reservation
-from nni_manager.platform_kit.machines.line import KeeperMachine, Places
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class KeeperConnection(Connection):
             return
         told = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
         self._gpus_read_s = time.monotonic() - (told["age_s"] if told else 0.0)
-        reading = Reading.parse(told)
+        reading = GpuSample.parse(told)
         if reading.error and (machine.reading is None or machine.reading.error != reading.error):
             log.warning("the GPUs of %s cannot be read: %s", machine.called, reading.error)
         self.places.note_reading(machine, reading)

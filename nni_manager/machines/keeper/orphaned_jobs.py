@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from nni_manager.platform_kit.keeper.client import Job, Keeper
+from nni_manager.machines.keeper.client import Job, Keeper
 from trial_runner import protocol
 
 #: Seconds between two looks whether they have ended. Their ends would only be told to somebody who follows them, and

@@ -27,9 +27,11 @@ class Address:
     def of(cls, machine: Mapping[str, Any]) -> Self:
         jumps = tuple(hop.strip() for hop in machine.get("proxyJump", "").split(",") if hop.strip())
         return cls(
-            host=machine["host"], port=machine.get("port", DEFAULT_PORT), user=machine["user"],
+            host=machine["host"],
+            port=machine.get("port", DEFAULT_PORT),
+            user=machine["user"],
             jumps=() if jumps == ("none",) else jumps,
-        )  # fmt: skip
+        )
 
     @property
     def key(self) -> str:
@@ -57,9 +59,11 @@ class Credential:
     def of(cls, machine: Mapping[str, Any]) -> Self:
         password = machine.get("password")
         return cls(
-            password=password, key_file=None if password else machine.get("sshKeyFile"),
-            passphrase=machine.get("sshPassphrase"), host_key=machine.get("hostKey"),
-        )  # fmt: skip
+            password=password,
+            key_file=None if password else machine.get("sshKeyFile"),
+            passphrase=machine.get("sshPassphrase"),
+            host_key=machine.get("hostKey"),
+        )
 
     def as_text(self) -> str:
         """The credential as text, as a lease carries it."""
@@ -88,9 +92,12 @@ class Entry:
     @classmethod
     def of(cls, machine: Mapping[str, Any]) -> Entry:
         return cls(
-            address=Address.of(machine), credential=Credential.of(machine),
-            python_path=machine.get("pythonPath", ""), pre_command=machine.get("preCommand", ""),
-            is_drained=machine.get("drain", False), use_active_gpu=machine.get("useActiveGpu", False),
+            address=Address.of(machine),
+            credential=Credential.of(machine),
+            python_path=machine.get("pythonPath", ""),
+            pre_command=machine.get("preCommand", ""),
+            is_drained=machine.get("drain", False),
+            use_active_gpu=machine.get("useActiveGpu", False),
             max_trial_number_per_gpu=machine.get("maxTrialNumberPerGpu"),
             gpu_indices=tuple(machine["gpuIndices"]) if machine.get("gpuIndices") else None,
-        )  # fmt: skip
+        )

@@ -24,10 +24,10 @@ from typing import Any
 import asyncssh
 from pydantic import TypeAdapter, ValidationError
 
+from nni_manager.machines.ssh.faults import Fault, MachineFault
+from nni_manager.machines.ssh.transport import Channel
 from nni_manager.platform_kit.connections import Place
 from nni_manager.platform_kit.runner_archive import runner_archive
-from nni_manager.platforms.remote.faults import Fault, MachineFault
-from nni_manager.platforms.remote.transport import Channel
 from trial_runner import protocol
 
 #: Seconds until a machine has said what it is, and until the program is there.
@@ -85,9 +85,14 @@ def archive() -> tuple[str, bytes]:
 
 
 async def arrive(
-    connection: asyncssh.SSHClientConnection, *, folder: str, python_path: str = "", look: bool = False,
-    gpus: bool = False, place: Place | None = None,
-) -> tuple[Channel, Greeting]:  # fmt: skip
+    connection: asyncssh.SSHClientConnection,
+    *,
+    folder: str,
+    python_path: str = "",
+    look: bool = False,
+    gpus: bool = False,
+    place: Place | None = None,
+) -> tuple[Channel, Greeting]:
     """The channel to a machine's keeper, and what the machine says of itself. `look`: the channel is about to end,
     and the machine was only looked at, with its GPUs where `gpus` is set. `place`: of this manager, whose alone the
     folder must be then. Raises MachineFault."""
@@ -179,9 +184,11 @@ async def _found_python(channel: Channel, mark: str) -> None:
 
 def _python_fault(sentence: str) -> Fault:
     return Fault(
-        subject="python", sentence=sentence, is_wrong=True,
+        subject="python",
+        sentence=sentence,
+        is_wrong=True,
         fix="install Python 3.7 or newer there, or name the folder of one in `pythonPath`",
-    )  # fmt: skip
+    )
 
 
 def _line(settings: dict[str, Any]) -> bytes:
@@ -201,9 +208,11 @@ def _greeting(told: dict[str, Any]) -> Greeting:
     """Raises MachineFault; ValueError where the machine sent something else than a greeting."""
     if told.get("system") != "Linux":
         fault = Fault(
-            subject="system", sentence=f"it runs {str(told.get('system'))[:40]}; trials need Linux", is_wrong=True,
+            subject="system",
+            sentence=f"it runs {str(told.get('system'))[:40]}; trials need Linux",
+            is_wrong=True,
             fix="take it out of `machineList`",
-        )  # fmt: skip
+        )
         raise MachineFault(fault)
     fields = {name: told.get(name) for name in Greeting.__slots__ if name not in ("python", "gpus")}
     python = told.get("python")
@@ -218,24 +227,28 @@ def _greeting(told: dict[str, Any]) -> Greeting:
 def _check(word: dict[str, Any]) -> None:
     if not word.get("ready"):
         fault = Fault(
-            subject="disk", sentence=str(word.get("failed")),
+            subject="disk",
+            sentence=str(word.get("failed")),
             fix=str(word.get("fix") or "make room, or give its user the right to write there"),
-        )  # fmt: skip
+        )
         raise MachineFault(fault)
 
 
 def _held(folder: str, greeting: Greeting, place: Place) -> Fault:
     ours = f"{place['directory']} on {place['host']}"
     return Fault(
-        subject="manager", is_wrong=True, is_refusal=True,
+        subject="manager",
+        is_wrong=True,
+        is_refusal=True,
         sentence=f"its folder {folder.partition('/')[0]} is used by the manager of {greeting.held}, not of {ours}",
         fix="where that data directory was moved here and no manager runs on it there any more, `nni-manager identity"
         " --moved`; where this one is a copy, `nni-manager identity --own` gives it folders of its own",
-    )  # fmt: skip
+    )
 
 
 def _odd_shell(words: str) -> Fault:
     return Fault(
-        subject="session", sentence=f"what is run there does not answer ({words})",
+        subject="session",
+        sentence=f"what is run there does not answer ({words})",
         fix="see whether `ssh` to it runs commands: its user's login shell and start-up files must",
-    )  # fmt: skip
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
-from nni_manager.platforms.remote.known_hosts import HostKey
+from nni_manager.machines.ssh.known_hosts import HostKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import asyncssh
 
-from nni_manager.platforms.remote.address import DEFAULT_PORT
+from nni_manager.machines.ssh.address import DEFAULT_PORT
 
 _OF_USER = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 _OF_MACHINE = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -77,8 +77,15 @@ class KnownHosts:
         options = asyncssh.SSHClientConnectionOptions(
             config=(), host=host, client_keys=None, agent_path=None, **given, **({"port": port} if port else {})
         )
-        values = {"d": os.path.expanduser("~"), "h": options.host, "n": host, "p": str(options.port),
-                  "r": options.username, "u": getpass.getuser(), "%": "%"}  # fmt: skip
+        values = {
+            "d": os.path.expanduser("~"),
+            "h": options.host,
+            "n": host,
+            "p": str(options.port),
+            "r": options.username,
+            "u": getpass.getuser(),
+            "%": "%",
+        }
         return cls(
             of_user=_files(options.config.get("UserKnownHostsFile"), _OF_USER, values),
             of_machine=_files(options.config.get("GlobalKnownHostsFile"), _OF_MACHINE, values),

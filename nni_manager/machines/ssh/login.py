@@ -14,10 +14,10 @@ from typing import Any
 
 import asyncssh
 
-from nni_manager.platforms.remote import known_hosts
-from nni_manager.platforms.remote.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential
-from nni_manager.platforms.remote.faults import Fault, MachineFault
-from nni_manager.platforms.remote.known_hosts import HostKey, KnownHosts
+from nni_manager.machines.ssh import known_hosts
+from nni_manager.machines.ssh.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential
+from nni_manager.machines.ssh.faults import Fault, MachineFault
+from nni_manager.machines.ssh.known_hosts import HostKey, KnownHosts
 
 log = logging.getLogger(__name__)
 
@@ -110,11 +110,19 @@ def _options(port: int, user: str, credential: Credential, judge: _HostKeys) -> 
     if judge.wanted_algorithm:
         own["server_host_key_algs"] = judge.wanted_algorithm
     return {
-        "client_factory": lambda: _Client(judge), "known_hosts": judge.known.match,
-        "connect_timeout": None, "login_timeout": 0,
-        "keepalive_interval": _KEEPALIVE_S, "keepalive_count_max": _KEEPALIVES, "x11_forwarding": False,
-        "agent_forwarding": False, "request_pty": False, "send_env": None, "env": None, **own,
-    }  # fmt: skip
+        "client_factory": lambda: _Client(judge),
+        "known_hosts": judge.known.match,
+        "connect_timeout": None,
+        "login_timeout": 0,
+        "keepalive_interval": _KEEPALIVE_S,
+        "keepalive_count_max": _KEEPALIVES,
+        "x11_forwarding": False,
+        "agent_forwarding": False,
+        "request_pty": False,
+        "send_env": None,
+        "env": None,
+        **own,
+    }
 
 
 class _HostKeys:
@@ -236,26 +244,31 @@ def _fault(error: Exception, host: str, port: int, user: str, credential: Creden
             )
         case socket.gaierror():
             return Fault(
-                subject="address", sentence=f"there is no address of the name {host} ({error.strerror})",
-                fix="correct `host`, or see to the name service", is_wrong=True,
-            )  # fmt: skip
+                subject="address",
+                sentence=f"there is no address of the name {host} ({error.strerror})",
+                fix="correct `host`, or see to the name service",
+                is_wrong=True,
+            )
         case ConnectionRefusedError():
             return Fault(
-                subject="port", sentence=f"nothing listens at its port {port}",
+                subject="port",
+                sentence=f"nothing listens at its port {port}",
                 fix="start its SSH server, or correct `port`",
-            )  # fmt: skip
+            )
         case TimeoutError() | asyncssh.TimeoutError():
             return Fault(
-                subject="port", sentence=f"no answer from port {port} within {CONNECT_S:.0f} s (timeout)",
+                subject="port",
+                sentence=f"no answer from port {port} within {CONNECT_S:.0f} s (timeout)",
                 fix="see whether the machine is on and no firewall drops what is sent there",
-            )  # fmt: skip
+            )
         case asyncssh.ChannelOpenError():
             return Fault(subject="address", sentence=f"the jump host does not reach {host}:{port} ({error.reason})")
         case asyncssh.Error():
             return Fault(
-                subject="port", sentence=f"its SSH server ended the conversation ({error.reason or 'without a word'})",
+                subject="port",
+                sentence=f"its SSH server ended the conversation ({error.reason or 'without a word'})",
                 fix=f"see whether an SSH server answers at port {port}, and its log",
-            )  # fmt: skip
+            )
         case OSError():
             return Fault(subject="address", sentence=f"it cannot be reached ({error.strerror or error})")
         case _:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.machines.keeper.client import Keeper
+from nni_manager.machines.keeper.machines import KeeperConnection
+from nni_manager.machines.ssh.address import Address, Credential
+from nni_manager.machines.ssh.faults import Fault, MachineFault
+from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.keeper.machines import KeeperConnection
-from nni_manager.platform_kit.machines.line import Places
-from nni_manager.platforms.remote.address import Address, Credential
-from nni_manager.platforms.remote.faults import Fault, MachineFault
 from trial_runner import protocol
 
 if TYPE_CHECKING:  # asyncssh takes 100 ms to import, and is an extra
     import asyncssh
 
-    from nni_manager.platforms.remote.arrival import Greeting
+    from nni_manager.machines.ssh.bootstrap import Greeting
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Machine(KeeperConnection):
             raise error.fault.error(self.address.host) from error
 
     async def _attach(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        from nni_manager.platforms.remote.arrival import arrive
+        from nni_manager.machines.ssh.bootstrap import arrive
 
         await asyncio.sleep(max(0.0, self._not_before_s - asyncio.get_running_loop().time()))
         place = None if self._place is None else await asyncio.to_thread(self._place)
@@ -174,6 +174,6 @@ class Machine(KeeperConnection):
 
 
 async def _log_in(address: Address, credential: Credential) -> asyncssh.SSHClientConnection:
-    from nni_manager.platforms.remote.login import log_in
+    from nni_manager.machines.ssh.login import log_in
 
     return await log_in(address, credential)

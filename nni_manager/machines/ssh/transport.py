@@ -117,9 +117,11 @@ class ChannelTransport(asyncio.Transport):
     """The transport of a connection with one channel, which ends with it."""
 
     def __init__(
-        self, channel: asyncssh.SSHClientChannel[bytes], connection: asyncssh.SSHClientConnection,
+        self,
+        channel: asyncssh.SSHClientChannel[bytes],
+        connection: asyncssh.SSHClientConnection,
         protocol: asyncio.Protocol,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self._channel = channel
         self._connection = connection

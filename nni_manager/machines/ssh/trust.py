@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nni_manager.platforms.remote.address import ACCEPT_NEW, Entry
-from nni_manager.platforms.remote.faults import MachineFault
-from nni_manager.platforms.remote.known_hosts import HostKey, remember
-from nni_manager.platforms.remote.login import log_in
+from nni_manager.machines.ssh.address import ACCEPT_NEW, Entry
+from nni_manager.machines.ssh.faults import MachineFault
+from nni_manager.machines.ssh.known_hosts import HostKey, remember
+from nni_manager.machines.ssh.login import log_in
 
 __all__ = ["MachineFault", "remember", "unknown_key"]
 

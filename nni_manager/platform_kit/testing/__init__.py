@@ -35,4 +35,4 @@ __all__ = [
     "World",
     "lagging_storage",
     "unreachable_keeper",
-]  # fmt: skip
+]

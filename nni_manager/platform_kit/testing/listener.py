@@ -188,8 +188,13 @@ class FakeListener:
         if not self.takes_together:
             return {}
         inline = {protocol.INLINE_CODE: self.inline_code} if self.inline_code else {}
-        return {"record": self.parameters, "hasCode": self.code is not None, "stored": dict(self.sizes),
-                protocol.TOGETHER: True, **inline}  # fmt: skip
+        return {
+            "record": self.parameters,
+            "hasCode": self.code is not None,
+            "stored": dict(self.sizes),
+            protocol.TOGETHER: True,
+            **inline,
+        }
 
     def _stop(self) -> Body:
         return {"stop": self.stop is not None, "graceS": self.stop or 0.0}

@@ -53,9 +53,13 @@ ANSWERS = {
     "nothing": _page("204 No Content", _JSON, ""),
     "a redirect": _page("302 Found", "text/html", "", "Location: http://127.0.0.1:9/login"),
     "410 in JSON": _page("410 Gone", _JSON, '{"error": "no such backend"}'),
-    "another manager": _page("403 Forbidden", _JSON, '{"error": "this token is not the one of this attempt"}',
-                             "X-NNI-Manager: another/exp1/abcde/1"),
-}  # fmt: skip
+    "another manager": _page(
+        "403 Forbidden",
+        _JSON,
+        '{"error": "this token is not the one of this attempt"}',
+        "X-NNI-Manager: another/exp1/abcde/1",
+    ),
+}
 #: The request is lost; it is answered and the answer is lost; half of the answer comes.
 LOST_REQUEST = Fault(name="lost request")
 LOST_ANSWER = Fault(name="lost answer", passes=True)
@@ -64,8 +68,10 @@ HALF_ANSWER = Fault(name="half an answer", passes=True, is_half=True)
 FAULTS = (
     *(Fault(name=name, answer=answer) for name, answer in ANSWERS.items()),
     *(Fault(name=f"{name}, afterwards", answer=answer, passes=True) for name, answer in ANSWERS.items()),
-    LOST_REQUEST, LOST_ANSWER, HALF_ANSWER,
-)  # fmt: skip
+    LOST_REQUEST,
+    LOST_ANSWER,
+    HALF_ANSWER,
+)
 ROUTES = ("version", "code", "parameters", "outboxes", "status", "metrics", "log", "heartbeat", protocol.TOGETHER)
 
 #: The last part of a request's path, and its body → what befalls it, or None. Called in the order of requests.
@@ -137,9 +143,12 @@ class Middlebox:
             each.transport.abort()
 
     async def _exchange(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: asyncio.StreamReader,
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        there: asyncio.StreamReader,
         back: asyncio.StreamWriter,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Carries one request and its answer; answers whether the connection goes on."""
         request = await _message(reader)
         fault = self._fault(request)

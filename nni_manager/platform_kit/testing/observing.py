@@ -73,9 +73,13 @@ async def seen(
 
 
 async def seen_as(
-    world: World, platform: Platform, handle: JobHandle, is_it: Callable[[Observation], bool], what: str,
+    world: World,
+    platform: Platform,
+    handle: JobHandle,
+    is_it: Callable[[Observation], bool],
+    what: str,
     recorder: Recorder | None = None,
-) -> Observation:  # fmt: skip
+) -> Observation:
     """The first report on a job that is `what`. A watching adapter has to wake us for it."""
     recorder = recorder or world.recorder
     last: Observation | None = None

@@ -11,11 +11,11 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import AttemptDecided
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.text import require_text
+from nni_manager.machines.keeper.client import Keeper
+from nni_manager.machines.keeper.machines import LOCAL, KeeperConnection
+from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.keeper.machines import LOCAL, KeeperConnection
-from nni_manager.platform_kit.machines.line import Places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +117,14 @@ class Recorder:
         return self.code_archive
 
     async def _greet(
-        self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
+        self,
+        job_name: str,
+        runner_version: str | None,
+        channel: str,
+        *,
+        container: str = "",
         outboxes: Mapping[str, int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Takes a greeting as the store does: the newest container counts.
 
         Offsets begin at 0 again where it found less than is stored.
@@ -140,9 +145,15 @@ class Recorder:
         self.news.set()
 
     async def _deliver(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: Observation | None = None,
+        self,
+        job_name: str,
+        outbox: str,
+        start: int,
+        end: int,
+        lines: Sequence[str],
+        ended: Observation | None = None,
         container: str = "",
-    ) -> Delivery:  # fmt: skip
+    ) -> Delivery:
         require_text("outbox", outbox)
         chunk = DeliveredLines(job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines))
         self.handed_over.append(chunk)

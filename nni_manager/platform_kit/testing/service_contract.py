@@ -126,9 +126,12 @@ class ServiceContract:
             for number in (0, 1):
                 words = await world.hold_back(handle, number)
                 report = await seen_as(
-                    world, platform, handle, lambda r, w=words: r.wait is not None and w in r.wait.sentence,  # type: ignore[misc]
+                    world,
+                    platform,
+                    handle,
+                    lambda r, w=words: r.wait is not None and w in r.wait.sentence,  # type: ignore[misc]
                     f"waiting because of {words!r}",
-                )  # fmt: skip
+                )
                 assert report.state is JobState.PENDING and report.wait is not None
                 _check_told(world, report.wait.sentence)
                 told.append(report.wait)

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage
 from nni_manager.platform_kit.testing.recorder import Recorder

@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
+from nni_manager.kubernetes.fields import KubernetesSection, Subdomain
 from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
-from nni_manager.platform_kit.kubernetes.fields import KubernetesSection, Subdomain
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, Remark, marked
 
 
@@ -43,8 +43,9 @@ class AdlConfig(KubernetesSection):
     platform: Literal["adl"] = Field(default="adl", description="Always `adl`.")
     trial_code_directory: str | None = marked(
         "Folder of the code in the image; nothing is sent there. Not set: the top level's folder is sent.",
-        default=None, format="elsewhere",
-    )  # fmt: skip
+        default=None,
+        format="elsewhere",
+    )
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
     adaptive: bool = Field(default=False, description="Whether the cluster may change a job's number of replicas.")
     trial_cpu_number: int = Field(default=1, gt=0, description="CPU cores of a trial.")

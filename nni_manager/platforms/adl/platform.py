@@ -7,16 +7,16 @@ from typing import Any
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.resource import CLAIMS
+from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects, owner
+from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_template
+from nni_manager.kubernetes.platform import KubernetesPlatform
+from nni_manager.kubernetes.preflight import secrets_there, storage_class_there
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.kubernetes import names
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
-from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, merged, pod_template
-from nni_manager.platform_kit.kubernetes.preflight import secrets_there, storage_class_there
-from nni_manager.platform_kit.kubernetes.resource import CLAIMS
-from nni_manager.platform_kit.kubernetes.service import Service, owner
 from nni_manager.platforms.adl.states import report
 
 
@@ -42,7 +42,7 @@ class AdlPlatform(KubernetesPlatform):
     def object_name(self, spec: JobSpec) -> str:
         return names.dashed(spec)
 
-    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
+    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
         code = "" if self.sends_code(self.settings) else str(self.settings["trialCodeDirectory"])
         pods = service.pods(code_in_image=code)
         return job(spec, self.settings, pods, labels, service.secret_name(name), name)
@@ -55,14 +55,15 @@ class AdlPlatform(KubernetesPlatform):
         if checkpoint:
             if not await cluster.may("create", CLAIMS):
                 yield PreflightFinding(
-                    severity=Severity.WRONG, subject="rights: persistentvolumeclaims",
+                    severity=Severity.WRONG,
+                    subject="rights: persistentvolumeclaims",
                     sentence=f"we may not create persistentvolumeclaims in namespace {cluster.namespace}",
                     fix="have create granted, or leave checkpoint out",
-                )  # fmt: skip
+                )
             async for finding in storage_class_there(cluster, checkpoint["storageClass"]):
                 yield finding
 
-    async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
+    async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: ClusterObjects) -> None:
         await super().on_created(cluster, created, spec, service)
         meta = created["metadata"]
         of_checkpoints = claim(self.settings, meta["name"], meta["labels"], owner(created))
@@ -83,20 +84,30 @@ _DEFAULT_SIZE = "1Gi"
 
 def kind() -> Kind:
     return Kind(
-        group="adaptdl.petuum.com", plural="adaptdljobs", kind="AdaptDLJob", container=CONTAINER, read=report,
-        version="v1", operator="the scheduler of AdaptDL (https://github.com/petuum/adaptdl)",
-    )  # fmt: skip
+        group="adaptdl.petuum.com",
+        plural="adaptdljobs",
+        kind="AdaptDLJob",
+        container=CONTAINER,
+        read=report,
+        version="v1",
+        operator="the scheduler of AdaptDL (https://github.com/petuum/adaptdl)",
+    )
 
 
 def role(spec: JobSpec, settings: Json) -> Role:
     """The only role of an AdaptDLJob, whose rank 0 reports. Its GPUs are those of one replica."""
     secrets: list[Mapping[str, str]] = settings.get("imagePullSecrets") or []  # type: ignore[assignment]
     return Role(
-        name="main", count=1, command=spec.command, image=str(settings["dockerImage"]), container=CONTAINER,
-        reports=True, gpus=spec.gpu_number,
+        name="main",
+        count=1,
+        command=spec.command,
+        image=str(settings["dockerImage"]),
+        container=CONTAINER,
+        reports=True,
+        gpus=spec.gpu_number,
         resources={"cpu": str(settings["trialCpuNumber"]), "memory": str(settings["trialMemorySize"])},
         pull_secrets=[one["name"] for one in secrets],
-    )  # fmt: skip
+    )
 
 
 def claim_name(name: str) -> str:
@@ -130,9 +141,7 @@ def _volumes(template: Object, settings: Json, name: str) -> Object:
         volumes.append({"name": _NFS, "nfs": {"server": nfs["server"], "path": nfs["path"]}})
         mounts.append({"name": _NFS, "mountPath": nfs["containerMountPath"]})
     env = [*container["env"], *({"name": key, "value": value} for key, value in _ENVIRONMENT.items())]
-    return {
-        "spec": {"containers": [{"name": CONTAINER, "env": env, "volumeMounts": mounts}], "volumes": volumes}
-    }  # fmt: skip
+    return {"spec": {"containers": [{"name": CONTAINER, "env": env, "volumeMounts": mounts}], "volumes": volumes}}
 
 
 def claim(settings: Json, name: str, labels: Mapping[str, str], owner: Object) -> Object | None:
@@ -141,10 +150,13 @@ def claim(settings: Json, name: str, labels: Mapping[str, str], owner: Object) -
     if not told:
         return None
     return {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
         "metadata": {"name": claim_name(name), "labels": dict(labels), "ownerReferences": [owner]},
         "spec": {
-            "accessModes": ["ReadWriteMany"], "volumeMode": "Filesystem", "storageClassName": told["storageClass"],
+            "accessModes": ["ReadWriteMany"],
+            "volumeMode": "Filesystem",
+            "storageClassName": told["storageClass"],
             "resources": {"requests": {"storage": told.get("storageSize") or _DEFAULT_SIZE}},
         },
-    }  # fmt: skip
+    }

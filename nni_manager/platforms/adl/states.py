@@ -8,8 +8,8 @@ from typing import Any
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.evidence import milliseconds
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.jobs.evidence import milliseconds
 
 PHASES = {
     "Pending": JobState.PENDING,
@@ -39,10 +39,12 @@ def report(job: Object) -> Observation:
         state = JobState.RUNNING
     reason = str(status.get("reason") or phase)
     return Observation(
-        state=state, native_reason=reason, message=_short(str(status.get("message") or "")),
+        state=state,
+        native_reason=reason,
+        message=_short(str(status.get("message") or "")),
         cause=Reason.SUBMIT_REJECTED if reason in _NEVER_MADE else None,
         ended_ms=milliseconds(status.get("completionTimestamp")) if state.is_final else None,
-    )  # fmt: skip
+    )
 
 
 def _short(message: str) -> str:

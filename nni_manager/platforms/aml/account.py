@@ -12,9 +12,9 @@ import httpx
 
 from nni_manager.domain.errors import BadCredentials
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platform_kit.secret_texts import SecretTexts
-from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
+from nni_manager.web_services.account import Refused, Signature, WebAccount
+from nni_manager.web_services.pacing import Pacing
 
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 _MOST_WORDS = 300
@@ -79,9 +79,14 @@ class AmlAccount(WebAccount):
     """The account of one workspace. `resource`: its id, ``/subscriptions/…``."""
 
     def __init__(
-        self, key: str, *, endpoint: str, resource: str, tokens: Tokens,
+        self,
+        key: str,
+        *,
+        endpoint: str,
+        resource: str,
+        tokens: Tokens,
         transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         paces = {name: Pacing(calls=rate, per_s=1.0, burst=burst) for name, (rate, burst) in PACES.items()}
         super().__init__(key, name="Azure ML", base_url=endpoint + resource, paces=paces, transport=transport)
         self.resource = resource

@@ -16,11 +16,11 @@ from typing import Any
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.runner_archive import runner_archive
-from nni_manager.platform_kit.web_account import Refused
 from nni_manager.platforms.aml import job
 from nni_manager.platforms.aml.account import AmlAccount
 from nni_manager.platforms.aml.blobs import Blobs
 from nni_manager.platforms.aml.config import AmlConfig
+from nni_manager.web_services.account import Refused
 
 _NAME = "nni-trial-code"
 

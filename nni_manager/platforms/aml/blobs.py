@@ -67,9 +67,15 @@ class Blobs:
         await self._ask("DELETE", f"{self._url}/{quote(name)}", quiet=(404,))
 
     async def _ask(
-        self, method: str, url: str, *, headers: Mapping[str, str] = {}, params: Mapping[str, str] = {},
-        content: bytes | None = None, quiet: tuple[int, ...] = (),
-    ) -> httpx.Response:  # fmt: skip
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = {},
+        params: Mapping[str, str] = {},
+        content: bytes | None = None,
+        quiet: tuple[int, ...] = (),
+    ) -> httpx.Response:
         token = await self._tokens.token(STORAGE_SCOPE)
         own = {"Authorization": f"Bearer {token}", "x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True)}
         return await self._send(
@@ -77,9 +83,16 @@ class Blobs:
         )
 
     async def _send(
-        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None = None,
-        params: Mapping[str, str] | None = None, quiet: tuple[int, ...] = (), secret: str = "",
-    ) -> httpx.Response:  # fmt: skip
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        quiet: tuple[int, ...] = (),
+        secret: str = "",
+    ) -> httpx.Response:
         """`secret`: by which the call is let in, and which no sentence shows."""
         try:
             response = await self._client.request(method, url, headers=headers, params=params or None, content=content)

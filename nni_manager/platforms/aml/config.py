@@ -27,22 +27,26 @@ class AmlConfig(PlatformSection):
         "Minutes after which Azure ML ends a job; none: it never does.", default=None, format="whole-number", gt=0
     )
     identity: Literal["UserIdentity", "Managed", "AMLToken"] | None = Field(
-        default=None, description="As whom a job reaches the workspace's datastores: `UserIdentity` (who submits it), "
+        default=None,
+        description="As whom a job reaches the workspace's datastores: `UserIdentity` (who submits it), "
         "`Managed` (the cluster), `AMLToken`. Needed where datastores take identities alone. Default: none is named.",
-    )  # fmt: skip
+    )
     endpoint: str | None = Field(
-        default=None, pattern=r"^https?://[^/]+$",
+        default=None,
+        pattern=r"^https?://[^/]+$",
         description="Azure Resource Manager; `https://management.usgovcloudapi.net` or "
         "`https://management.chinacloudapi.cn` for sovereign clouds. Default: the public cloud's.",
-    )  # fmt: skip
+    )
     authority: str | None = Field(
-        default=None, min_length=1,
+        default=None,
+        min_length=1,
         description="Host that gives tokens, such as `login.microsoftonline.us`. Default: the public cloud's.",
-    )  # fmt: skip
+    )
     storage_endpoint: str | None = Field(
-        default=None, pattern=r"^https?://[^/]+",
+        default=None,
+        pattern=r"^https?://[^/]+",
         description="Blob service of the workspace's storage account, for private addresses. Default: the account's.",
-    )  # fmt: skip
+    )
 
     @property
     def address(self) -> str:

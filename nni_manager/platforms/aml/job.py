@@ -9,8 +9,8 @@ from typing import Any
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.mounted_storage import variables_of
 from nni_manager.platforms.aml.config import AmlConfig
+from nni_manager.shared_storage.mounted_storage import variables_of
 from trial_runner import protocol
 
 #: Name of the output by which the container sees the attempt's folder.

@@ -23,11 +23,6 @@ from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
-from nni_manager.platform_kit.job_folders import read_stretch
-from nni_manager.platform_kit.pull import Pull
-from nni_manager.platform_kit.shared_folder import SharedFolder
-from nni_manager.platform_kit.web_account import Refused, WebLease
-from nni_manager.platform_kit.web_jobs import UnlistedJobs
 from nni_manager.platforms.aml import job as jobs
 from nni_manager.platforms.aml import preflight, sharing, states
 from nni_manager.platforms.aml.account import AmlAccount, AzureTokens, Tokens
@@ -35,6 +30,11 @@ from nni_manager.platforms.aml.assets import Assets
 from nni_manager.platforms.aml.blobs import Blobs
 from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.platforms.aml.mirror import Mirror
+from nni_manager.shared_storage.job_folders import read_stretch
+from nni_manager.shared_storage.pull import Pull
+from nni_manager.shared_storage.shared_folder import SharedFolder
+from nni_manager.web_services.account import Refused, WebLease
+from nni_manager.web_services.jobs import UnlistedJobs
 from trial_runner import protocol
 
 #: Seconds that what a job left may take to be copied after its end.
@@ -53,9 +53,14 @@ class AmlPlatform(Platform):
     mounts: ClassVar[frozenset[str]] = sharing.KINDS
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
     capabilities = Capabilities(
-        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
+        watches=False,
+        reads_files=True,
+        has_runner=True,
+        is_read=True,
+        ships_code=True,
+        has_portal=True,
         slow_poll_s=_SLOW_POLL_S,
-    )  # fmt: skip
+    )
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
@@ -96,9 +101,7 @@ class AmlPlatform(Platform):
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
         async with self._lease.entered():
-            found = await preflight.look(
-                self._config, lambda path: self._lease.call(lambda account: account.get(path))
-            )  # fmt: skip
+            found = await preflight.look(self._config, lambda path: self._lease.call(lambda account: account.get(path)))
         return (*storage, *found)
 
     async def __aenter__(self) -> Self:

@@ -7,8 +7,8 @@ from typing import Any
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.web_account import Refused
 from nni_manager.platforms.aml.config import AmlConfig
+from nni_manager.web_services.account import Refused
 
 Get = Callable[[str], Awaitable[Any | None]]
 

@@ -11,8 +11,8 @@ import shlex
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.shared_folder import SharedFolder
-from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
+from nni_manager.shared_storage.shared_folder import SharedFolder
+from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
 from trial_runner import protocol
 
 KINDS = frozenset({"NFS"})

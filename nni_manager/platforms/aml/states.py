@@ -29,15 +29,24 @@ from typing import Any
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.state_table import StateTable
+from nni_manager.web_services.state_table import StateTable
 
 STATES: Mapping[str, JobState] = {
-    "NotStarted": JobState.PENDING, "Starting": JobState.PENDING, "Provisioning": JobState.PENDING,
-    "Preparing": JobState.PENDING, "Queued": JobState.PENDING, "Paused": JobState.PENDING,
-    "Running": JobState.RUNNING, "Finalizing": JobState.RUNNING, "CancelRequested": JobState.RUNNING,
-    "NotResponding": JobState.RUNNING, "Completed": JobState.SUCCEEDED, "Failed": JobState.FAILED,
-    "Canceled": JobState.CANCELLED, "Unknown": JobState.UNKNOWN,
-}  # fmt: skip
+    "NotStarted": JobState.PENDING,
+    "Starting": JobState.PENDING,
+    "Provisioning": JobState.PENDING,
+    "Preparing": JobState.PENDING,
+    "Queued": JobState.PENDING,
+    "Paused": JobState.PENDING,
+    "Running": JobState.RUNNING,
+    "Finalizing": JobState.RUNNING,
+    "CancelRequested": JobState.RUNNING,
+    "NotResponding": JobState.RUNNING,
+    "Completed": JobState.SUCCEEDED,
+    "Failed": JobState.FAILED,
+    "Canceled": JobState.CANCELLED,
+    "Unknown": JobState.UNKNOWN,
+}
 _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "Provisioning": (WaitCode.UNSCHEDULABLE, "starts nodes of the cluster"),
     "Preparing": (WaitCode.IMAGE, "prepares the image"),
@@ -59,11 +68,13 @@ def job_report(job: Mapping[str, Any]) -> Observation:
     code, what = _WAITS.get(status, (WaitCode.SUBMITTED, "has accepted the job"))
     wait = Wait(code=code, sentence=f"Azure ML {what} ({status})", details={"status": status})
     return Observation(
-        state=state, native_reason=status if state in (JobState.FAILED, JobState.CANCELLED) else "",
+        state=state,
+        native_reason=status if state in (JobState.FAILED, JobState.CANCELLED) else "",
         message=f"Azure ML says {status}; its page has the logs of the node" if state is JobState.FAILED else "",
-        wait=wait if state is JobState.PENDING else None, link=link(job),
+        wait=wait if state is JobState.PENDING else None,
+        link=link(job),
         place=str(properties.get("computeId") or "").rpartition("/")[2],
-    )  # fmt: skip
+    )
 
 
 def link(job: Mapping[str, Any]) -> str:

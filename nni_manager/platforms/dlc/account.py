@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connection
-from nni_manager.platform_kit.pacing import Pacing
-from nni_manager.platform_kit.shared_list import SharedList
 from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item, Page, Throttled
 from nni_manager.platforms.dlc.job import TAG_EXPERIMENT
+from nni_manager.web_services.pacing import Pacing
+from nni_manager.web_services.shared_list import SharedList
 
 #: Pages that are read at a time; jobs that are further down are asked for one by one.
 _MOST_PAGES = 10

@@ -23,9 +23,13 @@ _CONNECT_MS, _READ_MS = 5_000, 20_000
 #: Beginnings of the codes with which Alibaba's gateways refuse a key, whatever the status; and a right, which may be
 #: missing for one job alone.
 _REFUSED_KEYS = (
-    "InvalidAccessKeyId", "InvalidAccessKeySecret", "SignatureDoesNotMatch", "InvalidSecurityToken",
-    "IncompleteSignature", "MissingAccessKeyId",
-)  # fmt: skip
+    "InvalidAccessKeyId",
+    "InvalidAccessKeySecret",
+    "SignatureDoesNotMatch",
+    "InvalidSecurityToken",
+    "IncompleteSignature",
+    "MissingAccessKeyId",
+)
 _REFUSED_RIGHTS = ("Forbidden", "NoPermission", "UserNotAuthorized")
 _THROTTLED = "Throttling"
 _MOST_WORDS = 300
@@ -71,9 +75,7 @@ class DlcClient(Protocol):
 class SdkClient:
     """A client by the official SDK. `endpoint`: host, perhaps with scheme and port; empty: the region's own."""
 
-    def __init__(
-        self, *, region: str, endpoint: str, key_id: str, key_secret: str, workspace: str | None
-    ) -> None:  # fmt: skip
+    def __init__(self, *, region: str, endpoint: str, key_id: str, key_secret: str, workspace: str | None) -> None:
         from alibabacloud_pai_dlc20201203 import models
         from alibabacloud_pai_dlc20201203.client import Client
         from alibabacloud_tea_openapi.utils_models import Config
@@ -86,10 +88,14 @@ class SdkClient:
         self._options = RuntimeOptions(connect_timeout=_CONNECT_MS, read_timeout=_READ_MS, autoretry=False)
         self._sdk: Any = Client(
             Config(
-                access_key_id=key_id, access_key_secret=key_secret, region_id=region, endpoint=host or None,
-                protocol=scheme or "https", user_agent="nni-manager",
+                access_key_id=key_id,
+                access_key_secret=key_secret,
+                region_id=region,
+                endpoint=host or None,
+                protocol=scheme or "https",
+                user_agent="nni-manager",
             )
-        )  # fmt: skip
+        )
 
     async def create_job(self, body: Mapping[str, Any]) -> str:
         request = self._models.CreateJobRequest().from_map(dict(body))
@@ -99,9 +105,14 @@ class SdkClient:
     async def list_jobs(self, *, tags: Mapping[str, str], since_ms: int, page: int, size: int = PAGE_SIZE) -> Page:
         since = datetime.fromtimestamp(since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         request = self._models.ListJobsRequest(
-            tags=dict(tags), start_time=since, page_number=page, page_size=size, workspace_id=self._workspace,
-            sort_by="GmtCreateTime", order="desc",
-        )  # fmt: skip
+            tags=dict(tags),
+            start_time=since,
+            page_number=page,
+            page_size=size,
+            workspace_id=self._workspace,
+            sort_by="GmtCreateTime",
+            order="desc",
+        )
         answer = await self._call(lambda: self._sdk.list_jobs_with_options_async(request, {}, self._options))
         jobs = [job for job in answer.get("Jobs") or () if isinstance(job, Mapping)]
         return Page(jobs=jobs, total=int(answer.get("TotalCount") or 0))

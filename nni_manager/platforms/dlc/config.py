@@ -48,10 +48,11 @@ class DlcConfig(PlatformSection):
     )
     region: str = Field(min_length=1, description="Region of the account; `share`: the shared endpoint.")
     endpoint: str | None = Field(
-        default=None, min_length=1,
+        default=None,
+        min_length=1,
         description="Address of the service, such as `pai-dlc-vpc.cn-hangzhou.aliyuncs.com` or `http://host:port`. "
         "Default: the region's.",
-    )  # fmt: skip
+    )
     workspace_id: str | None = marked(
         "Id of the workspace; the text `None` counts as not set. Default: the account's.", default=None, format="text"
     )

@@ -72,8 +72,11 @@ def resource(config: DlcConfig) -> Mapping[str, Any] | None:
 
 def _role(config: DlcConfig) -> dict[str, Any]:
     role: dict[str, Any] = {
-        "Type": config.type, "Image": config.image, "PodCount": config.pod_count, "RestartPolicy": "Never",
-    }  # fmt: skip
+        "Type": config.type,
+        "Image": config.image,
+        "PodCount": config.pod_count,
+        "RestartPolicy": "Never",
+    }
     quota = resource(config)
     if quota is None:
         return role | {"EcsSpec": config.ecs_spec}
@@ -82,16 +85,21 @@ def _role(config: DlcConfig) -> dict[str, Any]:
 
 def _network(vpc: UserVpc) -> dict[str, Any]:
     found = {
-        "VpcId": vpc.vpc_id, "SecurityGroupId": vpc.security_group_id, "SwitchId": vpc.switch_id,
-        "ExtendedCIDRs": vpc.extended_cidrs, "DefaultRoute": vpc.default_route,
-    }  # fmt: skip
+        "VpcId": vpc.vpc_id,
+        "SecurityGroupId": vpc.security_group_id,
+        "SwitchId": vpc.switch_id,
+        "ExtendedCIDRs": vpc.extended_cidrs,
+        "DefaultRoute": vpc.default_route,
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _resource_config(quota: Mapping[str, Any]) -> dict[str, str]:
     found = {
-        "CPU": str(quota.get("cpu", 1)), "Memory": _gibibytes(quota.get("memory", 2)), "GPU": str(quota.get("gpu", 0)),
-    }  # fmt: skip
+        "CPU": str(quota.get("cpu", 1)),
+        "Memory": _gibibytes(quota.get("memory", 2)),
+        "GPU": str(quota.get("gpu", 0)),
+    }
     if quota.get("gputype"):
         found["GPUType"] = str(quota["gputype"])
     if quota.get("shared_memory"):

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from nni_manager.domain.job import JobHandle
-from nni_manager.platform_kit.web_jobs import UnlistedJobs
 from nni_manager.platforms.dlc.client import DlcRefused, Item
+from nni_manager.web_services.jobs import UnlistedJobs
 
 log = logging.getLogger(__name__)
 

@@ -26,11 +26,6 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.folder_mode import number
-from nni_manager.platform_kit.job_folders import read_stretch
-from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
-from nni_manager.platform_kit.pull import Pull
-from nni_manager.platform_kit.storage_folders import experiment_folder, make_root
-from nni_manager.platform_kit.web_account import WebLease
 from nni_manager.platforms.dlc import job, preflight, states
 from nni_manager.platforms.dlc.account import DlcAccount, JobList
 from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item, SdkClient
@@ -39,6 +34,11 @@ from nni_manager.platforms.dlc.ending import Ending
 from nni_manager.platforms.dlc.missing import MissingJobs
 from nni_manager.platforms.dlc.restarts import RestartRecords
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
+from nni_manager.shared_storage.job_folders import read_stretch
+from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
+from nni_manager.shared_storage.pull import Pull
+from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
+from nni_manager.web_services.account import WebLease
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -63,21 +63,34 @@ class DlcPlatform(Platform):
         " localStorageMountPoint and containerStorageMountPoint"
     )
     capabilities = Capabilities(
-        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
+        watches=False,
+        reads_files=True,
+        has_runner=True,
+        is_read=True,
+        ships_code=True,
+        has_portal=True,
         slow_poll_s=_SLOW_POLL_S,
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, settings: Json, host: Host, clock: Clock = now_ms, *, list_lag_s: float = LIST_LAG_S,
+        self,
+        settings: Json,
+        host: Host,
+        clock: Clock = now_ms,
+        *,
+        list_lag_s: float = LIST_LAG_S,
         fresh_s: float = _FRESH_S,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(settings, host)
         self._config = config = DlcConfig.model_validate(settings)
         self._clock, self._lag_s = clock, list_lag_s
         self._lease = WebLease(
-            host.connections, self.connection_key(settings), f"{host.service}:{host.experiment_id}",
-            lambda: DlcAccount(self.connection_key(self.settings), _maker(self._config)), config.access_key_secret,
-        )  # fmt: skip
+            host.connections,
+            self.connection_key(settings),
+            f"{host.service}:{host.experiment_id}",
+            lambda: DlcAccount(self.connection_key(self.settings), _maker(self._config)),
+            config.access_key_secret,
+        )
         self._mount_point = Path(config.local_storage_mount_point)
         there = f"{config.container_storage_mount_point.rstrip('/')}/{FOLDER}"
         folder = experiment_folder(host.experiment_id, host.storage_key)
@@ -308,9 +321,12 @@ async def _nothing(_account: DlcAccount) -> None:
 
 def _maker(config: DlcConfig) -> Callable[[str], DlcClient]:
     return lambda secret: SdkClient(
-        region=config.region, endpoint=config.host, key_id=config.access_key_id, key_secret=secret,
+        region=config.region,
+        endpoint=config.host,
+        key_id=config.access_key_id,
+        key_secret=secret,
         workspace=config.workspace_id,
-    )  # fmt: skip
+    )
 
 
 def _getting(id: str) -> Callable[[DlcClient], Awaitable[Item | None]]:

@@ -36,16 +36,27 @@ from typing import Any
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.state_table import StateTable
+from nni_manager.web_services.state_table import StateTable
 
 STATES: Mapping[str, JobState] = {
-    "Creating": JobState.PENDING, "Created": JobState.PENDING, "Waiting": JobState.PENDING, "Queued": JobState.PENDING,
-    "Queuing": JobState.PENDING, "Bidding": JobState.PENDING, "EnvPreparing": JobState.PENDING,
-    "SanityChecking": JobState.PENDING, "Running": JobState.RUNNING, "Restarting": JobState.RUNNING,
-    "Stopping": JobState.RUNNING, "SucceededReserving": JobState.SUCCEEDED, "Succeeded": JobState.SUCCEEDED,
-    "Completed": JobState.SUCCEEDED, "FailedReserving": JobState.FAILED, "Failed": JobState.FAILED,
+    "Creating": JobState.PENDING,
+    "Created": JobState.PENDING,
+    "Waiting": JobState.PENDING,
+    "Queued": JobState.PENDING,
+    "Queuing": JobState.PENDING,
+    "Bidding": JobState.PENDING,
+    "EnvPreparing": JobState.PENDING,
+    "SanityChecking": JobState.PENDING,
+    "Running": JobState.RUNNING,
+    "Restarting": JobState.RUNNING,
+    "Stopping": JobState.RUNNING,
+    "SucceededReserving": JobState.SUCCEEDED,
+    "Succeeded": JobState.SUCCEEDED,
+    "Completed": JobState.SUCCEEDED,
+    "FailedReserving": JobState.FAILED,
+    "Failed": JobState.FAILED,
     "Stopped": JobState.CANCELLED,
-}  # fmt: skip
+}
 _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "Waiting": (WaitCode.UNSCHEDULABLE, "waits for resources"),
     "Queued": (WaitCode.UNSCHEDULABLE, "waits for resources"),
@@ -68,11 +79,15 @@ def job_report(item: Mapping[str, Any], link: str) -> Observation:
     status = str(item.get("Status") or "")
     state = _state(status, item)
     return Observation(
-        state=state, native_reason=str(item.get("ReasonCode") or "") if state is not JobState.SUCCEEDED else "",
+        state=state,
+        native_reason=str(item.get("ReasonCode") or "") if state is not JobState.SUCCEEDED else "",
         message=str(item.get("ReasonMessage") or "") if state in _REASONED else "",
-        started_ms=_ms(item.get("GmtRunningTime")), ended_ms=_ms(item.get("GmtFinishTime")) if state.is_final else None,
-        wait=_wait(status, item) if state is JobState.PENDING else None, link=link, place=_place(item),
-    )  # fmt: skip
+        started_ms=_ms(item.get("GmtRunningTime")),
+        ended_ms=_ms(item.get("GmtFinishTime")) if state.is_final else None,
+        wait=_wait(status, item) if state is JobState.PENDING else None,
+        link=link,
+        place=_place(item),
+    )
 
 
 _REASONED = (JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)

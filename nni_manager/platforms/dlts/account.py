@@ -14,10 +14,10 @@ from urllib.parse import quote
 import httpx
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.pacing import Pacing
-from nni_manager.platform_kit.shared_list import SharedList
-from nni_manager.platform_kit.web_account import Refused, Signature
-from nni_manager.platform_kit.web_jobs import ListingAccount
+from nni_manager.web_services.account import Refused, Signature
+from nni_manager.web_services.jobs import ListingAccount
+from nni_manager.web_services.pacing import Pacing
+from nni_manager.web_services.shared_list import SharedList
 
 _FRESH_S = 1.0
 #: Ended jobs of a list: so many at least, and for each job that is followed.
@@ -37,13 +37,23 @@ class DltsAccount(ListingAccount):
     credential_statuses = (401, 403)
 
     def __init__(
-        self, dashboard: str, cluster: str, team: str, email: str, *, limits: Mapping[str, Pacing] | None = None,
-        fresh_s: float = _FRESH_S, transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        dashboard: str,
+        cluster: str,
+        team: str,
+        email: str,
+        *,
+        limits: Mapping[str, Pacing] | None = None,
+        fresh_s: float = _FRESH_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
         super().__init__(
-            key_of(dashboard, cluster, team, email), name=f"DLWorkspace at {dashboard}", base_url=f"{dashboard}api",
-            paces=limits or paces(), transport=transport,
-        )  # fmt: skip
+            key_of(dashboard, cluster, team, email),
+            name=f"DLWorkspace at {dashboard}",
+            base_url=f"{dashboard}api",
+            paces=limits or paces(),
+            transport=transport,
+        )
         self._cluster = quote(cluster, safe="")
         self._team = team
         self._email = email

@@ -34,8 +34,9 @@ class DltsConfig(PlatformSection):
     local_storage_mount_point: str | None = marked(
         "Folder on the manager's machine that jobs have, too, elsewhere. Default: the experiment's folder, at the same "
         "path in both.",
-        default=None, format="manager-directory",
-    )  # fmt: skip
+        default=None,
+        format="manager-directory",
+    )
     container_storage_mount_point: str | None = marked("Where jobs have that folder.", default=None, format="absolute")
     storage_mode: OptionalMode = of_containers()
 

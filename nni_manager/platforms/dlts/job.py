@@ -57,15 +57,35 @@ def job(id: str, spec: JobSpec, *, team: str, email: str, image: str, gpu_type: 
     """The job that is sent, with all fields that the service reads without asking whether they are there."""
     token = spec.runner_environment.get(protocol.ENV_TOKEN, "")
     return {
-        "userName": email, "team": team, "vcName": team, "jobId": id, "jobName": id,
-        "jobType": "training", "jobtrainingtype": "RegularJob", "preemptionAllowed": "False",
-        "image": image, "cmd": command, "gpuType": gpu_type, "resourcegpu": spec.gpu_number or 0,
-        "workPath": "./", "enableworkpath": True, "dataPath": "./", "enabledatapath": False,
-        "jobPath": "", "enablejobpath": True, "mountpoints": [], "interactivePorts": [],
+        "userName": email,
+        "team": team,
+        "vcName": team,
+        "jobId": id,
+        "jobName": id,
+        "jobType": "training",
+        "jobtrainingtype": "RegularJob",
+        "preemptionAllowed": "False",
+        "image": image,
+        "cmd": command,
+        "gpuType": gpu_type,
+        "resourcegpu": spec.gpu_number or 0,
+        "workPath": "./",
+        "enableworkpath": True,
+        "dataPath": "./",
+        "enabledatapath": False,
+        "jobPath": "",
+        "enablejobpath": True,
+        "mountpoints": [],
+        "interactivePorts": [],
         "envs": [{"name": protocol.ENV_TOKEN, "value": in_template(token)}] if token else [],
-        "ssh": False, "ipython": False, "tensorboard": False,
-        "hostNetwork": False, "isPrivileged": False, "hostIPC": False, "useGPUTopology": False,
-    }  # fmt: skip
+        "ssh": False,
+        "ipython": False,
+        "tensorboard": False,
+        "hostNetwork": False,
+        "isPrivileged": False,
+        "hostIPC": False,
+        "useGPUTopology": False,
+    }
 
 
 def in_template(value: str) -> str:

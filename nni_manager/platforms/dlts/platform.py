@@ -18,13 +18,13 @@ from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.folder_mode import number
-from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
-from nni_manager.platform_kit.storage_folders import experiment_folder
-from nni_manager.platform_kit.web_account import Refused
-from nni_manager.platform_kit.web_jobs import WebJobs
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
 from nni_manager.platforms.dlts.job import ids_of, job, job_id
+from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
+from nni_manager.shared_storage.storage_folders import experiment_folder
+from nni_manager.web_services.account import Refused
+from nni_manager.web_services.jobs import WebJobs
 
 #: Field → variable of the manager's environment, which the service sets in its jobs.
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
@@ -106,9 +106,14 @@ class DltsPlatform(WebJobs[DltsAccount]):
         folder = await storage.put(spec, variables_of(spec, "dlts"), self.host.code)
         gpu_type = await self._gpu_type() if spec.gpu_number else ""
         made = job(
-            id, spec, team=_value(self.settings, "team"), email=_value(self.settings, "email"),
-            image=str(self.settings["dockerImage"]), gpu_type=gpu_type, command=storage.start_command(folder),
-        )  # fmt: skip
+            id,
+            spec,
+            team=_value(self.settings, "team"),
+            email=_value(self.settings, "email"),
+            image=str(self.settings["dockerImage"]),
+            gpu_type=gpu_type,
+            command=storage.start_command(folder),
+        )
         try:
             fault = await self._lease.call(lambda account: account.submit(made))
         except Refused as error:
@@ -151,9 +156,10 @@ class DltsPlatform(WebJobs[DltsAccount]):
             return self._ended[handle.job_name]
         dashboard, cluster, _, _ = _account_settings(self.settings)
         report = dataclasses.replace(
-            states.report(entry), link=f"{dashboard}jobs/{cluster}/{handle.data}",
+            states.report(entry),
+            link=f"{dashboard}jobs/{cluster}/{handle.data}",
             place=f"files in {self._folders.here(handle.job_name)}",
-        )  # fmt: skip
+        )
         return self._noted(handle, report)
 
     # Ending

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
-from nni_manager.platform_kit.kubernetes.fields import (
+from nni_manager.kubernetes.fields import (
     AnyStorage,
     KubernetesSection,
     PvcStorage,
@@ -21,6 +20,7 @@ from nni_manager.platform_kit.kubernetes.fields import (
     storage_faults,
     storage_fields,
 )
+from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
 from nni_manager.platform_kit.section_model import Part, Remark, marked
 
 
@@ -37,9 +37,10 @@ class TaskRole(Replica):
     """One kind of container of a framework."""
 
     name: str = Field(
-        min_length=1, max_length=32,
+        min_length=1,
+        max_length=32,
         description="Its name, of which there is only one; Frameworks keep its lower case letters and digits.",
-    )  # fmt: skip
+    )
     task_number: int = Field(gt=0, description="How many containers.")
     framework_attempt_completion_policy: CompletionPolicy = Field(description="When the whole is over.")
 
@@ -66,8 +67,10 @@ class FrameworkcontrollerConfig(KubernetesSection):
     )
     config_path: str | None = marked(
         "A template of the Framework object, which supplies roles, images and commands.",
-        default=None, format="file", holds=("metadata.name", "spec.taskRoles"),
-    )  # fmt: skip
+        default=None,
+        format="file",
+        holds=("metadata.name", "spec.taskRoles"),
+    )
     reuse_mode: bool = Field(default=True, description="Whether one framework runs many trials.")
     api_version: str | None = Field(
         default=None, min_length=1, description="Version of the Framework object. Default: what the cluster has."

@@ -9,9 +9,9 @@ from typing import Any
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, merged, pod_template, without_account_token
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_template, without_account_token
 from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 from nni_manager.platforms.frameworkcontroller.states import report
 
@@ -28,10 +28,15 @@ def kind(settings: Json) -> Kind:
     """The kind Framework, in the version that the section asks for."""
     version = str(settings.get("apiVersion") or "")
     return Kind(
-        group="frameworkcontroller.microsoft.com", plural="frameworks", kind="Framework", container=CONTAINER,
-        read=report, version=version.rpartition("/")[2], stop={"spec": {"executionType": "Stop"}},
+        group="frameworkcontroller.microsoft.com",
+        plural="frameworks",
+        kind="Framework",
+        container=CONTAINER,
+        read=report,
+        version=version.rpartition("/")[2],
+        stop={"spec": {"executionType": "Stop"}},
         operator="FrameworkController (https://github.com/microsoft/frameworkcontroller)",
-    )  # fmt: skip
+    )
 
 
 def roles(
@@ -44,17 +49,24 @@ def roles(
 
 
 def _role(
-    told: Mapping[str, Any], command: str, pull_secrets: Callable[[object], Sequence[str]], is_first: bool,
+    told: Mapping[str, Any],
+    command: str,
+    pull_secrets: Callable[[object], Sequence[str]],
+    is_first: bool,
     ports: Mapping[str, int],
-) -> Role:  # fmt: skip
+) -> Role:
     own = str(told.get("command") or command)
     return Role(
-        name=legal_role_name(told["name"]), count=int(told["taskNumber"]),
-        command=with_barrier(own, ports) if ports else own, image=str(told["dockerImage"]), container=CONTAINER,
-        reports=is_first, gpus=int(told.get("gpuNumber") or 0),
+        name=legal_role_name(told["name"]),
+        count=int(told["taskNumber"]),
+        command=with_barrier(own, ports) if ports else own,
+        image=str(told["dockerImage"]),
+        container=CONTAINER,
+        reports=is_first,
+        gpus=int(told.get("gpuNumber") or 0),
         resources={"cpu": str(told["cpuNumber"]), "memory": f"{told['memorySize']}Mi"},
         pull_secrets=pull_secrets(told.get("privateRegistryAuthPath")),
-    )  # fmt: skip
+    )
 
 
 def _ports(told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -71,9 +83,12 @@ def with_barrier(command: str, ports: Mapping[str, int]) -> str:
 
 
 def framework(
-    spec: JobSpec, wanted: Sequence[tuple[Role, Mapping[str, Any]]], pods: PodSettings, labels: Mapping[str, str],
+    spec: JobSpec,
+    wanted: Sequence[tuple[Role, Mapping[str, Any]]],
+    pods: PodSettings,
+    labels: Mapping[str, str],
     secret: str,
-) -> Object:  # fmt: skip
+) -> Object:
     """The Framework of a job: an object with nothing but its `spec`."""
     is_alone = sum(role.count for role, _ in wanted) == 1
     task_roles = [
@@ -148,9 +163,13 @@ def template_roles(template: Object) -> list[tuple[Role, Mapping[str, Any]]]:
     for number, told in enumerate(template["spec"]["taskRoles"]):
         container = told["task"]["pod"]["spec"]["containers"][0]
         role = Role(
-            name=told["name"], count=int(told.get("taskNumber", 1)), command=shell_text(container),
-            image=container["image"], container=container["name"], reports=number == 0,
-        )  # fmt: skip
+            name=told["name"],
+            count=int(told.get("taskNumber", 1)),
+            command=shell_text(container),
+            image=container["image"],
+            container=container["name"],
+            reports=number == 0,
+        )
         found.append((role, told))
     return found
 

@@ -13,13 +13,13 @@ import yaml
 from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
+from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.kubernetes import names
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
-from nni_manager.platform_kit.kubernetes.service import Service
 from nni_manager.platforms.frameworkcontroller import jobs
 from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 
@@ -67,10 +67,11 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
         account = str(self.settings.get("serviceAccountName") or "default")
         if await cluster.account_may(account, "get", resource) is False:
             yield PreflightFinding(
-                severity=Severity.WRONG, subject="serviceAccountName",
+                severity=Severity.WRONG,
+                subject="serviceAccountName",
                 sentence=f"the service account {account} may not get frameworks: tasks would wait for others in vain",
                 fix="name one that may, or have `get` of frameworks granted to it",
-            )  # fmt: skip
+            )
 
     def _role_names(self) -> list[str]:
         if (template := self._template) is not None:
@@ -80,7 +81,7 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
     def object_name(self, spec: JobSpec) -> str:
         return names.alphanumeric(spec, max(map(len, self._role_names())))
 
-    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
+    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
         secret = service.secret_name(name)
         pods = service.pods(service_account=str(self.settings.get("serviceAccountName") or ""))
         if (template := self._template) is not None:

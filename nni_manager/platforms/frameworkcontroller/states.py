@@ -7,8 +7,8 @@ from typing import Any
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.evidence import milliseconds
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.jobs.evidence import milliseconds
 
 COMPLETED = "Completed"
 STATES = {
@@ -57,10 +57,14 @@ def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | Non
     number = code if isinstance(code, int) else None
     message = "; ".join(filter(None, (_trigger(told), str(told.get("diagnostics") or ""))))
     return Observation(
-        state=_end(told.get("type") or {}, number), cause=Reason.SUBMIT_REJECTED if number == _NOT_CREATED else None,
+        state=_end(told.get("type") or {}, number),
+        cause=Reason.SUBMIT_REJECTED if number == _NOT_CREATED else None,
         exit_code=number if number is not None and 0 <= number <= _LARGEST_EXIT_CODE else None,
-        native_reason=str(told.get("phrase") or ""), message=message, started_ms=started_ms, ended_ms=ended_ms,
-    )  # fmt: skip
+        native_reason=str(told.get("phrase") or ""),
+        message=message,
+        started_ms=started_ms,
+        ended_ms=ended_ms,
+    )
 
 
 def _end(kind: dict[str, Any], code: int | None) -> JobState:

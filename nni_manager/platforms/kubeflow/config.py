@@ -8,8 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
-from nni_manager.platform_kit.kubernetes.fields import (
+from nni_manager.kubernetes.fields import (
     AnyStorage,
     KubernetesSection,
     Replica,
@@ -18,6 +17,7 @@ from nni_manager.platform_kit.kubernetes.fields import (
     storage_faults,
     storage_fields,
 )
+from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
 from nni_manager.platform_kit.section_model import Remark
 
 TF = "tf-operator"

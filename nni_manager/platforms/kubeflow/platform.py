@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.kubernetes import names
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
-from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, pod_template
-from nni_manager.platform_kit.kubernetes.service import Service
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
+from nni_manager.kubernetes.jobs.pod import PodSettings, Role, pod_template
+from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platforms.kubeflow.config import PYTORCH
 from nni_manager.platforms.kubeflow.states import report
 
@@ -27,7 +27,7 @@ class KubeflowPlatform(KubernetesPlatform):
     def object_name(self, spec: JobSpec) -> str:
         return names.dashed(spec)
 
-    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
+    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
         wanted = roles(self.settings, spec.command, spec.gpu_number, service.pull_secrets)
         return job(spec, self.settings, wanted, service.pods(), labels, service.secret_name(name))
 
@@ -43,10 +43,14 @@ def kind(settings: Json) -> Kind:
     """The kind of job that the section's operator runs."""
     is_torch = settings["operator"] == PYTORCH
     return Kind(
-        group="kubeflow.org", plural="pytorchjobs" if is_torch else "tfjobs",
-        kind="PyTorchJob" if is_torch else "TFJob", container="pytorch" if is_torch else "tensorflow", read=report,
-        version=str(settings.get("apiVersion") or ""), operator=_OPERATOR,
-    )  # fmt: skip
+        group="kubeflow.org",
+        plural="pytorchjobs" if is_torch else "tfjobs",
+        kind="PyTorchJob" if is_torch else "TFJob",
+        container="pytorch" if is_torch else "tensorflow",
+        read=report,
+        version=str(settings.get("apiVersion") or ""),
+        operator=_OPERATOR,
+    )
 
 
 def roles(
@@ -64,12 +68,16 @@ def _roles(
         told = settings.get(name)
         if isinstance(told, Mapping):
             yield Role(
-                name=name, count=int(told["replicas"]), command=str(told.get("command") or command),
-                image=str(told["dockerImage"]), container=kind(settings).container, reports=name == reporter,
+                name=name,
+                count=int(told["replicas"]),
+                command=str(told.get("command") or command),
+                image=str(told["dockerImage"]),
+                container=kind(settings).container,
+                reports=name == reporter,
                 gpus=int(told.get("gpuNumber") or 0),
                 resources={"cpu": str(told["cpuNumber"]), "memory": f"{told['memorySize']}Mi"},
                 pull_secrets=pull_secrets(told.get("privateRegistryAuthPath")),
-            )  # fmt: skip
+            )
 
 
 def job(

@@ -7,8 +7,8 @@ from typing import Any
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit.kubernetes.client import Object
-from nni_manager.platform_kit.kubernetes.evidence import milliseconds
+from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.jobs.evidence import milliseconds
 
 #: The first of these that is true says what is so.
 STATES = {
@@ -35,7 +35,9 @@ def report(job: Object) -> Observation:
         return Observation(state=JobState.UNKNOWN if true else JobState.PENDING)
     state, told = STATES[found], true[found]
     return Observation(
-        state=state, native_reason=str(told.get("reason") or found), message=str(told.get("message") or ""),
+        state=state,
+        native_reason=str(told.get("reason") or found),
+        message=str(told.get("message") or ""),
         started_ms=None if state is JobState.PENDING else milliseconds(status.get("startTime")),
         ended_ms=milliseconds(status.get("completionTime")) if state.is_final else None,
-    )  # fmt: skip
+    )

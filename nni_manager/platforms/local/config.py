@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit import gpu_fields
+from nni_manager.machines import gpu_fields
 from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
 from nni_manager.platform_kit.section_model import GpuIndices, PlatformSection, Remark, marked
 
@@ -29,15 +29,18 @@ class LocalConfig(PlatformSection):
         description="Whether GPUs that other processes use may be taken; must be set when trialGpuNumber is above 0.",
     )
     max_trial_number_per_gpu: int | None = Field(
-        default=1, gt=0,
+        default=1,
+        gt=0,
         description="How many trials may share a GPU at a time, when trialGpuNumber is above 0. With trialGpuMemory "
         "the default is as many as its memory allows.",
-    )  # fmt: skip
+    )
     trial_gpu_memory: int | None = marked(
         "Memory that a trial needs of each of its GPUs, such as 8GB: trials share GPUs as far as it goes. Kept in MB. "
         "Default: the top level's.",
-        default=None, gt=0, format="memory",
-    )  # fmt: skip
+        default=None,
+        gt=0,
+        format="memory",
+    )
     gpu_indices: GpuIndices | None = marked(
         'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
@@ -65,9 +68,11 @@ class LocalConfig(PlatformSection):
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
         yield from gpu_fields.faults(
-            self.trial_gpu_number, gpu_indices=self.gpu_indices, gpu_memory=self.trial_gpu_memory,
+            self.trial_gpu_number,
+            gpu_indices=self.gpu_indices,
+            gpu_memory=self.trial_gpu_memory,
             max_trial_number_per_gpu=self.max_trial_number_per_gpu,
-        )  # fmt: skip
+        )
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=self.use_active_gpu)

@@ -17,15 +17,15 @@ from typing import Any, ClassVar, Self
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_of, gpu_environment
+from nni_manager.machines.keeper.jobs import KeeperJobs, spawn_request
+from nni_manager.machines.ledger import Reservation
+from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
-from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of, gpu_environment
-from nni_manager.platform_kit.job_folders import read_stretch
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs, spawn_request
-from nni_manager.platform_kit.machines.ledger import Reservation
-from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
-from nni_manager.platform_kit.shared_folder import KINDS, SharedFolder
 from nni_manager.platforms.local.config import LocalConfig
+from nni_manager.shared_storage.job_folders import read_stretch
+from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from trial_runner import protocol
 
 #: This machine in the ledger.
@@ -47,14 +47,16 @@ class LocalPlatform(Platform):
         #: None where trials have no GPUs of their own, and need no places.
         self._park = self._machine_park() if self._config.trial_gpu_number else None
 
-    def _machine_park(self) -> MachinePark:
+    def _machine_park(self) -> MachinePool:
         demand = demand_of(
-            self._config.trial_gpu_number, gpu_indices=self._config.gpu_indices,
+            self._config.trial_gpu_number,
+            gpu_indices=self._config.gpu_indices,
             max_trial_number_per_gpu=self._config.max_trial_number_per_gpu,
-            use_active_gpu=self._config.use_active_gpu, gpu_memory_mib=self._config.trial_gpu_memory,
-        )  # fmt: skip
-        parked = ParkedMachine(machine=_THIS_MACHINE, demand=demand, jobs=self.jobs)
-        return MachinePark(self.host, [parked], lambda: self.host.wake(""))
+            use_active_gpu=self._config.use_active_gpu,
+            gpu_memory_mib=self._config.trial_gpu_memory,
+        )
+        parked = PoolMachine(machine=_THIS_MACHINE, demand=demand, jobs=self.jobs)
+        return MachinePool(self.host, [parked], lambda: self.host.wake(""))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
@@ -108,9 +110,12 @@ class LocalPlatform(Platform):
     async def _start(self, spec: JobSpec, reservation: Reservation | None) -> None:
         place = await self._place(spec)
         job = spawn_request(
-            spec, command=place.command, directory=place.directory, attempt_directory=spec.attempt_directory,
+            spec,
+            command=place.command,
+            directory=place.directory,
+            attempt_directory=spec.attempt_directory,
             environment={**_environment(spec, reservation), **place.environment},
-        )  # fmt: skip
+        )
         await self.jobs.submit(spec.name, job, reservation)
 
     async def _place(self, spec: JobSpec) -> _Place:
@@ -120,9 +125,10 @@ class LocalPlatform(Platform):
         there = str(self._shared.here)
         # the command goes to its code itself: a folder on storage that hangs would hold up the keeper
         return _Place(
-            command=self._shared.command(spec, there, sys.executable), directory="/",
+            command=self._shared.command(spec, there, sys.executable),
+            directory="/",
             environment=self._shared.environment(spec.name, there),
-        )  # fmt: skip
+        )
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         reports = await self.jobs.reports([handle.job_name for handle in handles])

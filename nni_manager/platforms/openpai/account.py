@@ -13,10 +13,10 @@ import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.pacing import Pacing
-from nni_manager.platform_kit.shared_list import SharedList
-from nni_manager.platform_kit.web_account import Refused, Signature
-from nni_manager.platform_kit.web_jobs import ListingAccount
+from nni_manager.web_services.account import Refused, Signature
+from nni_manager.web_services.jobs import ListingAccount
+from nni_manager.web_services.pacing import Pacing
+from nni_manager.web_services.shared_list import SharedList
 
 #: The beginning of every job's name; the list is asked for jobs with it.
 PREFIX = "nni_exp_"
@@ -49,13 +49,21 @@ class OpenpaiAccount(ListingAccount):
     """
 
     def __init__(
-        self, host: str, user: str, *, limits: Mapping[str, Pacing] | None = None, fresh_s: float = _FRESH_S,
+        self,
+        host: str,
+        user: str,
+        *,
+        limits: Mapping[str, Pacing] | None = None,
+        fresh_s: float = _FRESH_S,
         transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
-            key_of(host, user), name=f"OpenPAI at {host}", base_url=f"{host}/rest-server", paces=limits or paces(),
+            key_of(host, user),
+            name=f"OpenPAI at {host}",
+            base_url=f"{host}/rest-server",
+            paces=limits or paces(),
             transport=transport,
-        )  # fmt: skip
+        )
         self._user = user
         self._list: SharedList[Listing] = SharedList(self._listed, fresh_s)
         #: How much longer lists must be than was thought: a job that runs was not on one.
@@ -186,9 +194,12 @@ class OpenpaiAccount(ListingAccount):
     async def _listed(self) -> Listing:
         limit = min(max(_LEAST, _PER_JOB * self.followed.total) * self._longer, _MOST)
         params = {
-            "username": self._user, "keyword": PREFIX, "order": "submissionTime,DESC", "offset": "0",
+            "username": self._user,
+            "keyword": PREFIX,
+            "order": "submissionTime,DESC",
+            "offset": "0",
             "limit": str(limit),
-        }  # fmt: skip
+        }
         answer = await self.ask_json("GET", "api/v2/jobs", pace="list", params=params)
         entries = answer.get("data") if isinstance(answer, dict) else answer
         if not isinstance(entries, list):

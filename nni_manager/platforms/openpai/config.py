@@ -15,10 +15,12 @@ from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSectio
 _JOB = ("openpaiConfig", "openpaiConfigFile")
 #: What a job of one's own has in itself.
 _IN_JOB = {
-    "trial_gpu_number": "trialGpuNumber", "trial_cpu_number": "trialCpuNumber",
-    "trial_memory_size": "trialMemorySize", "storage_config_name": "storageConfigName",
+    "trial_gpu_number": "trialGpuNumber",
+    "trial_cpu_number": "trialCpuNumber",
+    "trial_memory_size": "trialMemorySize",
+    "storage_config_name": "storageConfigName",
     "container_storage_mount_point": "containerStorageMountPoint",
-}  # fmt: skip
+}
 
 
 class OpenpaiConfig(PlatformSection):
@@ -34,24 +36,31 @@ class OpenpaiConfig(PlatformSection):
     )
     trial_memory_size: int | None = marked(
         "Memory of a trial, `8GB` or a number of MB; required without a job configuration.",
-        default=None, format="memory", gt=0,
-    )  # fmt: skip
+        default=None,
+        format="memory",
+        gt=0,
+    )
     storage_config_name: str | None = marked(
         "Name of the team's storage in PAI; required without a job configuration.",
-        default=None, old_names=("paiStorageConfigName",), min_length=1,
-    )  # fmt: skip
+        default=None,
+        old_names=("paiStorageConfigName",),
+        min_length=1,
+    )
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
     virtual_cluster: str | None = Field(
         default=None, min_length=1, description="Virtual cluster of the job. Default: the account's."
     )
     local_storage_mount_point: str = marked(
         "Folder on the manager's machine where the team's storage is mounted.",
-        format="manager-directory", old_names=("nniManagerNFSMountPath",),
-    )  # fmt: skip
+        format="manager-directory",
+        old_names=("nniManagerNFSMountPath",),
+    )
     container_storage_mount_point: str | None = marked(
         "Where the same storage is in the container; required without a job configuration.",
-        default=None, format="absolute", old_names=("containerNFSMountPath",),
-    )  # fmt: skip
+        default=None,
+        format="absolute",
+        old_names=("containerNFSMountPath",),
+    )
     storage_mode: OptionalMode = of_containers()
     reuse_mode: bool = Field(
         default=True, description="Accepted for NNI's sake: every trial has a job of its own. Changes nothing."
@@ -61,12 +70,16 @@ class OpenpaiConfig(PlatformSection):
     )
     openpai_config_file: str | None = marked(
         "A file that holds such a job; either this or `openpaiConfig`.",
-        default=None, format="file", holds=("taskRoles",), old_names=("paiConfigPath",),
-    )  # fmt: skip
+        default=None,
+        format="file",
+        holds=("taskRoles",),
+        old_names=("paiConfigPath",),
+    )
     reporter: str | None = Field(
-        default=None, min_length=1,
+        default=None,
+        min_length=1,
         description="Task role of such a job whose first task reports results. Default: the first role.",
-    )  # fmt: skip
+    )
 
     @classmethod
     def supplies_command(cls, values: Mapping[str, object]) -> bool:

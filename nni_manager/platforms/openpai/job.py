@@ -106,7 +106,10 @@ def own_job(settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str,
     storage = str(settings["storageConfigName"])
     mount = {"name": storage, **_mount_path(storage, str(settings["containerStorageMountPoint"]))}
     job: dict[str, Any] = {
-        "protocolVersion": 2, "name": name, "type": "job", "jobRetryCount": 0,
+        "protocolVersion": 2,
+        "name": name,
+        "type": "job",
+        "jobRetryCount": 0,
         "prerequisites": [{"type": "dockerimage", "uri": settings["dockerImage"], "name": _IMAGE}],
         "taskRoles": {
             _ROLE: {
@@ -115,14 +118,15 @@ def own_job(settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str,
                 "taskRetryCount": 0,
                 "dockerImage": _IMAGE,
                 "resourcePerInstance": {
-                    "gpu": spec.gpu_number or 0, "cpu": settings["trialCpuNumber"],
+                    "gpu": spec.gpu_number or 0,
+                    "cpu": settings["trialCpuNumber"],
                     "memoryMB": settings["trialMemorySize"],
                 },
                 "commands": [_command(spec, start(""))],
             }
         },
         "extras": {"storages": [mount], "submitFrom": "submit-job-v2", OURS: mark(spec)},
-    }  # fmt: skip
+    }
     return _with_common(job, settings, spec)
 
 

@@ -22,14 +22,14 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host, NoRoom, PreflightFinding, Room
 from nni_manager.platform_kit.folder_mode import number
-from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
-from nni_manager.platform_kit.storage_folders import experiment_folder
-from nni_manager.platform_kit.web_account import Refused
-from nni_manager.platform_kit.web_jobs import WebJobs
 from nni_manager.platforms.openpai import job as jobs
 from nni_manager.platforms.openpai import preflight, states
 from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
 from nni_manager.platforms.openpai.job import UserJob
+from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
+from nni_manager.shared_storage.storage_folders import experiment_folder
+from nni_manager.web_services.account import Refused
+from nni_manager.web_services.jobs import WebJobs
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -39,9 +39,11 @@ _SHORT_WAIT_S = 5.0
 _FIELDS = ("localStorageMountPoint", "containerStorageMountPoint")
 #: OpenPAI's own code → the field that is wrong.
 _FAULTS = {
-    "NoVirtualClusterError": "virtualCluster", "ForbiddenUserError": "virtualCluster",
-    "NoStorageError": "storageConfigName", "InvalidProtocolError": "openpaiConfig",
-}  # fmt: skip
+    "NoVirtualClusterError": "virtualCluster",
+    "ForbiddenUserError": "virtualCluster",
+    "NoStorageError": "storageConfigName",
+    "InvalidProtocolError": "openpaiConfig",
+}
 
 
 class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
@@ -51,9 +53,14 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         "name the cluster's own: storageConfigName, and where both sides have it, localStorageMountPoint and"
         " containerStorageMountPoint"
     )
-    changeable: ClassVar[frozenset[str]] = frozenset({
-        "dockerImage", "trialCpuNumber", "trialMemorySize", "virtualCluster",
-    })  # fmt: skip
+    changeable: ClassVar[frozenset[str]] = frozenset(
+        {
+            "dockerImage",
+            "trialCpuNumber",
+            "trialMemorySize",
+            "virtualCluster",
+        }
+    )
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)

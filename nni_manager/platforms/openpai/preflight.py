@@ -8,8 +8,8 @@ from pathlib import Path
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.web_account import Refused, WebLease
 from nni_manager.platforms.openpai.account import OpenpaiAccount
+from nni_manager.web_services.account import Refused, WebLease
 
 Findings = list[PreflightFinding]
 
@@ -57,10 +57,11 @@ def _storage(settings: Json, name: str, there: Mapping[str, bool]) -> Iterator[P
         yield _wrong("storageConfigName", sentence, "set storageConfigName to one of those")
     elif not there[name] and Path(str(settings["localStorageMountPoint"])).name != settings["username"]:
         yield PreflightFinding(
-            severity=Severity.WARNING, subject="localStorageMountPoint",
+            severity=Severity.WARNING,
+            subject="localStorageMountPoint",
             sentence=f"the storage '{name}' is not shared: containers see its folder {settings['username']} alone",
             fix=f"set localStorageMountPoint to the folder {settings['username']} in the storage as it is mounted here",
-        )  # fmt: skip
+        )
 
 
 def _fine(subject: str, sentence: str) -> PreflightFinding:

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from nni_manager.domain.errors import InvalidInput, PlatformError, PlatformUnavailable
+from nni_manager.machines.keeper import orphaned_jobs
+from nni_manager.machines.keeper.jobs import owner_of
+from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.machine import Machine
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.keeper import orphaned_jobs
-from nni_manager.platform_kit.keeper.jobs import owner_of
-from nni_manager.platforms.remote.address import Entry
-from nni_manager.platforms.remote.machine import Machine
-from nni_manager.platforms.remote.sites import Known
+from nni_manager.platforms.remote.experiment_machines import Known
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -46,9 +46,15 @@ async def _clean_former(entry: Entry, host: Host) -> str:
         log.warning(
             "%s; it is in machineList no more, and keeps what trials wrote: `ssh -p %d %s@%s rm -r"
             " .nni-manager/%s/%s/%s.%s` removes it",
-            trouble, entry.address.port, entry.address.user, entry.address.host, host.connections.identity,
-            entry.address.folder, host.experiment_id, host.service,
-        )  # fmt: skip
+            trouble,
+            entry.address.port,
+            entry.address.user,
+            entry.address.host,
+            host.connections.identity,
+            entry.address.folder,
+            host.experiment_id,
+            host.service,
+        )
     return ""
 
 

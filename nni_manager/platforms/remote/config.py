@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit import gpu_fields
+from nni_manager.machines import gpu_fields
 from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
 from nni_manager.platform_kit.section_model import GpuIndices, Part, PlatformSection, Remark, marked, secret
 
@@ -22,14 +22,18 @@ class Machine(Part):
     password: str | None = secret("Password of that user. Where it is given, `sshKeyFile` is not used.", default=None)
     ssh_key_file: str | None = marked(
         "Private key, of whoever runs the manager. Default: those of ~/.ssh/config, ~/.ssh/id_rsa and its like, and"
-        " the agent's.", default=None, format="file", unless=("password",),
-    )  # fmt: skip
+        " the agent's.",
+        default=None,
+        format="file",
+        unless=("password",),
+    )
     ssh_passphrase: str | None = secret("What the private key is locked with.", default=None)
     host_key: str | None = Field(
-        default=None, pattern=r"^(accept-new|SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
+        default=None,
+        pattern=r"^(accept-new|SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
         description="The machine's own key, or its fingerprint `SHA256:…`, beside those in ~/.ssh/known_hosts; or "
         "`accept-new`: of a machine that is not known, the first key that is seen is taken and written there.",
-    )  # fmt: skip
+    )
     proxy_jump: str | None = Field(
         default=None,
         min_length=1,
@@ -40,10 +44,11 @@ class Machine(Part):
     drain: bool = Field(default=False, description="Start nothing new there; what runs goes on.")
     use_active_gpu: bool = Field(default=False, description="Whether GPUs that other processes use may be taken.")
     max_trial_number_per_gpu: int | None = Field(
-        default=None, gt=0,
+        default=None,
+        gt=0,
         description="How many trials may share a GPU at a time. Default: 1, or, with trialGpuMemory, as many as its "
         "memory allows.",
-    )  # fmt: skip
+    )
     gpu_indices: GpuIndices | None = marked(
         'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
@@ -66,8 +71,10 @@ class RemoteConfig(PlatformSection):
     trial_gpu_memory: int | None = marked(
         "Memory that a trial needs of each of its GPUs, such as 8GB: trials share GPUs as far as it goes. Kept in MB. "
         "Default: the top level's.",
-        default=None, gt=0, format="memory",
-    )  # fmt: skip
+        default=None,
+        gt=0,
+        format="memory",
+    )
     machine_grace_period: float = marked(
         "How long a machine may be away before its trials count as lost and are tried again elsewhere.",
         default=600.0,
@@ -79,9 +86,11 @@ class RemoteConfig(PlatformSection):
     def faults(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
             yield from gpu_fields.faults(
-                self.trial_gpu_number, gpu_indices=machine.gpu_indices if self.trial_gpu_number else None,
-                max_trial_number_per_gpu=machine.max_trial_number_per_gpu, above=f"machineList[{number}].",
-            )  # fmt: skip
+                self.trial_gpu_number,
+                gpu_indices=machine.gpu_indices if self.trial_gpu_number else None,
+                max_trial_number_per_gpu=machine.max_trial_number_per_gpu,
+                above=f"machineList[{number}].",
+            )
         yield from gpu_fields.faults(
             self.trial_gpu_number, gpu_indices=None, max_trial_number_per_gpu=None, gpu_memory=self.trial_gpu_memory
         )

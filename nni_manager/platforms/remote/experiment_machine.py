@@ -11,17 +11,17 @@ from contextlib import suppress
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit.checked_code import sha256_of
+from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.machine import Machine
+from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.machines.line import KeeperMachine
-from nni_manager.platform_kit.shared_folder import SharedFolder
-from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
-from nni_manager.platforms.remote.address import Entry
-from nni_manager.platforms.remote.machine import Machine
+from nni_manager.platforms.remote.job_locations import Placed
 from nni_manager.platforms.remote.machine_jobs import MachineJobs
-from nni_manager.platforms.remote.placed import Placed
 from nni_manager.platforms.remote.shipping import ship
+from nni_manager.shared_storage.checked_code import sha256_of
+from nni_manager.shared_storage.shared_folder import SharedFolder
+from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +41,15 @@ class Site:
     """
 
     def __init__(
-        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool,
+        self,
+        entry: Entry,
+        host: Host,
+        placed: Placed,
+        changed: Callable[[], None],
+        *,
+        has_gpus: bool,
         shared: SharedFolder | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entry = entry
         self._host = host
         self._changed = changed

@@ -11,12 +11,12 @@ from pathlib import Path
 from nni_manager.domain.errors import BadCredentials
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Host, JobPlan, Room
-from nni_manager.platform_kit.shared_folder import SharedFolder
-from nni_manager.platforms.remote import former
-from nni_manager.platforms.remote.address import Entry
-from nni_manager.platforms.remote.placed import Placed
-from nni_manager.platforms.remote.site import Site
+from nni_manager.platforms.remote import removed_machines
+from nni_manager.platforms.remote.experiment_machine import Site
+from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.shared_storage.shared_folder import SharedFolder
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Sites:
             log.warning("which machines there are is not written down: %s", error)
 
     def _keep(self, settings: Json) -> None:
-        former.save(self._folder, self._sections(settings), self._host.private)
+        removed_machines.save(self._folder, self._sections(settings), self._host.private)
 
     def _look_up(self, settings: Json) -> dict[str, Known]:
         self._placed.load()
@@ -120,11 +120,11 @@ class Sites:
             for key, section in self._sections(settings).items()
         }
 
-    def _sections(self, settings: Json) -> dict[str, former.Section]:
+    def _sections(self, settings: Json) -> dict[str, removed_machines.Section]:
         """The sections of all machines that are in the list, or were used, by key. Blocks."""
-        before = former.load(self._folder, self._host.private)
+        before = removed_machines.load(self._folder, self._host.private)
         used = {key: section for key, section in before.items() if self._placed.was_used(key)}
-        return used | former.by_key(_sections(settings))
+        return used | removed_machines.by_key(_sections(settings))
 
     @property
     def _folder(self) -> Path:
@@ -196,7 +196,7 @@ def entries_of(settings: Json) -> list[Entry]:
     return [Entry.of(section) for section in _sections(settings)]
 
 
-def _sections(settings: Json) -> list[former.Section]:
+def _sections(settings: Json) -> list[removed_machines.Section]:
     machines = settings["machineList"]
     assert isinstance(machines, list), "the section was judged"
     return machines

@@ -9,13 +9,13 @@ from typing import Any
 
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit.gpu_machines import gpu_environment
-from nni_manager.platform_kit.keeper.jobs import spawn_request
-from nni_manager.platform_kit.machines.ledger import Reservation
+from nni_manager.machines.gpu_machines import gpu_environment
+from nni_manager.machines.keeper.jobs import spawn_request
+from nni_manager.machines.ledger import Reservation
+from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.bootstrap import Greeting
 from nni_manager.platform_kit.payload import directory_environment
-from nni_manager.platform_kit.shared_folder import SharedFolder
-from nni_manager.platforms.remote.address import Entry
-from nni_manager.platforms.remote.arrival import Greeting
+from nni_manager.shared_storage.shared_folder import SharedFolder
 from trial_runner import protocol
 
 #: Variables of the session that logged in, which trials do not get.
@@ -25,9 +25,15 @@ _OF_THE_SESSION = frozenset(
 
 
 def request(
-    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, archive: str,
+    spec: JobSpec,
+    entry: Entry,
+    greeting: Greeting,
+    reservation: Reservation | None,
+    *,
+    folder: str,
+    archive: str,
     sha256: str,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The request of a job. `folder`: of the experiment on the machine; `archive`: its code, of that SHA-256."""
     code = f"{attempt_folder(folder, spec.name)}/{protocol.CODE_FOLDER}"
     told = _request(spec, entry, greeting, reservation, folder=folder, code=code)
@@ -35,9 +41,15 @@ def request(
 
 
 def request_on_storage(
-    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str,
-    shared: SharedFolder, there: str,
-) -> dict[str, Any]:  # fmt: skip
+    spec: JobSpec,
+    entry: Entry,
+    greeting: Greeting,
+    reservation: Reservation | None,
+    *,
+    folder: str,
+    shared: SharedFolder,
+    there: str,
+) -> dict[str, Any]:
     """The request of a job that works on shared storage; `there`: the experiment's folder on it."""
     own = shared.environment(spec.name, there)
     told = _request(spec, entry, greeting, reservation, folder=folder, code=own[protocol.ENV_CODE_DIR])
@@ -56,9 +68,12 @@ def _request(
 ) -> dict[str, Any]:
     attempt = attempt_folder(folder, spec.name)
     return spawn_request(
-        spec, command=_command(spec.command, entry.pre_command), directory=code, attempt_directory=attempt,
+        spec,
+        command=_command(spec.command, entry.pre_command),
+        directory=code,
+        attempt_directory=attempt,
         environment=_environment(spec, entry, greeting, attempt, code) | gpu_environment(spec, reservation),
-    )  # fmt: skip
+    )
 
 
 def attempt_folder(folder: str, job_name: str) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.machines.keeper.jobs import KeeperJobs
+from nni_manager.machines.ssh.address import Address
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs
-from nni_manager.platforms.remote.address import Address
-from nni_manager.platforms.remote.placed import Placed
+from nni_manager.platforms.remote.job_locations import Placed
 from trial_runner import protocol
 
 #: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
@@ -23,9 +23,16 @@ class MachineJobs(KeeperJobs):
     has started a job, and when it could not now, for a reason that is the machine's."""
 
     def __init__(
-        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
-        explained: Callable[[Observation], Observation], started: Callable[[], None], refused: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self,
+        host: Host,
+        placed: Placed,
+        address: Address,
+        on_up: Callable[[], None],
+        on_down: Callable[[], None],
+        explained: Callable[[Observation], Observation],
+        started: Callable[[], None],
+        refused: Callable[[str], None],
+    ) -> None:
         key = address.key
 
         async def known(names: Collection[str]) -> Collection[str]:

@@ -16,17 +16,17 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_of
+from nni_manager.machines.ledger import Demand
+from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
-from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of
-from nni_manager.platform_kit.machines.ledger import Demand
-from nni_manager.platform_kit.shared_folder import KINDS, SharedFolder
 from nni_manager.platforms.remote import cleaning, job
-from nni_manager.platforms.remote.address import Entry
 from nni_manager.platforms.remote.config import RemoteConfig
-from nni_manager.platforms.remote.placed import Placed
-from nni_manager.platforms.remote.site import Site
-from nni_manager.platforms.remote.sites import Sites, entries_of
+from nni_manager.platforms.remote.experiment_machine import Site
+from nni_manager.platforms.remote.experiment_machines import Sites, entries_of
+from nni_manager.platforms.remote.job_locations import Placed
 from nni_manager.platforms.remote.starting import Starting
+from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from trial_runner import protocol
 
 
@@ -44,7 +44,7 @@ class RemotePlatform(Platform):
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
         self._sites = Sites(host, self._placed, self._on_change, has_gpus=bool(self._gpu_number), shared=self._shared)
         #: None where trials have no GPUs of their own.
-        self._park: MachinePark | None = None
+        self._park: MachinePool | None = None
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
@@ -69,7 +69,7 @@ class RemotePlatform(Platform):
     async def __aenter__(self) -> Self:
         with _written_down():
             await self._sites.load(self.settings)
-        self._park = MachinePark(self.host, self._parked(), lambda: self.host.wake("")) if self._gpu_number else None
+        self._park = MachinePool(self.host, self._parked(), lambda: self.host.wake("")) if self._gpu_number else None
         try:
             await self._sites.start()
         except BaseException:
@@ -95,17 +95,20 @@ class RemotePlatform(Platform):
         for site in self._sites:
             site.try_again()
 
-    def _parked(self) -> list[ParkedMachine]:
+    def _parked(self) -> list[PoolMachine]:
         return [
-            ParkedMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
+            PoolMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
             for site in self._sites
         ]
 
     def _demand(self, entry: Entry) -> Demand:
         return demand_of(
-            self._gpu_number, gpu_indices=entry.gpu_indices, use_active_gpu=entry.use_active_gpu,
-            max_trial_number_per_gpu=entry.max_trial_number_per_gpu, gpu_memory_mib=self._gpu_memory_mib,
-        )  # fmt: skip
+            self._gpu_number,
+            gpu_indices=entry.gpu_indices,
+            use_active_gpu=entry.use_active_gpu,
+            max_trial_number_per_gpu=entry.max_trial_number_per_gpu,
+            gpu_memory_mib=self._gpu_memory_mib,
+        )
 
     def _on_change(self) -> None:
         """Notes that a machine can be used, or cannot any more."""

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nni_manager.domain import version
+from nni_manager.machines.gpu_machines import gpu_findings
+from nni_manager.machines.gpu_sample import GpuSample
+from nni_manager.machines.ledger import Demand, MachineLedger
+from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.bootstrap import Greeting, arrive
+from nni_manager.machines.ssh.faults import Fault, MachineFault
+from nni_manager.machines.ssh.login import log_in
 from nni_manager.platform_kit.connections import Connections, Place
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.gpu_machines import gpu_findings
-from nni_manager.platform_kit.gpu_reading import Reading
-from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger
-from nni_manager.platform_kit.shared_folder import SharedFolder
-from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
-from nni_manager.platforms.remote.address import Entry
-from nni_manager.platforms.remote.arrival import Greeting, arrive
-from nni_manager.platforms.remote.faults import Fault, MachineFault
-from nni_manager.platforms.remote.login import log_in
 from nni_manager.platforms.remote.sharing import ask
+from nni_manager.shared_storage.shared_folder import SharedFolder
+from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
 from trial_runner import protocol
 
 #: Seconds for one machine: less than a preflight may take in all.
@@ -57,9 +57,7 @@ async def _whose(connections: Connections) -> _Manager:
     return _Manager(connections.identity, place)
 
 
-async def _look_at_all(
-    entries: Mapping[Entry, Demand], whose: _Manager, storage: str
-) -> list[list[PreflightFinding]]:  # fmt: skip
+async def _look_at_all(entries: Mapping[Entry, Demand], whose: _Manager, storage: str) -> list[list[PreflightFinding]]:
     return await asyncio.gather(*(_look_at(entry, demand, whose, storage) for entry, demand in entries.items()))
 
 
@@ -93,9 +91,13 @@ async def _ask(entry: Entry, whose: _Manager, *, has_gpus: bool) -> tuple[Greeti
     connection = await log_in(entry.address, entry.credential)
     try:
         _, greeting = await arrive(
-            connection, folder=f"{whose.identity}/{entry.address.folder}", python_path=entry.python_path, look=True,
-            gpus=has_gpus, place=whose.place,
-        )  # fmt: skip
+            connection,
+            folder=f"{whose.identity}/{entry.address.folder}",
+            python_path=entry.python_path,
+            look=True,
+            gpus=has_gpus,
+            place=whose.place,
+        )
         return greeting, greeting.now_ms / 1000 - time.time()
     finally:
         connection.abort()
@@ -104,37 +106,44 @@ async def _ask(entry: Entry, whose: _Manager, *, has_gpus: bool) -> tuple[Greeti
 def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[PreflightFinding]:
     if not greeting.may_write:
         fault = Fault(
-            subject="write permission", sentence=f"its user may not write into {greeting.home}", is_wrong=True,
+            subject="write permission",
+            sentence=f"its user may not write into {greeting.home}",
+            is_wrong=True,
             fix=f"`chown` or `chmod u+w` that folder on {host}",
-        )  # fmt: skip
+        )
         yield _finding(host, fault)
         return
     folder = f"{greeting.home}/.nni-manager"
     yield _fine(host, "login", f"Python {greeting.python} in {greeting.interpreter}, trials work in {folder}")
     if greeting.keeper and not version.fits(protocol.VERSION, greeting.keeper):
         yield PreflightFinding(
-            severity=Severity.WARNING, subject=f"{host}: keeper",
+            severity=Severity.WARNING,
+            subject=f"{host}: keeper",
             fix="wait for them, or go on with them under a manager of that version",
             sentence=f"trials of a manager of version {greeting.keeper} run there, this is {protocol.VERSION}: they run"
             " on, and it gets no others until they have ended",
-        )  # fmt: skip
+        )
     if greeting.disk_free_bytes < _LEAST_FREE_BYTES:
         yield PreflightFinding(
-            severity=Severity.WARNING, subject=f"{host}: disk", fix="make room there",
+            severity=Severity.WARNING,
+            subject=f"{host}: disk",
+            fix="make room there",
             sentence=f"{greeting.disk_free_bytes / 1e6:.0f} MB are free in {greeting.home}",
-        )  # fmt: skip
+        )
     if abs(offset_s) > _SKEW_S:
         yield PreflightFinding(
-            severity=Severity.WARNING, subject=f"{host}: clock", fix="have it follow a time server",
+            severity=Severity.WARNING,
+            subject=f"{host}: clock",
+            fix="have it follow a time server",
             sentence=f"its clock is {abs(offset_s):.0f} s {'ahead of' if offset_s > 0 else 'behind'} this machine's;"
             " times that are shown are put right",
-        )  # fmt: skip
+        )
 
 
 def _judge_gpus(host: str, greeting: Greeting, demand: Demand) -> Iterator[PreflightFinding]:
     if greeting.gpus is not None:
         machine = MachineLedger(host, title=host, has_gpus=True)
-        machine.note_reading(Reading.parse(greeting.gpus))
+        machine.note_reading(GpuSample.parse(greeting.gpus))
         yield from gpu_findings(machine, demand)
 
 
@@ -153,6 +162,8 @@ def _lighter(finding: PreflightFinding) -> PreflightFinding:
     if finding.severity not in _FATAL:
         return finding
     return PreflightFinding(
-        severity=Severity.WARNING, subject=finding.subject, fix=finding.fix,
+        severity=Severity.WARNING,
+        subject=finding.subject,
+        fix=finding.fix,
         sentence=f"{finding.sentence}; it gets no trial until then",
-    )  # fmt: skip
+    )

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import StoreError
+from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.private_text import PrivateText
-from nni_manager.platforms.remote.address import Entry
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ a server may allow one session for each.
 from __future__ import annotations
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.shared_folder import SharedFolder
-from nni_manager.platform_kit.shared_mount import ANSWER_S, REMOTE_FIELD, Mark, MountAnswer, answer_of
-from nni_manager.platforms.remote.address import Entry
-from nni_manager.platforms.remote.arrival import first_line
-from nni_manager.platforms.remote.faults import MachineFault
-from nni_manager.platforms.remote.login import log_in
+from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.bootstrap import first_line
+from nni_manager.machines.ssh.faults import MachineFault
+from nni_manager.machines.ssh.login import log_in
+from nni_manager.shared_storage.shared_folder import SharedFolder
+from nni_manager.shared_storage.shared_mount import ANSWER_S, REMOTE_FIELD, Mark, MountAnswer, answer_of
 
 
 async def ask(entry: Entry, text: str) -> MountAnswer:

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable
 from pathlib import Path
 
-from nni_manager.platforms.remote.machine import Machine
+from nni_manager.machines.ssh.machine import Machine
 
 _PIECE_BYTES = 256 * 1024
 

@@ -8,24 +8,28 @@ from contextlib import contextmanager
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.machines.gpu_machines import MachinePool
+from nni_manager.machines.ledger import Reservation
+from nni_manager.machines.ssh.machine import Machine
 from nni_manager.platform_kit.contract import NoRoom, Room
-from nni_manager.platform_kit.gpu_machines import MachinePark
-from nni_manager.platform_kit.machines.ledger import Reservation
-from nni_manager.platform_kit.shared_folder import SharedFolder
 from nni_manager.platforms.remote import job
-from nni_manager.platforms.remote.machine import Machine
-from nni_manager.platforms.remote.placed import Placed
-from nni_manager.platforms.remote.site import Site
-from nni_manager.platforms.remote.sites import Sites
+from nni_manager.platforms.remote.experiment_machine import Site
+from nni_manager.platforms.remote.experiment_machines import Sites
+from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.shared_storage.shared_folder import SharedFolder
 
 
 class Starting:
     """The starting of one service's jobs. `park`: None where trials have no GPUs of their own."""
 
     def __init__(
-        self, sites: Sites, placed: Placed, park: MachinePark | None, shared: SharedFolder | None,
+        self,
+        sites: Sites,
+        placed: Placed,
+        park: MachinePool | None,
+        shared: SharedFolder | None,
         room: Callable[[], Room],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._sites = sites
         self._placed = placed
         self._park = park
@@ -60,7 +64,7 @@ class Starting:
         site = known or self._sites.choose()
         return NoRoom(why=self._sites.why()) if site is None else await self._start_at(site, spec, None)
 
-    async def _start_with_gpus(self, spec: JobSpec, park: MachinePark) -> JobHandle | NoRoom:
+    async def _start_with_gpus(self, spec: JobSpec, park: MachinePool) -> JobHandle | NoRoom:
         found = await park.reserve(spec)
         if isinstance(found, NoRoom):
             return found
@@ -76,15 +80,25 @@ class Starting:
             raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
         if self._shared is None:
             request = job.request(
-                spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive,
+                spec,
+                site.entry,
+                machine.greeting,
+                reservation,
+                folder=folder,
+                archive=site.archive,
                 sha256=site.code_sha256,
-            )  # fmt: skip
+            )
         else:
             await self._shared.place(spec)
             request = job.request_on_storage(
-                spec, site.entry, machine.greeting, reservation, folder=folder, shared=self._shared,
+                spec,
+                site.entry,
+                machine.greeting,
+                reservation,
+                folder=folder,
+                shared=self._shared,
                 there=site.shared_folder,
-            )  # fmt: skip
+            )
         key = site.entry.address.key
         with _counted(machine, spec.name), _judged(site):
             await asyncio.to_thread(self._placed.put, spec.name, key)

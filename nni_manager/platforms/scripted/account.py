@@ -10,8 +10,8 @@ from pathlib import Path
 
 from nni_manager.platform_kit.connections import Connection
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platforms.scripted.config import Account
+from nni_manager.web_services.pacing import Pacing
 
 
 class AccountConnection(Connection):

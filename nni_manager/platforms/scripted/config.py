@@ -78,9 +78,12 @@ class Span(Part):
 
     after: float = _seconds("When it begins, counted from when the experiment did.", 0.0)
     for_: float | None = Field(
-        default=None, alias="for", gt=0, description="How long it lasts; not set: for ever.",
+        default=None,
+        alias="for",
+        gt=0,
+        description="How long it lasts; not set: for ever.",
         json_schema_extra={"format": "seconds"},
-    )  # fmt: skip
+    )
 
 
 class NoRoom(Span):
@@ -129,9 +132,10 @@ class Account(Part):
         default=1.0, gt=0, description="…in any so long a time.", json_schema_extra={"format": "seconds"}
     )
     log: str | None = Field(
-        default=None, description="File to which every login and every question adds a line.",
+        default=None,
+        description="File to which every login and every question adds a line.",
         json_schema_extra={"format": "path"},
-    )  # fmt: skip
+    )
 
 
 class ScriptedConfig(PlatformSection):

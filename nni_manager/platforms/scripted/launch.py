@@ -12,9 +12,9 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import apart_ms
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
 from nni_manager.domain.job import JobSpec
+from nni_manager.machines.keeper.jobs import KeeperJobs
+from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs
-from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platforms.scripted import runner
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import Job, Jobs
@@ -31,15 +31,24 @@ class Processes(KeeperJobs):
         super().__init__(host, has_results=False, known=known)
 
     async def start(
-        self, job_name: str, folder: Path, command: str, environment: Mapping[str, str], grace_s: float,
+        self,
+        job_name: str,
+        folder: Path,
+        command: str,
+        environment: Mapping[str, str],
+        grace_s: float,
         reservation: Reservation | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Starts a process in `folder`, which is made. Raises SubmitRejected, too."""
         await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         job = {
-            "command": command, "environment": dict(environment), "directory": str(folder),
-            "attempt_directory": str(folder), "files": {}, "grace_s": grace_s,
-        }  # fmt: skip
+            "command": command,
+            "environment": dict(environment),
+            "directory": str(folder),
+            "attempt_directory": str(folder),
+            "files": {},
+            "grace_s": grace_s,
+        }
         await self.submit(job_name, job, reservation)
 
     async def find(self, names: Sequence[str]) -> dict[str, Observation]:
@@ -68,9 +77,13 @@ class Launch:
         own_storage = self._jobs.folder / "storage"
         directory = runner.system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
         return Job(
-            name=spec.name, rule=rule, submitted_ms=now_ms, attempt_directory=spec.attempt_directory,
-            system_directory=str(directory), grace_s=spec.grace_period_s,
-        )  # fmt: skip
+            name=spec.name,
+            rule=rule,
+            submitted_ms=now_ms,
+            attempt_directory=spec.attempt_directory,
+            system_directory=str(directory),
+            grace_s=spec.grace_period_s,
+        )
 
     async def start(self, job: Job, spec: JobSpec, reservation: Reservation | None) -> None:
         """Starts a job; repeatable. Raises SubmitRejected, PlatformUnavailable and OSError."""
@@ -87,9 +100,13 @@ class Launch:
         if self._processes is not None:
             command = runner.process_command(archive, job.rule, directory)
             await self._processes.start(
-                job.name, runner.container_folder(folder), command, runner.inherited(spec) | variables, job.grace_s,
+                job.name,
+                runner.container_folder(folder),
+                command,
+                runner.inherited(spec) | variables,
+                job.grace_s,
                 reservation,
-            )  # fmt: skip
+            )
         elif await asyncio.to_thread(runner.write_start_files, folder, archive, variables):
             log.info("job %s waits for its container: start it as %s says", job.name, folder / runner.START_FILE)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nni_manager.domain.service import WaitCode
+from nni_manager.machines.ledger import Demand, Reservation
+from nni_manager.machines.placement import Placement
+from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.machines.ledger import Demand, Reservation
-from nni_manager.platform_kit.machines.line import KeeperMachine, Places
-from nni_manager.platform_kit.machines.placement import Placement
 from nni_manager.platforms.scripted.config import ScriptedConfig
 
 #: The variable that tells a job its machine's name.
@@ -34,11 +34,12 @@ def placement(config: ScriptedConfig, host: Host, wake: Callable[[], None]) -> P
     only = None if config.gpu_indices is None else frozenset(config.gpu_indices)
     demand = Demand(count=config.places_of_trial, share=config.max_trial_number_per_gpu, only=only)
     return Placement(
-        host.connections.shared_object(Places), f"{host.experiment_id}/{host.service}",
+        host.connections.shared_object(Places),
+        f"{host.experiment_id}/{host.service}",
         demands={machine.name: demand for machine in of_keeper(config)},
         code=WaitCode.QUOTA if config.trial_gpu_number is None else WaitCode.GPU,
         wake=wake,
-    )  # fmt: skip
+    )
 
 
 def machine_name(reservation: Reservation) -> str:

@@ -20,10 +20,8 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
-from nni_manager.platform_kit.job_folders import read_stretch
-from nni_manager.platform_kit.machines.ledger import Reservation
-from nni_manager.platform_kit.pull import Pull
 from nni_manager.platforms.scripted import machines, runner
 from nni_manager.platforms.scripted.account import AccountUse
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
@@ -34,6 +32,8 @@ from nni_manager.platforms.scripted.launch import Launch, Processes
 from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, is_platform_end, rule_for
 from nni_manager.platforms.scripted.simulated_reports import SimulatedReports
 from nni_manager.platforms.scripted.states import UNHEARD_OF, job_report, next_change_ms
+from nni_manager.shared_storage.job_folders import read_stretch
+from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -49,10 +49,20 @@ class ScriptedPlatform(Platform):
     #: Its machines, and everything that befalls it. A job keeps the rule and the machine that it was given.
     changeable = frozenset(
         {
-            "machines", "gpuIndices", "maxTrialNumberPerGpu", "trials", "enterOutage", "outage", "wrongCredentials",
-            "noRoom", "retryAfter", "hang", "unreachable", "acceptedToken",
+            "machines",
+            "gpuIndices",
+            "maxTrialNumberPerGpu",
+            "trials",
+            "enterOutage",
+            "outage",
+            "wrongCredentials",
+            "noRoom",
+            "retryAfter",
+            "hang",
+            "unreachable",
+            "acceptedToken",
         }
-    )  # fmt: skip
+    )
 
     def __init__(self, settings: Json, host: Host, clock: Clock = now_ms) -> None:
         super().__init__(settings, host)
@@ -81,12 +91,16 @@ class ScriptedPlatform(Platform):
         config = ScriptedConfig.model_validate(settings)
         is_real = config.launch != NONE
         return Capabilities(
-            watches=False, reads_files=is_real, has_runner=is_real and config.channel != protocol.PULL,
+            watches=False,
+            reads_files=is_real,
+            has_runner=is_real and config.channel != protocol.PULL,
             lives_by_runner=config.launch == EXTERNAL and config.channel != protocol.PULL,
-            is_read=is_real and runner.is_read(config), ships_code=is_real, slow_poll_s=_SLOW_POLL_S,
+            is_read=is_real and runner.is_read(config),
+            ships_code=is_real,
+            slow_poll_s=_SLOW_POLL_S,
             has_portal=any(rule.cancelled_by_person for rule in config.trials),
             unreachable_grace_s=config.unreachable_grace,
-        )  # fmt: skip
+        )
 
     @classmethod
     def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.machines.ledger import Reservation
+from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.runner_archive import runner_archive
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import write_private
@@ -146,9 +146,11 @@ def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str])
         raise SubmitRejected(f"{broken}: has several lines, which a file with one line a variable cannot hold")
     write_private(folder / ENVIRONMENT_FILE, "".join(f"{name}={value}\n" for name, value in variables.items()))
     entry = {
-        "command": ["python3", str(archive)], "runner": str(archive),
-        "environmentFile": str(folder / ENVIRONMENT_FILE), "systemDirectory": variables[protocol.ENV_SYSTEM_DIR],
-    }  # fmt: skip
+        "command": ["python3", str(archive)],
+        "runner": str(archive),
+        "environmentFile": str(folder / ENVIRONMENT_FILE),
+        "systemDirectory": variables[protocol.ENV_SYSTEM_DIR],
+    }
     write_private(folder / START_FILE, json.dumps(entry, indent=2) + "\n")
     return True
 

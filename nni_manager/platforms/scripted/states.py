@@ -116,9 +116,15 @@ def _exited(
 ) -> Observation:
     native = "succeeded" if exit_code == 0 else "failed"
     return Observation(
-        state=job_state(native), exit_code=exit_code, signal=signal, started_ms=started_ms, ended_ms=ended_ms,
-        native_reason=reason, cause=_CAUSES.get(reason), stderr_tail=stderr_tail,
-    )  # fmt: skip
+        state=job_state(native),
+        exit_code=exit_code,
+        signal=signal,
+        started_ms=started_ms,
+        ended_ms=ended_ms,
+        native_reason=reason,
+        cause=_CAUSES.get(reason),
+        stderr_tail=stderr_tail,
+    )
 
 
 def _end(native: str, started_ms: int, ended_ms: int, *, reason: str = "", message: str = "") -> Observation:

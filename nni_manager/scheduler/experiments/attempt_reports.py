@@ -16,12 +16,12 @@ from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, St
 from nni_manager.domain.evidence import apart_ms, possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit import kept_logs
 from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.store import jobs
-from nni_manager.store.metrics import Receipt, Stored
-from nni_manager.store.runners import RunnerSide
+from nni_manager.shared_storage import kept_logs
+from nni_manager.store.experiment import jobs
+from nni_manager.store.experiment.metrics import Receipt, Stored
+from nni_manager.store.experiment.runners import RunnerSide
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
@@ -102,7 +102,7 @@ class AttemptReports:
         return side.must_stop
 
     async def exited(self, word: Mapping[str, Any]) -> bool:
-        """Answers whether the trial must stop. `word`: the post, which `domain.evidence.RunnerWord` reads."""
+        """Answers whether the trial must stop. `word`: the post, which `domain.evidence.RunnerExit` reads."""
         self.require_open()
         await self._stored(self.experiment.messages.exited(self.side.job_name, self._word(word)))
         return self.side.must_stop

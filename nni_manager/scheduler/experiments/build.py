@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.experiment import PlatformSpec, StoredExperiment
 from nni_manager.scheduler.changes import Changes
+from nni_manager.scheduler.experiments.services import Services
 from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
@@ -46,7 +46,7 @@ class Build:
     environment: Mapping[str, str] = field(repr=False)
     interpreter: str
     changes: Changes
-    #: See `store.experiments.nonce`.
+    #: See `store.experiment.experiments.nonce`.
     nonce: str
     #: See `platform_kit.contract.Host`.
     storage_key: str
@@ -64,36 +64,63 @@ class Build:
         services = self._services(inbox, messages, heartbeats)
         actions = self._actions(inbox, feed, services.all, heartbeats)
         loop = ExperimentLoop(
-            experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox, feed=feed,
-            services=services, actions=actions, heartbeats=heartbeats, trial_listener=self.shared.trial_listener,
-            clock=self.shared.clock, safety_poll_s=self.shared.settings.safety_poll_s, changed=self.changes.note,
+            experiment_id=self.row.id,
+            spec=self.spec,
+            database=self.database,
+            inbox=inbox,
+            feed=feed,
+            services=services,
+            actions=actions,
+            heartbeats=heartbeats,
+            trial_listener=self.shared.trial_listener,
+            clock=self.shared.clock,
+            safety_poll_s=self.shared.settings.safety_poll_s,
+            changed=self.changes.note,
             on_status=on_status,
-        )  # fmt: skip
+        )
         return Parts(loop=loop, messages=messages, spec=self.spec, services=services)
 
     def _feed(self, inbox: Inbox) -> TunerFeed:
         place = HostPlace(
-            interpreter=self.interpreter, environment=self.environment, folder=self.folder.checkpoint,
+            interpreter=self.interpreter,
+            environment=self.environment,
+            folder=self.folder.checkpoint,
             log_folder=self.folder.log,
-        )  # fmt: skip
+        )
         return TunerFeed(
-            self.database, self.spec, place, told=self.row.ended_trials,
-            patience_s=self.shared.settings.tuner_patience_s, wake=inbox.wake,
-        )  # fmt: skip
+            self.database,
+            self.spec,
+            place,
+            told=self.row.ended_trials,
+            patience_s=self.shared.settings.tuner_patience_s,
+            wake=inbox.wake,
+        )
 
     def _messages(self, inbox: Inbox, feed: TunerFeed) -> JobMessages:
         return JobMessages(
-            experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox,
-            deliveries=Deliveries(self.database, inbox, self.shared.clock), judge=feed.judge,
-            changed=self.changes.note, clock=self.shared.clock,
-        )  # fmt: skip
+            experiment_id=self.row.id,
+            spec=self.spec,
+            database=self.database,
+            inbox=inbox,
+            deliveries=Deliveries(self.database, inbox, self.shared.clock),
+            judge=feed.judge,
+            changed=self.changes.note,
+            clock=self.shared.clock,
+        )
 
     def _services(self, inbox: Inbox, messages: JobMessages, heartbeats: Heartbeats) -> Services:
         services = Services(
-            experiment_id=self.row.id, folder=self.folder, database=self.database, shared=self.shared, inbox=inbox,
-            messages=messages, changed=self.changes.note, spec=self.spec, silence_s=heartbeats.silence_s,
+            experiment_id=self.row.id,
+            folder=self.folder,
+            database=self.database,
+            shared=self.shared,
+            inbox=inbox,
+            messages=messages,
+            changed=self.changes.note,
+            spec=self.spec,
+            silence_s=heartbeats.silence_s,
             storage_key=self.storage_key,
-        )  # fmt: skip
+        )
         for platform in self.spec.now.platforms:
             services.add(platform, self.secrets)
         for platform in self.removed:
@@ -104,10 +131,14 @@ class Build:
         self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService], heartbeats: Heartbeats
     ) -> Actions:
         factory = JobFactory(
-            experiment_id=self.row.id, spec=self.spec, folder_of_trials=self.folder.trials,
-            caller_environment=self.environment, trial_listener=self.shared.trial_listener, nonce=self.nonce,
+            experiment_id=self.row.id,
+            spec=self.spec,
+            folder_of_trials=self.folder.trials,
+            caller_environment=self.environment,
+            trial_listener=self.shared.trial_listener,
+            nonce=self.nonce,
             storage_key=self.storage_key,
-        )  # fmt: skip
+        )
         return Actions(
             services=services,
             inbox=inbox,

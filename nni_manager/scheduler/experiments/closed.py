@@ -21,10 +21,11 @@ from typing import TypeVar
 
 from nni_manager.domain.errors import StoreUnavailable
 from nni_manager.scheduler.experiments import experiment_folder
-from nni_manager.store import index, migrate
+from nni_manager.store import migrate
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import Entry
+from nni_manager.store.index import index
+from nni_manager.store.index.index import Entry
 
 T = TypeVar("T")
 

@@ -78,7 +78,7 @@ async def in_thread(work: Callable[[IsWanted], T]) -> T:
 
 def find_or_pack(code_directory: Path, folder: Path, is_wanted: IsWanted) -> Path:
     """The archive of the code, packed once, as all trials of an experiment run the same. Blocks."""
-    from nni_manager.platform_kit.archive import pack  # 40 ms to import, and local trials need none
+    from nni_manager.code_archive import pack  # 40 ms to import, and local trials need none
 
     packed = sorted(folder.glob("*.tar.gz"))
     if packed:
@@ -99,7 +99,7 @@ def with_own_code(spec: ExperimentSpec, sent: Path | None, folder: Folder, is_wa
 
 def _copy(source: Path, target: Path, is_wanted: IsWanted) -> None:
     """Links stay links, and what may be executed may be. The first that cannot be copied ends it."""
-    from nni_manager.platform_kit.archive import NotWanted
+    from nni_manager.code_archive import NotWanted
 
     folders = [(os.fspath(source), os.fspath(target))]
     for here, there in folders:

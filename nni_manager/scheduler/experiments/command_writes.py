@@ -8,11 +8,11 @@ from typing import Any
 
 from nni_manager.domain.errors import Conflict, NotFound
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
-from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.service import WaitCode
+from nni_manager.domain.space.parameters import Parameters
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.planning.experiment_status import room
-from nni_manager.store import experiments, trials
+from nni_manager.store.experiment import experiments, trials
 
 
 def change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
@@ -44,9 +44,14 @@ def add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int 
         raise Conflict(f"maxTrialNumber ({most}) is reached; raise it first")
     (id_,) = trials.fresh_ids(connection, 1)
     sequence_id = trials.add(
-        connection, id=id_, parameter_id=parameters.parameter_id, record=parameters.record(),
-        wait_code=WaitCode.CONCURRENCY, wait_sentence="waits for a free slot", now_ms=now_ms,
-    )  # fmt: skip
+        connection,
+        id=id_,
+        parameter_id=parameters.parameter_id,
+        record=parameters.record(),
+        wait_code=WaitCode.CONCURRENCY,
+        wait_sentence="waits for a free slot",
+        now_ms=now_ms,
+    )
     return {"id": id_, "sequenceId": sequence_id}
 
 

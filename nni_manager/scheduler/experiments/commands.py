@@ -14,13 +14,18 @@ from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
-from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text
-from nni_manager.platform_kit.keeper import orphaned_jobs
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.scheduler import service_changes
+from nni_manager.machines.keeper import orphaned_jobs
+from nni_manager.machines.keeper.client import Keeper
 from nni_manager.scheduler.changes import Changes
-from nni_manager.scheduler.experiments import command_writes, experiment_folder, left_objects, preflight
+from nni_manager.scheduler.experiments import (
+    command_writes,
+    experiment_folder,
+    left_objects,
+    preflight,
+    service_changes,
+)
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.left_objects import Found
@@ -29,9 +34,12 @@ from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.store import experiments, index, nni_format, stored_config
-from nni_manager.store.index import Entry
-from nni_manager.store.overview import Live
+from nni_manager.store import stored_config
+from nni_manager.store.experiment import experiments
+from nni_manager.store.index import index
+from nni_manager.store.index.index import Entry
+from nni_manager.store.index.overview import Live
+from nni_manager.store.nni import nni_format
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +52,7 @@ Readable = OpenExperiment | ClosedExperiment
 _AS_IT_WAS = Reopening()
 
 
-class Service:
+class ExperimentCommands:
     """The operations on a daemon's experiments. Raise NotFound, Conflict, InvalidInput, AlreadyOwned, StoreUnavailable,
     PlatformUnavailable."""
 
@@ -263,9 +271,12 @@ class Service:
         warnings = (*self._shared.warnings.of(id), *self._shared.leftovers.warnings_of(id))
         services = experiment.loop.live_services if experiment is not None else ()
         return Live(
-            at_work=experiment is not None, derived_hold=hold, problem=self.problem(id), warnings=warnings,
+            at_work=experiment is not None,
+            derived_hold=hold,
+            problem=self.problem(id),
+            warnings=warnings,
             services=services,
-        )  # fmt: skip
+        )
 
     @property
     def open_experiments(self) -> tuple[OpenExperiment, ...]:

@@ -12,16 +12,18 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from nni_manager.config import admission, experiment_file
-from nni_manager.config.settings import own_environment
+from nni_manager.config.daemon_settings.settings import own_environment
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
-from nni_manager.store import experiments, jobs, nni_folder, private, services, trials
+from nni_manager.store import private
 from nni_manager.store.connection import classified, connect_readonly
+from nni_manager.store.experiment import experiments, jobs, services, trials
 from nni_manager.store.folder import Folder
+from nni_manager.store.nni import nni_folder
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
 from nni_manager.store.upgrade import upgrade as upgrade_database
@@ -30,9 +32,14 @@ log = logging.getLogger(__name__)
 
 
 def make(
-    folder: Folder, submission: Submission, endpoint: Endpoint | None, is_wanted: IsWanted, *, data_dir: Path,
+    folder: Folder,
+    submission: Submission,
+    endpoint: Endpoint | None,
+    is_wanted: IsWanted,
+    *,
+    data_dir: Path,
     now_ms: int,
-) -> None:  # fmt: skip
+) -> None:
     """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made, and NotWanted
     when `is_wanted` says no while code is copied or packed; what was made until then stays."""
     try:
@@ -45,11 +52,16 @@ def make(
         upgrade_database(folder)
         with closing(sqlite3.connect(folder.database)) as connection, connection:
             experiments.create(
-                connection, id=submission.id, config=json.dumps(spec.canonical),
-                interpreter=submission.interpreter or sys.executable, folder=str(folder.path),
-                now_ms=now_ms, nonce=secrets.token_hex(8), storage_key=secrets.token_hex(12),
+                connection,
+                id=submission.id,
+                config=json.dumps(spec.canonical),
+                interpreter=submission.interpreter or sys.executable,
+                folder=str(folder.path),
+                now_ms=now_ms,
+                nonce=secrets.token_hex(8),
+                storage_key=secrets.token_hex(12),
                 warnings=[warning.told for warning in submission.spec.warnings],
-            )  # fmt: skip
+            )
             experiments.set_endpoint(connection, endpoint)
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)

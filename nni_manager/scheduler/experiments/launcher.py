@@ -23,9 +23,10 @@ from nni_manager.scheduler.experiments.code import in_thread
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.store import experiments, index, services
+from nni_manager.store.experiment import experiments, services
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import Entry
+from nni_manager.store.index import index
+from nni_manager.store.index.index import Entry
 
 
 class Launcher:

@@ -71,8 +71,11 @@ async def _find(
             log.exception("what was left on %s", service.service, extra={"action": "barrier"})
             trouble = f"the platform's adapter failed: {error!r}"
         return Found(
-            service=service.service, platform=service.name, objects=objects, trouble=trouble,
+            service=service.service,
+            platform=service.name,
+            objects=objects,
+            trouble=trouble,
             identity=connections.identity,
-        )  # fmt: skip
+        )
 
     return await asyncio.gather(*map(one, able))

@@ -24,12 +24,13 @@ from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S
 from nni_manager.scheduler.experiments.preflight import standalone_host
-from nni_manager.store import experiments, jobs, leftover_jobs, services, stored_config, upgrade
+from nni_manager.store import stored_config, upgrade
 from nni_manager.store.connection import connect_readonly
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import experiments, jobs, leftover_jobs, services
+from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import Entry
-from nni_manager.store.leftover_jobs import LeftoverJobs
+from nni_manager.store.index.index import Entry
 
 log = logging.getLogger(__name__)
 
@@ -331,15 +332,27 @@ def _sections(
 
 
 def _left(
-    id: str, service: str, section: Mapping[str, Any], values: Mapping[str, str], names: tuple[str, ...],
-    sentence: str, now_ms: int,
-) -> LeftoverJobs:  # fmt: skip
+    id: str,
+    service: str,
+    section: Mapping[str, Any],
+    values: Mapping[str, str],
+    names: tuple[str, ...],
+    sentence: str,
+    now_ms: int,
+) -> LeftoverJobs:
     platform = str(section.get("platform", service))
     spec = PlatformSpec(name=platform, service=service, settings=section)
     return LeftoverJobs(
-        experiment_id=id, service=service, platform=platform, connection=_connection_key(spec, values),
-        section=section, secrets=values, job_names=names, sentence=sentence, noted_ms=now_ms,
-    )  # fmt: skip
+        experiment_id=id,
+        service=service,
+        platform=platform,
+        connection=_connection_key(spec, values),
+        section=section,
+        secrets=values,
+        job_names=names,
+        sentence=sentence,
+        noted_ms=now_ms,
+    )
 
 
 def _connection_key(service: PlatformSpec, values: Mapping[str, str]) -> str:

@@ -23,12 +23,13 @@ from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.turns.turn import Result
-from nni_manager.store import experiments, jobs, private, services, stored_config
+from nni_manager.store import private, stored_config
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import experiments, jobs, services
+from nni_manager.store.experiment.services import ServiceRow
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
-from nni_manager.store.services import ServiceRow
 from nni_manager.store.upgrade import upgrade
 
 log = logging.getLogger(__name__)
@@ -41,9 +42,16 @@ class OpenExperiment:
     """Made by `open_experiment`. `run` works until the experiment is stopped; `close` gives everything back."""
 
     def __init__(
-        self, *, folder: Folder, database: Database, parts: Parts, changes: Changes, held: AsyncExitStack,
-        environment: dict[str, str], kept: Kept,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        folder: Folder,
+        database: Database,
+        parts: Parts,
+        changes: Changes,
+        held: AsyncExitStack,
+        environment: dict[str, str],
+        kept: Kept,
+    ) -> None:
         """`environment`: what `parts` run processes with; empty where `kept` has none."""
         self.folder = folder
         self.database = database
@@ -160,15 +168,29 @@ async def open_experiment(
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         environment: dict[str, str] = {}
         build = Build(
-            folder=folder, row=row, spec=LiveSpec(spec), database=database, shared=shared,
-            environment=environment, interpreter=stored.interpreter or sys.executable, changes=changes,
-            nonce=stored.nonce, storage_key=stored.storage_key, secrets=stored.kept.secrets, removed=stored.removed,
-        )  # fmt: skip
+            folder=folder,
+            row=row,
+            spec=LiveSpec(spec),
+            database=database,
+            shared=shared,
+            environment=environment,
+            interpreter=stored.interpreter or sys.executable,
+            changes=changes,
+            nonce=stored.nonce,
+            storage_key=stored.storage_key,
+            secrets=stored.kept.secrets,
+            removed=stored.removed,
+        )
         parts = build.parts(lambda result: on_status(row.id, result))
         return OpenExperiment(
-            folder=folder, database=database, parts=parts, changes=changes, held=held.pop_all(),
-            environment=environment, kept=stored.kept,
-        )  # fmt: skip
+            folder=folder,
+            database=database,
+            parts=parts,
+            changes=changes,
+            held=held.pop_all(),
+            environment=environment,
+            kept=stored.kept,
+        )
 
 
 class _Stored(NamedTuple):
@@ -189,10 +211,13 @@ def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Store
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
     return _Stored(
-        row=experiments.load(connection), interpreter=experiments.interpreter(connection), kept=_kept(folder),
+        row=experiments.load(connection),
+        interpreter=experiments.interpreter(connection),
+        kept=_kept(folder),
         removed=tuple(it for it in removed(services.load(connection)) if jobs.has_any(connection, it.service)),
-        nonce=experiments.nonce(connection), storage_key=experiments.storage_key(connection),
-    )  # fmt: skip
+        nonce=experiments.nonce(connection),
+        storage_key=experiments.storage_key(connection),
+    )
 
 
 def _kept(folder: Folder) -> Kept:
@@ -254,9 +279,11 @@ def missing(id: str, spec: ExperimentSpec, gone: Iterable[PlatformSpec], kept: K
 
 
 def renew(
-    connection: sqlite3.Connection, folder: Folder, values: Mapping[str, str],
+    connection: sqlite3.Connection,
+    folder: Folder,
+    values: Mapping[str, str],
     environment: Mapping[str, str] | None = None,
-) -> Kept:  # fmt: skip
+) -> Kept:
     """Answers all that is known now; a hold for refused secrets is cleared. `environment`: taken where none is kept.
 
     Raises InvalidInput for a secret that is none of the experiment's, and where there is nothing to be given anew.

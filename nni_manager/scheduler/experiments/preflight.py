@@ -30,19 +30,33 @@ from nni_manager.store.private import ServiceText
 
 
 def standalone_host(
-    experiment_id: str, service: str, folder: Path, connections: Connections, storage: Json | None = None,
+    experiment_id: str,
+    service: str,
+    folder: Path,
+    connections: Connections,
+    storage: Json | None = None,
     storage_key: str = "",
-) -> Host:  # fmt: skip
+) -> Host:
     """A host that keeps nothing of what it is told.
 
     `folder`: the experiment's; it need not be there. `storage`: shared, with its secrets in place. `storage_key`: of an
     experiment that may have folders on storage.
     """
     return Host(
-        experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
-        connections=connections, folder=folder, code=partial(_code, folder, service), greet=_nothing, exited=_nothing,
-        shared_storage=lambda: storage, private=_private(folder, service), storage_key=storage_key,
-    )  # fmt: skip
+        experiment_id=experiment_id,
+        service=service,
+        wake=lambda _: None,
+        deliver=_deliver,
+        followed=_followed,
+        connections=connections,
+        folder=folder,
+        code=partial(_code, folder, service),
+        greet=_nothing,
+        exited=_nothing,
+        shared_storage=lambda: storage,
+        private=_private(folder, service),
+        storage_key=storage_key,
+    )
 
 
 def _private(folder: Path, service: str) -> PrivateText:

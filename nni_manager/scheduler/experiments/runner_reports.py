@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import AttemptDecided, StoreUnavailable
-from nni_manager.platform_kit.runner_token import RunnerTokens
+from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerOf, Unstored
 from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.scheduler.turns.attempt_reports import AttemptReports, RunnerOf, Unstored
-from nni_manager.store import index, runners
+from nni_manager.scheduler.turns.runner_token import RunnerTokens
+from nni_manager.store.experiment import runners
+from nni_manager.store.index import index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +47,14 @@ class RunnerReports:
         """
         experiment = await self._experiment(who)
         side = await experiment.messages.admit(
-            who.trial_id, who.attempt, runner_version, channel, self.manager_version, container=who.container,
+            who.trial_id,
+            who.attempt,
+            runner_version,
+            channel,
+            self.manager_version,
+            container=who.container,
             outboxes=outboxes,
-        )  # fmt: skip
+        )
         attempt = AttemptReports(experiment, side, who, self._unstored)
         attempt.require_open()
         experiment.loop.heartbeats.hear(side.job_name)

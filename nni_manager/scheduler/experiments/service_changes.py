@@ -15,7 +15,8 @@ from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.experiments import preflight
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, removed
-from nni_manager.store import experiments, private, services, trials
+from nni_manager.store import private
+from nni_manager.store.experiment import experiments, services, trials
 from nni_manager.store.folder import Folder
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import Make, TrainingService
-from nni_manager.store import jobs, private
+from nni_manager.store import private
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import jobs
 from nni_manager.store.folder import Folder
 
 if TYPE_CHECKING:
@@ -32,10 +33,19 @@ class Services:
     """
 
     def __init__(
-        self, *, experiment_id: str, folder: Folder, database: Database, shared: SharedParts, inbox: Inbox,
-        messages: JobMessages, changed: Callable[[], None], spec: LiveSpec,
-        silence_s: Callable[[str], float | None] = lambda job_name: None, storage_key: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        experiment_id: str,
+        folder: Folder,
+        database: Database,
+        shared: SharedParts,
+        inbox: Inbox,
+        messages: JobMessages,
+        changed: Callable[[], None],
+        spec: LiveSpec,
+        silence_s: Callable[[str], float | None] = lambda job_name: None,
+        storage_key: str = "",
+    ) -> None:
         self.all: dict[str, TrainingService] = {}
         #: What is sent to jobs.
         self._code: dict[str, CodeArchive] = {}
@@ -67,10 +77,16 @@ class Services:
         self._secrets = secrets
         self._code[name] = archive_of(self._spec.now, platform, self._folder.code)
         service = TrainingService(
-            spec=platform, make=self._maker(platform, secrets), inbox=self._inbox, database=self._database,
-            clock=self._shared.clock, changed=self._changed, entered=lambda adapter: self._note_entered(name, adapter),
-            trials=self._folder.trials, max_log_bytes=self._spec.now.max_log_bytes,
-        )  # fmt: skip
+            spec=platform,
+            make=self._maker(platform, secrets),
+            inbox=self._inbox,
+            database=self._database,
+            clock=self._shared.clock,
+            changed=self._changed,
+            entered=lambda adapter: self._note_entered(name, adapter),
+            trials=self._folder.trials,
+            max_log_bytes=self._spec.now.max_log_bytes,
+        )
         service.is_removed = is_removed
         self.all[name] = service
         return service
@@ -94,7 +110,7 @@ class Services:
         else:
             service.change(service.wanted, self._maker(service.wanted, secrets))
 
-    async def take_out_idle(self) -> list[TrainingService]:
+    async def remove_idle(self) -> list[TrainingService]:
         """Removed ones of which nothing is left; they are no longer among `all`."""
         names = [name for name, service in self.all.items() if service.is_removed]
         if not names:
@@ -120,11 +136,19 @@ class Services:
     def _host(self, name: str, wake: Callable[[str], None]) -> Host:
         database, messages = self._database, self._messages
         return Host(
-            experiment_id=self._experiment_id, service=name, wake=wake, deliver=messages.deliver,
+            experiment_id=self._experiment_id,
+            service=name,
+            wake=wake,
+            deliver=messages.deliver,
             followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
-            connections=self._shared.connections, folder=self._folder.path, code=self._code[name].path,
-            greet=messages.greet, exited=messages.exited, silence_s=self._silence_s,
+            connections=self._shared.connections,
+            folder=self._folder.path,
+            code=self._code[name].path,
+            greet=messages.greet,
+            exited=messages.exited,
+            silence_s=self._silence_s,
             max_log_bytes=self._spec.now.max_log_bytes,
             shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
-            private=private.ServiceText(self._folder.private, name), storage_key=self._storage_key,
-        )  # fmt: skip
+            private=private.ServiceText(self._folder.private, name),
+            storage_key=self._storage_key,
+        )

@@ -18,10 +18,11 @@ from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
 from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.turns.turn import Result
-from nni_manager.store import experiments, glance, index
 from nni_manager.store.database import Database
-from nni_manager.store.index import Entry
-from nni_manager.store.leftover_jobs import LeftoverJobs
+from nni_manager.store.experiment import experiments
+from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
+from nni_manager.store.index import index, list_summary
+from nni_manager.store.index.index import Entry
 
 log = logging.getLogger(__name__)
 
@@ -384,7 +385,7 @@ class Supervisor:
 async def _results(experiment: OpenExperiment) -> str:
     """The results that lists show of a closed experiment; empty when they cannot be read."""
     try:
-        return await experiment.database.read(glance.text_of)
+        return await experiment.database.read(list_summary.text_of)
     except StoreError as error:
         log.warning("lists will not show the results of experiment %s: %s", experiment.id, error)
         return ""

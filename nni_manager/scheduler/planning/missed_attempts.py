@@ -44,10 +44,12 @@ def _counts(one: Attempt, trial: OpenTrial) -> bool:
 def _revive(snapshot: Snapshot, trial: OpenTrial, one: Attempt, decisions: Decisions) -> None:
     job = trial.job
     record = ReviveAttempt(
-        trial_id=trial.id, attempt=one.number, replaced=trial.attempt if job is not None else None,
+        trial_id=trial.id,
+        attempt=one.number,
+        replaced=trial.attempt if job is not None else None,
         may_run=job is not None and job.handle is None,
         sentence=f"attempt {one.number} is heard of again after {one.unreachable}",
-    )  # fmt: skip
+    )
     decisions.records.append(record)
     if job is not None and job.handle is not None:
         decisions.calls.append(_forget(job))

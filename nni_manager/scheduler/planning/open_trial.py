@@ -10,7 +10,7 @@ from nni_manager.domain.evidence import (
     PLATFORM_CAUSED,
     UNHEARD,
     AttemptEnd,
-    RunnerWord,
+    RunnerExit,
     missing_results,
     unstarted,
     weigh,
@@ -41,7 +41,7 @@ from nni_manager.scheduler.planning.decisions import (
     StartTrial,
 )
 from nni_manager.scheduler.planning.missed_attempts import forget_missed, hear_missed
-from nni_manager.scheduler.planning.snapshot import Service, Snapshot
+from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 from trial_runner import protocol
 
 #: A trial whose platform cannot be asked for so long becomes UNKNOWN; so does one that nothing but its runner's posts
@@ -98,7 +98,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
     """The attempt's end by the words of platform and runner, once it is worth deciding on."""
     service = snapshot.service(job.service)
     platform = job.end or _lost_sight_of(snapshot, service, job, decisions)
-    runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
+    runner = RunnerExit.parse(job.runner_exit) if job.runner_exit is not None else None
     if platform is None and runner is None and job.handle is not None:
         return _silent(snapshot, job)
     if platform is None and (runner is None or job.handle is None):
@@ -117,7 +117,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
     return finding and replace(finding, doubt=_doubt(snapshot, job, finding.report, runner))
 
 
-def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerWord | None) -> float:
+def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerExit | None) -> float:
     """The seconds to wait for what is missing. Storage may show a success late, and nothing else is as dear."""
     word = runner.report() if runner is not None else platform
     is_read = snapshot.service(job.service).state.capabilities.is_read
@@ -126,7 +126,7 @@ def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, 
     return snapshot.spec.metric_grace_s * (STORAGE_PATIENCE if may_lag and is_success else 1)
 
 
-def _doubt(snapshot: Snapshot, job: Attempt, report: Observation, runner: RunnerWord | None) -> str:
+def _doubt(snapshot: Snapshot, job: Attempt, report: Observation, runner: RunnerExit | None) -> str:
     """Why results of an attempt that ended well may be missing; empty when nothing says so."""
     found = [job.doubt]
     if runner is not None:
@@ -156,7 +156,7 @@ def _had_a_runner(job: Attempt) -> bool:
     return job.channel in (protocol.PUSH, protocol.PULL, protocol.EXEC)
 
 
-def _lost_sight_of(snapshot: Snapshot, service: Service, job: Attempt, decisions: Decisions) -> Observation | None:
+def _lost_sight_of(snapshot: Snapshot, service: ServiceView, job: Attempt, decisions: Decisions) -> Observation | None:
     """The report that a job is LOST, when nobody could ask about it for longer than its service allows; else None."""
     grace_s = service.state.capabilities.unreachable_grace_s
     if job.unreachable_ms is None or grace_s is None:
@@ -170,9 +170,14 @@ def _lost_sight_of(snapshot: Snapshot, service: Service, job: Attempt, decisions
 
 
 def _waits_since(
-    snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation | None, runner: RunnerWord | None,
-    *, has_portal: bool,
-) -> int | None:  # fmt: skip
+    snapshot: Snapshot,
+    trial: OpenTrial,
+    job: Attempt,
+    platform: Observation | None,
+    runner: RunnerExit | None,
+    *,
+    has_portal: bool,
+) -> int | None:
     """The moment since which something is expected that completes what is known of the end; None: nothing is.
 
     After the runner's word, its last results, and the platform's word when the command was ended by a signal that
@@ -240,27 +245,41 @@ def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: At
     account = PLATFORM if verdict.reason in PLATFORM_FAILURES else USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
-        trial_id=trial.id, attempt=trial.attempt, account=account, disagreement=finding.disagreement,
+        trial_id=trial.id,
+        attempt=trial.attempt,
+        account=account,
+        disagreement=finding.disagreement,
         sentence=f"{ended}; the next one waits for a slot",
-    )  # fmt: skip
+    )
     decisions.records.append(record)
     decisions.wake_at(snapshot.here.now_ms)
 
 
 def _finish(
-    snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions,
-    *, may_run: bool = False,
-) -> None:  # fmt: skip
+    snapshot: Snapshot,
+    trial: OpenTrial,
+    verdict: Outcome,
+    finding: AttemptEnd,
+    decisions: Decisions,
+    *,
+    may_run: bool = False,
+) -> None:
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
     said = (verdict.message if succeeded else explain(report, trial.asked), finding.doubt)
     record = Finish(
-        trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
+        trial_id=trial.id,
+        attempt=trial.attempt,
+        status=verdict.status,
+        reason=verdict.reason,
         message="; ".join(filter(None, said)),
-        ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
-        may_run=may_run, stderr_tail=report.stderr_tail, last_words=_last_words(verdict, report),
+        ended_ms=report.ended_ms or snapshot.here.now_ms,
+        disagreement=finding.disagreement or finding.doubt,
+        may_run=may_run,
+        stderr_tail=report.stderr_tail,
+        last_words=_last_words(verdict, report),
         failure_key=failure_key(verdict.status, verdict.reason, report, trial.id),
         service=trial.job.service if trial.job is not None else "",
-    )  # fmt: skip
+    )
     decisions.records.append(record)
     forget_missed(snapshot, trial, decisions)
 
@@ -271,9 +290,7 @@ def _last_words(verdict: Outcome, report: Observation) -> str:
     return "" if line in report.message else line
 
 
-def _out_of_reach(
-    snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions
-) -> Observation | None:  # fmt: skip
+def _out_of_reach(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> Observation | None:
     """The report on a job whose end cannot be waited for, as nobody can be asked: of a stopping experiment, or of
     one that is to end on a service which was removed."""
     service = snapshot.service(job.service)

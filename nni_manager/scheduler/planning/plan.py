@@ -17,8 +17,8 @@ from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobState
-from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import OpenTrial, TrialStatus
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
@@ -37,7 +37,7 @@ from nni_manager.scheduler.planning.experiment_status import set_status, takes_a
 from nni_manager.scheduler.planning.failures import hold_for_failures, refusals
 from nni_manager.scheduler.planning.open_trial import decide_trial
 from nni_manager.scheduler.planning.service_choice import Choice
-from nni_manager.scheduler.planning.snapshot import Service, Snapshot
+from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 
 #: What a trial waits for between its submission and its start.
 SUBMITTED = Wait(code=WaitCode.SUBMITTED, sentence="handed to the platform, not started yet")
@@ -134,7 +134,7 @@ def _as_tried(snapshot: Snapshot) -> Snapshot:
     return snapshot.with_hold(None)
 
 
-def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
+def _needs_a_person(snapshot: Snapshot, service: ServiceView) -> bool:
     if snapshot.here.missing is not None:
         return True
     return not service.is_tried and any(
@@ -142,7 +142,7 @@ def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
     )
 
 
-def _wake_to_try_again(service: Service, decisions: Decisions) -> None:
+def _wake_to_try_again(service: ServiceView, decisions: Decisions) -> None:
     if service.state.is_ready:
         decisions.wake_at(service.state.retry_at_ms)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.trial import OpenTrial
-from nni_manager.scheduler.planning.snapshot import Service, Snapshot
+from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 
 
 class Choice:
@@ -55,21 +55,21 @@ class Choice:
         details = {name: {"code": wait.code, **wait.details} for name, wait in reasons.items()}
         return Wait(code=first.code, sentence=sentence, details=details)
 
-    def _is_usable(self, service: Service) -> bool:
+    def _is_usable(self, service: ServiceView) -> bool:
         here = self._snapshot.here
         is_free = service.hold is None or service.is_tried
         return not service.is_removed and is_free and service.state.may_submit(here.now_ms)
 
-    def _can_take(self, service: Service) -> bool:
+    def _can_take(self, service: ServiceView) -> bool:
         return self._is_usable(service) and (service.limit is None or self._open[service.name] < service.limit)
 
-    def _has_room(self, service: Service) -> bool:
+    def _has_room(self, service: ServiceView) -> bool:
         free = service.state.free
         if service.hold is not None:
             return self._picked[service.name] == 0 and free != 0
         return free is None or self._picked[service.name] < free
 
-    def _reason(self, service: Service) -> Wait | None:
+    def _reason(self, service: ServiceView) -> Wait | None:
         if service.is_removed:
             return None
         if service.hold is not None:

@@ -53,7 +53,7 @@ class ServiceState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServiceView:
     """One training service of the experiment."""
 
     name: str
@@ -126,7 +126,7 @@ class Snapshot:
     stored: StoredState
     spec: ExperimentSpec
     #: In the order of the config; removed ones that still have attempts come last.
-    services: tuple[Service, ...]
+    services: tuple[ServiceView, ...]
     here: ProcessState
 
     @staticmethod
@@ -139,10 +139,10 @@ class Snapshot:
         experiment = self.experiment._replace(hold=hold)
         return replace(self, stored=replace(self.stored, experiment=experiment))
 
-    def service(self, name: str) -> Service:
+    def service(self, name: str) -> ServiceView:
         """The service of this name; one that nobody knows any more counts as removed and well."""
         found = next((service for service in self.services if service.name == name), None)
-        return found or Service(name=name, state=ServiceState(), is_removed=True)
+        return found or ServiceView(name=name, state=ServiceState(), is_removed=True)
 
     @property
     def experiment(self) -> StoredExperiment:
@@ -163,13 +163,16 @@ class Snapshot:
         return self.experiment.exec_ms + max(0, counted)
 
 
-def _services(stored: StoredState, spec: ExperimentSpec, here: ProcessState) -> Iterator[Service]:
+def _services(stored: StoredState, spec: ExperimentSpec, here: ProcessState) -> Iterator[ServiceView]:
     limits = {platform.service: platform.trial_concurrency for platform in spec.platforms}
     for name in (*limits, *(name for name in here.services if name not in limits)):
-        yield Service(
-            name=name, state=here.services.get(name, _UNKNOWN_SERVICE), limit=limits.get(name),
-            hold=stored.holds.get(name), is_removed=name not in limits,
-        )  # fmt: skip
+        yield ServiceView(
+            name=name,
+            state=here.services.get(name, _UNKNOWN_SERVICE),
+            limit=limits.get(name),
+            hold=stored.holds.get(name),
+            is_removed=name not in limits,
+        )
 
 
 #: Of a service that this process has not built yet.

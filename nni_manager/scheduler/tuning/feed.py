@@ -24,8 +24,8 @@ from nni_manager.scheduler.planning.snapshot import Proposal
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.tuning.judging import Assessments
 from nni_manager.scheduler.tuning.watched import WatchedTuner
-from nni_manager.store import history
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import history
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,15 @@ class TunerFeed:
     """`wake` is called when there is news: proposals, a verdict, trouble."""
 
     def __init__(
-        self, database: Database, spec: LiveSpec, place: HostPlace, *, told: int, patience_s: float,
+        self,
+        database: Database,
+        spec: LiveSpec,
+        place: HostPlace,
+        *,
+        told: int,
+        patience_s: float,
         wake: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._live = spec
         self._database = database
         self._wake = wake

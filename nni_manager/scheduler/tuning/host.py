@@ -20,7 +20,7 @@ from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from nni_manager.scheduler.tuning import orphans
-from nni_manager.store import nni_format
+from nni_manager.store.nni import nni_format
 from trial_runner import protocol
 from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
 from trial_runner.wire import foreign_files
@@ -48,9 +48,15 @@ class TunerHost:
 
     @classmethod
     async def start(
-        cls, *, command: Sequence[str], environment: Mapping[str, str], directory: Path, folder: Path,
-        log_folder: Path, gpus: str,
-    ) -> TunerHost:  # fmt: skip
+        cls,
+        *,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        directory: Path,
+        folder: Path,
+        log_folder: Path,
+        gpus: str,
+    ) -> TunerHost:
         """`command`: a Python and what it is to run, started in `directory`; `folder`: working directory and place of
         the tuner's checkpoints. Raises TunerDied when it cannot start."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
@@ -67,9 +73,14 @@ class TunerHost:
             with os.fdopen(foreign_files.open_file(str(log_folder), log_file.name, _APPENDING), "ab") as errors:
                 nni_format.nni_log_name(log_file)
                 process = await asyncio.create_subprocess_exec(
-                    *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
-                    cwd=directory, env=variables, start_new_session=True,
-                )  # fmt: skip
+                    *command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=errors,
+                    cwd=directory,
+                    env=variables,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise TunerDied(f"the tuner cannot be started with {command[0]}: {error}") from error
         return cls(process, mark, log_file, stack_file)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from nni_manager.store import history
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import history
 
 #: Verb of the tuner process and its arguments → its answer.
 Call = Callable[..., Awaitable[dict[str, Any]]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import AlgorithmSpec
-from nni_manager.domain.parameters import ParameterSource
+from nni_manager.domain.space.parameters import ParameterSource
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.tuners import registry as tuners
 from nni_manager.tuners.contract import Pending, Result, Tuner

@@ -30,9 +30,16 @@ class JobFactory:
     """`nonce`, `storage_key`: the experiment's own, see `JobSpec`."""
 
     def __init__(
-        self, *, experiment_id: str, spec: LiveSpec, folder_of_trials: Path, caller_environment: Mapping[str, str],
-        trial_listener: TrialListener, nonce: str, storage_key: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        experiment_id: str,
+        spec: LiveSpec,
+        folder_of_trials: Path,
+        caller_environment: Mapping[str, str],
+        trial_listener: TrialListener,
+        nonce: str,
+        storage_key: str = "",
+    ) -> None:
         self._experiment_id = experiment_id
         self._spec = spec
         self._folder_of_trials = folder_of_trials
@@ -49,17 +56,26 @@ class JobFactory:
             await self._runner_listener.open(self._experiment_id)
         attempt, spec, own = call.attempt, self._spec.now, service.settings
         return JobSpec(
-            name=attempt.job_name, experiment_id=self._experiment_id, trial_id=attempt.trial_id,
-            attempt=attempt.number, sequence_id=call.sequence_id,
-            command=str(own.get("trialCommand", spec.trial_command)), parameter_record=call.record,
-            protocol_environment=self._protocol_environment(call), caller_environment=self._caller_environment,
+            name=attempt.job_name,
+            experiment_id=self._experiment_id,
+            trial_id=attempt.trial_id,
+            attempt=attempt.number,
+            sequence_id=call.sequence_id,
+            command=str(own.get("trialCommand", spec.trial_command)),
+            parameter_record=call.record,
+            protocol_environment=self._protocol_environment(call),
+            caller_environment=self._caller_environment,
             code_directory=str(own.get("trialCodeDirectory", spec.trial_code_directory)),
             attempt_directory=str(self._folder_of_trials / attempt_directory(attempt.trial_id, attempt.number)),
             gpu_number=_gpu_number(own.get("trialGpuNumber", spec.trial_gpu_number)),
-            grace_period_s=spec.grace_period_s, stored=call.stored, is_repeat=call.is_repeat,
-            intended_ms=attempt.intended_ms, nonce=self._nonce, storage_key=self._storage_key,
+            grace_period_s=spec.grace_period_s,
+            stored=call.stored,
+            is_repeat=call.is_repeat,
+            intended_ms=attempt.intended_ms,
+            nonce=self._nonce,
+            storage_key=self._storage_key,
             runner_environment=self._runner_environment(attempt, service) if has_runner else {},
-        )  # fmt: skip
+        )
 
     def _protocol_environment(self, call: Submit) -> dict[str, str]:
         return {
@@ -71,7 +87,7 @@ class JobFactory:
     def _runner_environment(self, attempt: Attempt, service: PlatformSpec) -> dict[str, str]:
         return runner_environment(
             self._runner_listener, attempt, manager_ip=self._manager_ip(service), experiment_id=self._experiment_id
-        )  # fmt: skip
+        )
 
     def _manager_ip(self, service: PlatformSpec) -> str:
         own = service.settings.get("nniManagerIp")
@@ -92,9 +108,16 @@ class Actions:
     """The hands of one experiment. `want`: asks the tuner for so many proposals."""
 
     def __init__(
-        self, *, services: Mapping[str, TrainingService], inbox: Inbox, jobs: JobFactory, spec: LiveSpec,
-        heartbeats: Heartbeats, want: Callable[[int], None], clock: Clock,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        services: Mapping[str, TrainingService],
+        inbox: Inbox,
+        jobs: JobFactory,
+        spec: LiveSpec,
+        heartbeats: Heartbeats,
+        want: Callable[[int], None],
+        clock: Clock,
+    ) -> None:
         self._services = services
         self._inbox = inbox
         self._jobs = jobs

@@ -24,10 +24,10 @@ from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.tally import tally
-from nni_manager.store import metrics, runners
 from nni_manager.store.database import Database
-from nni_manager.store.metrics import OutboxPart, Receipt, Stored
-from nni_manager.store.runners import RunnerSide
+from nni_manager.store.experiment import metrics, runners
+from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
+from nni_manager.store.experiment.runners import RunnerSide
 from trial_runner import protocol
 from trial_runner.wire.foreign_files import MOST_NAMES
 
@@ -52,9 +52,16 @@ class Deliveries:
         self._named: dict[tuple[str, str], set[str]] = {}
 
     async def store(
-        self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: Observation | None,
-        container: str = "", word: str = "",
-    ) -> Receipt:  # fmt: skip
+        self,
+        job_name: str,
+        name: str,
+        start: int,
+        end: int,
+        lines: Sequence[str],
+        ended: Observation | None,
+        container: str = "",
+        word: str = "",
+    ) -> Receipt:
         """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended; `word`: its
         runner's about that."""
         name = spelled(name)  # one that no text column takes would undo the whole turn, and every turn after it
@@ -62,9 +69,16 @@ class Deliveries:
             parsed = await _parse(name, lines)
             dropped = self._complain(job_name, name, parsed)
             chunk = OutboxPart(
-                job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics,
-                container=container, doubt=_doubt(name, lines) or dropped, word=word,
-            )  # fmt: skip
+                job_name=job_name,
+                outbox=name,
+                start=start,
+                end=end,
+                lines=parsed.count,
+                metrics=parsed.metrics,
+                container=container,
+                doubt=_doubt(name, lines) or dropped,
+                word=word,
+            )
             storing = self._start(chunk, ended)
         receipt = await storing
         if receipt.doubt:
@@ -87,9 +101,12 @@ class Deliveries:
         for cause in [cause for cause in parsed.broken if cause not in named][: _MOST_CAUSES - len(named)]:
             named.add(cause)
             log.warning(
-                "a result of job %s was dropped, and all later ones like it: %s: %s", job_name, name,
-                parsed.broken[cause], extra={"action": "broken"},
-            )  # fmt: skip
+                "a result of job %s was dropped, and all later ones like it: %s: %s",
+                job_name,
+                name,
+                parsed.broken[cause],
+                extra={"action": "broken"},
+            )
         return f"a line of {name} was dropped: {next(iter(parsed.broken.values()))}" if is_first else ""
 
     def _start(self, chunk: OutboxPart, ended: Observation | None) -> asyncio.Future[Receipt]:
@@ -137,9 +154,17 @@ class JobMessages:
     """
 
     def __init__(
-        self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, deliveries: Deliveries,
-        judge: Callable[[str], None], changed: Callable[[], None], clock: Clock,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        experiment_id: str,
+        spec: LiveSpec,
+        database: Database,
+        inbox: Inbox,
+        deliveries: Deliveries,
+        judge: Callable[[str], None],
+        changed: Callable[[], None],
+        clock: Clock,
+    ) -> None:
         self._experiment_id = experiment_id
         self._spec = spec
         self._database = database
@@ -150,16 +175,29 @@ class JobMessages:
         self._clock = clock
 
     async def deliver(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: Observation | None = None,
+        self,
+        job_name: str,
+        outbox: str,
+        start: int,
+        end: int,
+        lines: Sequence[str],
+        ended: Observation | None = None,
         container: str = "",
-    ) -> Delivery:  # fmt: skip
+    ) -> Delivery:
         """As `store`, for who can do nothing but send again."""
         return delivery(await self.store(job_name, outbox, start, end, lines, ended, container))
 
     async def store(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: Observation | None = None,
-        container: str = "", word: str = "",
-    ) -> Receipt:  # fmt: skip
+        self,
+        job_name: str,
+        outbox: str,
+        start: int,
+        end: int,
+        lines: Sequence[str],
+        ended: Observation | None = None,
+        container: str = "",
+        word: str = "",
+    ) -> Receipt:
         """Stores lines of an outbox, and the end of its job, or its runner's word about that, if they were the last;
         ends when they are committed."""
         experiment_log.current.set(self._experiment_id)  # the caller's task may be anybody's
@@ -176,10 +214,16 @@ class JobMessages:
         return receipt
 
     async def greet(
-        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
-        container: str = "", outboxes: Mapping[str, int] | None = None,
-    ) -> None:  # fmt: skip
-        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.runners.greet`.
+        self,
+        job_name: str,
+        runner_version: str | None,
+        channel: str,
+        manager_version: str = __version__,
+        *,
+        container: str = "",
+        outboxes: Mapping[str, int] | None = None,
+    ) -> None:
+        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.experiment.runners.greet`.
 
         A version that is refused fails the trial, and the experiment is in ERROR.
         """
@@ -191,9 +235,16 @@ class JobMessages:
         )
 
     async def admit(
-        self, trial_id: str, attempt: int, runner_version: str | None, channel: str, manager_version: str, *,
-        container: str, outboxes: Mapping[str, int] | None,
-    ) -> RunnerSide:  # fmt: skip
+        self,
+        trial_id: str,
+        attempt: int,
+        runner_version: str | None,
+        channel: str,
+        manager_version: str,
+        *,
+        container: str,
+        outboxes: Mapping[str, int] | None,
+    ) -> RunnerSide:
         """As `greet`, of an attempt that is looked up and answered; one that is decided hears nothing of versions.
 
         Raises NotFound, too.

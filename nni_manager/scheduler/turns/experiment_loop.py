@@ -41,7 +41,7 @@ class ServicesAtWork(Protocol):
     #: By name.
     all: dict[str, TrainingService]
 
-    async def take_out_idle(self) -> list[TrainingService]:
+    async def remove_idle(self) -> list[TrainingService]:
         """Takes removed services of which nothing is left out of `all`, and returns them."""
 
     async def forget_secrets(self) -> None:
@@ -53,11 +53,22 @@ class ExperimentLoop:
     everything that clients might want to see."""
 
     def __init__(
-        self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, feed: TunerFeed,
-        services: ServicesAtWork, actions: Actions, heartbeats: Heartbeats, trial_listener: TrialListener, clock: Clock,
-        safety_poll_s: float, changed: Callable[[], None],
+        self,
+        *,
+        experiment_id: str,
+        spec: LiveSpec,
+        database: Database,
+        inbox: Inbox,
+        feed: TunerFeed,
+        services: ServicesAtWork,
+        actions: Actions,
+        heartbeats: Heartbeats,
+        trial_listener: TrialListener,
+        clock: Clock,
+        safety_poll_s: float,
+        changed: Callable[[], None],
         on_status: Callable[[Result], Awaitable[None]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.experiment_id = experiment_id
         self._spec = spec
         self.database = database
@@ -134,7 +145,7 @@ class ExperimentLoop:
             self._actions.enter(group)
             while not self.closed.is_set():
                 await self.turn()
-                await self._part()
+                await self._detach_removed()
                 if not self.closed.is_set():
                     await self._wait()
             await self._close()
@@ -152,14 +163,14 @@ class ExperimentLoop:
         if self.has_runner and self._opening is None:
             self._opening = group.create_task(self._open_runner_listener(), name=f"listener {self.experiment_id}")
 
-    async def _part(self) -> None:
+    async def _detach_removed(self) -> None:
         """Leaves removed services of which nothing is left."""
-        for service in await self._services.take_out_idle():
+        for service in await self._services.remove_idle():
             assert self._group is not None
             life = self._lives.pop(service.name)
-            self._group.create_task(self._let_go(service, life), name=f"leave {service.name} {self.experiment_id}")
+            self._group.create_task(self._shutdown(service, life), name=f"leave {service.name} {self.experiment_id}")
 
-    async def _let_go(self, service: TrainingService, life: asyncio.Task[None]) -> None:
+    async def _shutdown(self, service: TrainingService, life: asyncio.Task[None]) -> None:
         await service.close()
         life.cancel()
         await asyncio.wait({life})
@@ -274,9 +285,10 @@ class ExperimentLoop:
 
     def _has_abandoned(self, result: Result) -> bool:
         """A trial was ended without its service, or something is new about a service that is removed."""
-        before, self._removed = self._removed, tuple(
-            (name, service.live.status) for name, service in self.services.items() if service.is_removed
-        )  # fmt: skip
+        before, self._removed = (
+            self._removed,
+            tuple((name, service.live.status) for name, service in self.services.items() if service.is_removed),
+        )
         may_run = any(isinstance(record, d.Finish) and record.may_run for record in result.records)
         return may_run or before != self._removed
 

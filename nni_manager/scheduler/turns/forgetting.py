@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.evidence import RunnerWord, weigh
+from nni_manager.domain.evidence import RunnerExit, weigh
 from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.planning.decisions import Forget
 from nni_manager.scheduler.turns.observer import Observer
-from nni_manager.store import jobs
+from nni_manager.store.experiment import jobs
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +42,12 @@ class Forgetting:
     """
 
     def __init__(
-        self, forget: Callable[[Sequence[JobHandle]], Awaitable[None]],
+        self,
+        forget: Callable[[Sequence[JobHandle]], Awaitable[None]],
         observe: Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, Observation]]],
-        observer: Observer, forgotten: Callable[[Sequence[str]], None],
-    ) -> None:  # fmt: skip
+        observer: Observer,
+        forgotten: Callable[[Sequence[str]], None],
+    ) -> None:
         self._forget_there = forget
         self._observe = observe
         self._forgotten = forgotten
@@ -181,7 +183,7 @@ class Forgetting:
 
 
 def _compare(job: Forget, report: Observation) -> None:
-    finding = weigh(report, RunnerWord.parse(job.runner_word)) if report.state.is_final else None
+    finding = weigh(report, RunnerExit.parse(job.runner_word)) if report.state.is_final else None
     if finding is not None and finding.disagreement:
         log.warning("Job %s: %s", job.handle.job_name, finding.disagreement, extra={"action": "disagreement"})
 

@@ -16,7 +16,7 @@ from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.turns.turn import Seen
-from nni_manager.store.metrics import OutboxPart, Receipt
+from nni_manager.store.experiment.metrics import OutboxPart, Receipt
 
 #: Seconds for which news that no decision waits for is gathered, as that a trial runs. A trial that is over by then
 #: costs one turn and one commit instead of two, and many that start together do not have a turn each.
@@ -191,13 +191,19 @@ class Inbox:
         news, self._news = self._news, _News()
         self._hold_taken, self._holds_taken = news.hold, news.holds
         seen = Seen(
-            handles=tuple(news.handles), reports=news.reports, last_lines=tuple(news.last_lines),
-            words=tuple(news.words), refused=tuple(news.refused), forgotten=tuple(news.forgotten),
+            handles=tuple(news.handles),
+            reports=news.reports,
+            last_lines=tuple(news.last_lines),
+            words=tuple(news.words),
+            refused=tuple(news.refused),
+            forgotten=tuple(news.forgotten),
             judged_bad=tuple(judged_bad),
-            holds=news.holds, ended_holds=tuple(news.ended_holds), hold=news.hold or failure,
+            holds=news.holds,
+            ended_holds=tuple(news.ended_holds),
+            hold=news.hold or failure,
             clock_step_ms=clock_step_ms,
             apart_ms=apart_ms,
-        )  # fmt: skip
+        )
         return Taken(seen, tuple(news.waiting), tuple(news.told))
 
     def stored(self) -> None:

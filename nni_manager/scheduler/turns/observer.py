@@ -11,8 +11,8 @@ from dataclasses import replace
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobHandle
 from nni_manager.platform_kit.contract import Capabilities
-from nni_manager.store import jobs
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import jobs
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,14 @@ class Observer:
     """`tell` receives what was seen; what it means is the plan's business."""
 
     def __init__(
-        self, *, service: str, database: Database, observe: Observe, tell: Callable[[Mapping[str, Observation]], None],
+        self,
+        *,
+        service: str,
+        database: Database,
+        observe: Observe,
+        tell: Callable[[Mapping[str, Observation]], None],
         capabilities: Capabilities,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._service = service
         self._database = database
         self._observe = observe

@@ -28,8 +28,8 @@ from nni_manager.scheduler.turns.forgetting import Forgetting, to_forget
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals
-from nni_manager.store import jobs
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import jobs
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,10 +53,18 @@ class TrainingService:
     """
 
     def __init__(
-        self, *, spec: PlatformSpec, make: Make, inbox: Inbox, database: Database, clock: Clock,
-        changed: Callable[[], None], entered: Callable[[Platform], None] = lambda _: None, trials: Path | None = None,
+        self,
+        *,
+        spec: PlatformSpec,
+        make: Make,
+        inbox: Inbox,
+        database: Database,
+        clock: Clock,
+        changed: Callable[[], None],
+        entered: Callable[[Platform], None] = lambda _: None,
+        trials: Path | None = None,
         max_log_bytes: int = 100 * 2**20,
-    ) -> None:  # fmt: skip
+    ) -> None:
         #: Of the config; a removed service keeps what it had.
         self.spec = spec
         self.name = spec.service
@@ -67,9 +75,12 @@ class TrainingService:
         self._entered = entered
         self._trials, self._max_log_bytes = trials, max_log_bytes
         self.observer = Observer(
-            service=spec.service, database=database, observe=self._observe, tell=self._tell,
+            service=spec.service,
+            database=database,
+            observe=self._observe,
+            tell=self._tell,
             capabilities=self.platform.capabilities,
-        )  # fmt: skip
+        )
         self._refusals = Refusals(inbox, self.name)
         self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
         self.is_entered = False
@@ -116,9 +127,14 @@ class TrainingService:
         now = self.state
         self._note_status(now)
         return LiveService(
-            name=self.name, platform=self.spec.name, status=self._status, since_ms=self._status_since_ms,
-            trouble=now.trouble, free=now.free, full=now.full,
-        )  # fmt: skip
+            name=self.name,
+            platform=self.spec.name,
+            status=self._status,
+            since_ms=self._status_since_ms,
+            trouble=now.trouble,
+            free=now.free,
+            full=now.full,
+        )
 
     def want(self, trials: int) -> None:
         """Tells the adapter how many trials wait for room here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.platform_kit.runner_token import RunnerTokens
+from nni_manager.scheduler.turns.runner_token import RunnerTokens
 from trial_runner import protocol
 
 

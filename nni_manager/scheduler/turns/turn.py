@@ -20,8 +20,9 @@ from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.failures import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, Snapshot
-from nni_manager.store import experiments, history, jobs, metrics, missed_jobs, runners, services, stored_state, trials
-from nni_manager.store.metrics import OutboxPart, Receipt, Stored
+from nni_manager.store import stored_state
+from nni_manager.store.experiment import experiments, history, jobs, metrics, missed_jobs, runners, services, trials
+from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
 
 #: Execution time is written down at least so often, in milliseconds.
 _COUNT_EVERY_MS = 10_000
@@ -83,9 +84,13 @@ def take_turn(
     """`told`: results the tuner knows, by end order; `assessed`: an assessor wants intermediates with them."""
     receipts, shows_more = take_in(connection, seen, here.now_ms)
     stored = stored_state.load(
-        connection, spec, proposals=len(here.proposals), submitting=here.submitting, by_runner=here.by_runner,
+        connection,
+        spec,
+        proposals=len(here.proposals),
+        submitting=here.submitting,
+        by_runner=here.by_runner,
         first_ended=SAME_FAILURES,
-    )  # fmt: skip
+    )
     decided = plan(Snapshot.of(stored, spec, here))
     before = stored.experiment
     if here.now_ms - before.counted_ms >= _COUNT_EVERY_MS:
@@ -160,9 +165,14 @@ def _end_hold(connection: sqlite3.Connection, service: str, now_ms: int) -> None
 
 def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:
     trials.add(
-        connection, id=record.trial_id, parameter_id=record.parameter_id, record=record.record,
-        wait_code=SUBMITTED.code, wait_sentence=SUBMITTED.sentence, now_ms=now_ms,
-    )  # fmt: skip
+        connection,
+        id=record.trial_id,
+        parameter_id=record.parameter_id,
+        record=record.record,
+        wait_code=SUBMITTED.code,
+        wait_sentence=SUBMITTED.sentence,
+        now_ms=now_ms,
+    )
 
 
 def _start_attempt(connection: sqlite3.Connection, record: d.StartAttempt, now_ms: int) -> None:
@@ -189,9 +199,15 @@ def _lose_job(connection: sqlite3.Connection, record: d.LoseJob, now_ms: int) ->
 def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> None:
     jobs.close(connection, record.trial_id, record.attempt, may_run=record.may_run)
     trials.finish(
-        connection, record.trial_id, status=record.status, reason=record.reason, message=record.message,
-        ended_ms=record.ended_ms, last_words=record.last_words, failure_key=record.failure_key,
-    )  # fmt: skip
+        connection,
+        record.trial_id,
+        status=record.status,
+        reason=record.reason,
+        message=record.message,
+        ended_ms=record.ended_ms,
+        last_words=record.last_words,
+        failure_key=record.failure_key,
+    )
 
 
 def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: int) -> None:

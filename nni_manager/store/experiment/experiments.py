@@ -13,7 +13,7 @@ from dataclasses import asdict
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.text import spelled
-from nni_manager.store import nni_format
+from nni_manager.store.nni import nni_format
 
 #: Three that make the hold, then the fields of the row without it, in their order.
 _COLUMNS = ", ".join(
@@ -29,9 +29,17 @@ _COUNTS = f"status IN ({_ACTIVE}) AND hold_code = ''"
 
 
 def create(
-    connection: sqlite3.Connection, *, id: str, config: str, interpreter: str, folder: str, now_ms: int,
-    nonce: str = "", storage_key: str = "", warnings: Sequence[ExperimentWarning] = (),
-) -> None:  # fmt: skip
+    connection: sqlite3.Connection,
+    *,
+    id: str,
+    config: str,
+    interpreter: str,
+    folder: str,
+    now_ms: int,
+    nonce: str = "",
+    storage_key: str = "",
+    warnings: Sequence[ExperimentWarning] = (),
+) -> None:
     connection.execute(
         "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, nonce, storage_key,"
         " warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

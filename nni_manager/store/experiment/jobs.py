@@ -76,12 +76,25 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation
         " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
         " AND (closed = 0 OR ?9 AND forgotten = 0 AND runner_exit IS NOT NULL)",
         (
-            report.state, report.exit_code, report.signal, report.native_reason, report.message, report.stderr_tail,
-            report.started_ms, report.ended_ms, report.state.is_final, now_ms, job_name,
-            wait.code if wait else "", wait.sentence if wait else "", json.dumps(wait.details) if wait else "{}",
-            report.link, report.place, report.cause or "",
+            report.state,
+            report.exit_code,
+            report.signal,
+            report.native_reason,
+            report.message,
+            report.stderr_tail,
+            report.started_ms,
+            report.ended_ms,
+            report.state.is_final,
+            now_ms,
+            job_name,
+            wait.code if wait else "",
+            wait.sentence if wait else "",
+            json.dumps(wait.details) if wait else "{}",
+            report.link,
+            report.place,
+            report.cause or "",
         ),
-    )  # fmt: skip
+    )
     return cursor.rowcount > 0
 
 
@@ -92,10 +105,19 @@ def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observati
         " stderr_tail = ?, started_ms = coalesce(?, started_ms), ended_ms = ?, final_seen_ms = ?"
         f" WHERE job_name = ? AND final_seen_ms IS NULL AND {MISSED}",
         (
-            report.state, report.exit_code, report.signal, report.native_reason, report.cause or "", report.message,
-            report.stderr_tail, report.started_ms, report.ended_ms, now_ms if report.state.is_final else None, job_name,
+            report.state,
+            report.exit_code,
+            report.signal,
+            report.native_reason,
+            report.cause or "",
+            report.message,
+            report.stderr_tail,
+            report.started_ms,
+            report.ended_ms,
+            now_ms if report.state.is_final else None,
+            job_name,
         ),
-    )  # fmt: skip
+    )
 
 
 def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:

@@ -43,11 +43,19 @@ def put(connection: sqlite3.Connection, left: LeftoverJobs) -> None:
     connection.execute(
         f"INSERT OR REPLACE INTO leftover_jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            left.experiment_id, left.service, left.platform, left.connection, json.dumps(left.section),
-            json.dumps(left.secrets), json.dumps(left.job_names), left.sentence, left.noted_ms,
-            left.may_run, left.storage_key,
+            left.experiment_id,
+            left.service,
+            left.platform,
+            left.connection,
+            json.dumps(left.section),
+            json.dumps(left.secrets),
+            json.dumps(left.job_names),
+            left.sentence,
+            left.noted_ms,
+            left.may_run,
+            left.storage_key,
         ),
-    )  # fmt: skip
+    )
 
 
 def drop(connection: sqlite3.Connection, experiment_id: str, service: str) -> None:
@@ -61,11 +69,28 @@ def load(connection: sqlite3.Connection) -> list[LeftoverJobs]:
 
 
 def _row(
-    experiment: str, service: str, platform: str, key: str, section: str, secrets: str, names: str, sentence: str,
-    noted_ms: int, may_run: int | None, storage_key: str,
-) -> LeftoverJobs:  # fmt: skip
+    experiment: str,
+    service: str,
+    platform: str,
+    key: str,
+    section: str,
+    secrets: str,
+    names: str,
+    sentence: str,
+    noted_ms: int,
+    may_run: int | None,
+    storage_key: str,
+) -> LeftoverJobs:
     return LeftoverJobs(
-        experiment_id=experiment, service=service, platform=platform, connection=key, section=json.loads(section),
-        secrets=json.loads(secrets), job_names=tuple(json.loads(names)), sentence=sentence, noted_ms=noted_ms,
-        may_run=may_run, storage_key=storage_key,
-    )  # fmt: skip
+        experiment_id=experiment,
+        service=service,
+        platform=platform,
+        connection=key,
+        section=json.loads(section),
+        secrets=json.loads(secrets),
+        job_names=tuple(json.loads(names)),
+        sentence=sentence,
+        noted_ms=noted_ms,
+        may_run=may_run,
+        storage_key=storage_key,
+    )

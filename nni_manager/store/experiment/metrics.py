@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nni_manager.domain.metrics import Metric, MetricType
-from nni_manager.store import missed_jobs
+from nni_manager.store.experiment import missed_jobs
 from trial_runner.wire.outbox_name import earlier_names
 
 
@@ -95,9 +95,13 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
         _note_doubt(connection, chunk.job_name, doubt)
     has_intermediates = _take(connection, chunk, found, outbox, now_ms)
     return Receipt(
-        stored=Stored.NEW, trial_id=found.trial_id, has_intermediates=has_intermediates,
-        may_complete=found.may_complete, doubt=replaced, offset=chunk.end,
-    )  # fmt: skip
+        stored=Stored.NEW,
+        trial_id=found.trial_id,
+        has_intermediates=has_intermediates,
+        may_complete=found.may_complete,
+        doubt=replaced,
+        offset=chunk.end,
+    )
 
 
 class _Attempt(NamedTuple):
@@ -244,8 +248,20 @@ def _insert(
         place = 0
         if metric.type is MetricType.PERIODICAL:
             place, sequence = sequence, sequence + 1
-        rows.append((outbox.id, outbox.next + metric.number, attempt.trial_id, attempt.number, metric.type, place,
-                     now_ms, metric.data, metric.value, attempt.epoch))  # fmt: skip
+        rows.append(
+            (
+                outbox.id,
+                outbox.next + metric.number,
+                attempt.trial_id,
+                attempt.number,
+                metric.type,
+                place,
+                now_ms,
+                metric.data,
+                metric.value,
+                attempt.epoch,
+            )
+        )
     connection.executemany(
         "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value, epoch)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.store.jobs import ATTEMPT_COLUMNS, BACK_AGAIN, MISSED
+from nni_manager.store.experiment.jobs import ATTEMPT_COLUMNS, BACK_AGAIN, MISSED
 
 
 def missed(connection: sqlite3.Connection) -> list[Attempt]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.evidence import with_possible_times
-from nni_manager.store import jobs
+from nni_manager.store.experiment import jobs
 from trial_runner.wire.outbox_name import file_of, newest_name
 
 #: Identities of containers that are kept of an attempt.
@@ -50,15 +50,28 @@ def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerS
     if row is None:
         raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
     return RunnerSide(
-        job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4],
-        service=row[5], container=row[7] or "", is_decided=bool(row[6]), outboxes=jobs.offsets(connection, row[0]),
-    )  # fmt: skip
+        job_name=row[0],
+        record=row[1],
+        must_stop=bool(row[2]),
+        runner_version=row[3],
+        intended_ms=row[4],
+        service=row[5],
+        container=row[7] or "",
+        is_decided=bool(row[6]),
+        outboxes=jobs.offsets(connection, row[0]),
+    )
 
 
 def admit(
-    connection: sqlite3.Connection, trial_id: str, attempt: int, *, version: str, channel: str, container: str,
+    connection: sqlite3.Connection,
+    trial_id: str,
+    attempt: int,
+    *,
+    version: str,
+    channel: str,
+    container: str,
     outboxes: Mapping[str, int] | None,
-) -> RunnerSide:  # fmt: skip
+) -> RunnerSide:
     """As `greet`, of an attempt that is looked up in the same transaction; answers it. Raises NotFound, too.
 
     One that is decided stays as it is.
@@ -66,16 +79,19 @@ def admit(
     side = find(connection, trial_id, attempt)
     if side.is_decided:
         return side
-    stored = greet(
-        connection, side.job_name, version=version, channel=channel, container=container, outboxes=outboxes
-    )  # fmt: skip
+    stored = greet(connection, side.job_name, version=version, channel=channel, container=container, outboxes=outboxes)
     return replace(side, outboxes=stored)
 
 
 def greet(
-    connection: sqlite3.Connection, job_name: str, *, version: str, channel: str, container: str = "",
+    connection: sqlite3.Connection,
+    job_name: str,
+    *,
+    version: str,
+    channel: str,
+    container: str = "",
     outboxes: Mapping[str, int] | None = None,
-) -> dict[str, int]:  # fmt: skip
+) -> dict[str, int]:
     """The runner's first word. Answers the bytes stored of each outbox. Raises AttemptDecided for a container after
     which another one has greeted.
 

@@ -13,7 +13,7 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.text import spelled
 from nni_manager.domain.trial import OpenTrial, StopRequest, TrialStatus
-from nni_manager.store.jobs import ATTEMPT_COLUMNS
+from nni_manager.store.experiment.jobs import ATTEMPT_COLUMNS
 
 _OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
@@ -33,11 +33,21 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
     id_, sequence_id, status, record, created, started, attempt, asked, *rest = row
     wait_code, wait_sentence, wait_details, wait_ms, has_final, *job = rest
     return OpenTrial(
-        id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
-        started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
-        wait_sentence=wait_sentence, wait_details=wait_details, wait_ms=wait_ms,
-        job=Attempt._make(job) if job[0] is not None else None, has_final=bool(has_final),
-    )  # fmt: skip
+        id=id_,
+        sequence_id=sequence_id,
+        status=TrialStatus(status),
+        record=record,
+        created_ms=created,
+        started_ms=started,
+        attempt=attempt,
+        asked=StopRequest(asked) if asked else None,
+        wait_code=wait_code,
+        wait_sentence=wait_sentence,
+        wait_details=wait_details,
+        wait_ms=wait_ms,
+        job=Attempt._make(job) if job[0] is not None else None,
+        has_final=bool(has_final),
+    )
 
 
 def status(connection: sqlite3.Connection, id: str) -> TrialStatus | None:
@@ -59,9 +69,15 @@ def fresh_ids(connection: sqlite3.Connection, count: int) -> tuple[str, ...]:
 
 
 def add(
-    connection: sqlite3.Connection, *, id: str, parameter_id: int | None, record: str, wait_code: WaitCode,
-    wait_sentence: str, now_ms: int,
-) -> int:  # fmt: skip
+    connection: sqlite3.Connection,
+    *,
+    id: str,
+    parameter_id: int | None,
+    record: str,
+    wait_code: WaitCode,
+    wait_sentence: str,
+    now_ms: int,
+) -> int:
     """Makes a WAITING trial with the next sequence id, which it answers. `record`: JSON, as the trial reads it."""
     (sequence_id,) = connection.execute(
         "UPDATE experiment SET next_sequence_id = next_sequence_id + 1, next_parameter_id ="

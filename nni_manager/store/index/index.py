@@ -14,9 +14,11 @@ from typing import Any
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import glance, nni_folder, stored_config
+from nni_manager.store import stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
+from nni_manager.store.index import list_summary
+from nni_manager.store.nni import nni_folder
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ class Entry:
     endpoint: Endpoint | None = None
     #: When it was last created, resumed or viewed; None: not known better than `created_ms`.
     launched_ms: int | None = None
-    #: What lists show of the results of a closed one, as `glance` writes it; empty: not known.
+    #: What lists show of the results of a closed one, as `list_summary` writes it; empty: not known.
     results: str = ""
 
 
@@ -58,17 +60,30 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
     connection.execute(
         f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            entry.id, str(entry.folder.path), entry.name, entry.platform, entry.status, entry.created_ms,
-            entry.ended_ms, entry.is_open, *_endpoint_columns(entry.endpoint), entry.launched_ms,
+            entry.id,
+            str(entry.folder.path),
+            entry.name,
+            entry.platform,
+            entry.status,
+            entry.created_ms,
+            entry.ended_ms,
+            entry.is_open,
+            *_endpoint_columns(entry.endpoint),
+            entry.launched_ms,
             "" if entry.is_open else entry.results,
         ),
-    )  # fmt: skip
+    )
 
 
 def set_status(
-    connection: sqlite3.Connection, id: str, status: ExperimentStatus, ended_ms: int | None, *, is_open: bool,
+    connection: sqlite3.Connection,
+    id: str,
+    status: ExperimentStatus,
+    ended_ms: int | None,
+    *,
+    is_open: bool,
     results: str = "",
-) -> None:  # fmt: skip
+) -> None:
     """Stores an experiment's status; one that is stopped has no endpoint any more. `results` empty: as before."""
     connection.execute(
         "UPDATE experiments SET status = ?1, ended_ms = ?2, open = ?3,"
@@ -198,10 +213,17 @@ def read_folder(folder: Folder) -> Entry:
     config = stored_config.read(text, folder.database)
     is_open = not ExperimentStatus(status).is_closed
     return Entry(
-        id=id_, folder=folder, name=config.get("experimentName"), platform=stored_config.platform(config),
-        status=ExperimentStatus(status), created_ms=created, ended_ms=ended, is_open=is_open,
-        endpoint=endpoint if is_open else None, results=results,
-    )  # fmt: skip
+        id=id_,
+        folder=folder,
+        name=config.get("experimentName"),
+        platform=stored_config.platform(config),
+        status=ExperimentStatus(status),
+        created_ms=created,
+        ended_ms=ended,
+        is_open=is_open,
+        endpoint=endpoint if is_open else None,
+        results=results,
+    )
 
 
 def _read_nni_folder(folder: Folder) -> Entry:
@@ -211,9 +233,16 @@ def _read_nni_folder(folder: Folder) -> Entry:
     head = nni_folder.read_head(folder.database)
     results = nni_folder.read_results(folder.database) if head.ended_ms is not None else ""
     return Entry(
-        id=head.id, folder=folder, name=head.name, platform=head.platform, status=ExperimentStatus.STOPPED,
-        created_ms=head.created_ms, ended_ms=head.ended_ms, is_open=False, results=results,
-    )  # fmt: skip
+        id=head.id,
+        folder=folder,
+        name=head.name,
+        platform=head.platform,
+        status=ExperimentStatus.STOPPED,
+        created_ms=head.created_ms,
+        ended_ms=head.ended_ms,
+        is_open=False,
+        results=results,
+    )
 
 
 def _recorded_endpoint(connection: sqlite3.Connection) -> Endpoint | None:
@@ -228,7 +257,7 @@ def _recorded_endpoint(connection: sqlite3.Connection) -> Endpoint | None:
 def _recorded_results(connection: sqlite3.Connection) -> str:
     """The results that lists show, from the folder; empty for one of an earlier version whose tables are others."""
     try:
-        return glance.text_of(connection)
+        return list_summary.text_of(connection)
     except (sqlite3.OperationalError, ValueError, KeyError):
         return ""
 
@@ -236,10 +265,18 @@ def _recorded_results(connection: sqlite3.Connection) -> str:
 def _entry(row: tuple[Any, ...]) -> Entry:
     id_, folder, name, platform, status, created, ended, open_, port, prefix, launched, results = row
     return Entry(
-        id=id_, folder=Folder(Path(str(folder))), name=name, platform=platform, status=ExperimentStatus(status),
-        created_ms=created, ended_ms=ended, is_open=bool(open_), endpoint=_endpoint(port, prefix), launched_ms=launched,
+        id=id_,
+        folder=Folder(Path(str(folder))),
+        name=name,
+        platform=platform,
+        status=ExperimentStatus(status),
+        created_ms=created,
+        ended_ms=ended,
+        is_open=bool(open_),
+        endpoint=_endpoint(port, prefix),
+        launched_ms=launched,
         results=results,
-    )  # fmt: skip
+    )
 
 
 def _endpoint(port: int | None, prefix: str | None) -> Endpoint | None:

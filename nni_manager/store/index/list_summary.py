@@ -10,7 +10,8 @@ from typing import Any
 
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import reason_in_words
-from nni_manager.store import answers, stored_config
+from nni_manager.store import stored_config
+from nni_manager.store.experiment import answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,11 @@ def parse(text: str) -> Glance | None:
     best, failure = values.pop("best"), values.pop("common_failure", None)
     mode = OptimizeMode(values.pop("optimize_mode"))
     return Glance(
-        **values, optimize_mode=mode, best=best and Best(**best),
+        **values,
+        optimize_mode=mode,
+        best=best and Best(**best),
         common_failure=failure and CommonFailure(**failure),
-    )  # fmt: skip
+    )
 
 
 def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Glance:
@@ -70,10 +73,13 @@ def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Glance:
     (made,) = connection.execute("SELECT next_sequence_id FROM experiment").fetchone()
     maximizes = stored_config.maximizes(config)
     return Glance(
-        counts=answers.counts(connection), trials_made=made, max_trial_number=config.get("maxTrialNumber"),
+        counts=answers.counts(connection),
+        trials_made=made,
+        max_trial_number=config.get("maxTrialNumber"),
         optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
-        best=_best(connection, maximizes=maximizes), common_failure=_common_failure(connection),
-    )  # fmt: skip
+        best=_best(connection, maximizes=maximizes),
+        common_failure=_common_failure(connection),
+    )
 
 
 def text_of(connection: sqlite3.Connection) -> str:

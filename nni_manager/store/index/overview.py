@@ -10,8 +10,10 @@ from typing import Any
 
 from nni_manager.domain.experiment import ExperimentWarning, Hold, StoredExperiment
 from nni_manager.domain.service import LiveService, ServiceStatus
-from nni_manager.store import experiments, glance, services, stored_config
-from nni_manager.store.glance import Best, Glance
+from nni_manager.store import stored_config
+from nni_manager.store.experiment import experiments, services
+from nni_manager.store.index import list_summary
+from nni_manager.store.index.list_summary import Best, Glance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServiceSummary:
     """A training service of it."""
 
     name: str
@@ -66,7 +68,7 @@ class Overview:
     exec_ms: int
     glance: Glance
     #: As in the config; removed ones come last.
-    services: tuple[Service, ...]
+    services: tuple[ServiceSummary, ...]
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -94,12 +96,12 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         errors=errors(row, live),
         warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
         exec_ms=exec_ms(row, live, now_ms),
-        glance=glance.load(connection, config),
+        glance=list_summary.load(connection, config),
         services=_services(connection, config, live),
     )
 
 
-def _services(connection: sqlite3.Connection, config: Mapping[str, Any], live: Live) -> tuple[Service, ...]:
+def _services(connection: sqlite3.Connection, config: Mapping[str, Any], live: Live) -> tuple[ServiceSummary, ...]:
     """The training services of an experiment; of a closed one that an earlier version made, its config alone tells."""
     sections = stored_config.services(config)
     known = {service.name: service for service in live.services}
@@ -112,12 +114,17 @@ def _services(connection: sqlite3.Connection, config: Mapping[str, Any], live: L
         status, since_ms, sentence = _condition(now, hold, is_removed=name not in sections)
         platform = now.platform if now else str((section or (row.settings if row else {})).get("platform", ""))
         found.append(
-            Service(
-                name=name, platform=platform, status=status, since_ms=since_ms, sentence=sentence,
-                room=now.free if now else None, limit=section.get("trialConcurrency"),
+            ServiceSummary(
+                name=name,
+                platform=platform,
+                status=status,
+                since_ms=since_ms,
+                sentence=sentence,
+                room=now.free if now else None,
+                limit=section.get("trialConcurrency"),
                 open_attempts=attempts.get(name, 0),
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
-from nni_manager.store import nni_glance, nni_history, private
+from nni_manager.store import private
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
-from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
+from nni_manager.store.nni import nni_history, nni_summary
+from nni_manager.store.nni.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 from nni_manager.store.private import Kept
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import NotRegular
@@ -68,9 +69,9 @@ def read_head(database: Path) -> NniHead:
 
 
 def read_results(database: Path) -> str:
-    """What lists show of the results, as `glance` writes it; empty where they cannot be read. Raises StoreError."""
+    """What lists show of the results, as `list_summary` writes it; empty: they cannot be read. Raises StoreError."""
     try:
-        return nni_glance.glance_of(_read(database, nni_history.read)).text()
+        return nni_summary.glance_of(_read(database, nni_history.read)).text()
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -166,20 +167,27 @@ def _read(database: Path, read: Callable[[sqlite3.Connection], T | None]) -> T:
     return found
 
 
-def _write(
-    connection: sqlite3.Connection, experiment: NniExperiment, folder: str, interpreter: str
-) -> None:  # fmt: skip
+def _write(connection: sqlite3.Connection, experiment: NniExperiment, folder: str, interpreter: str) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(
         "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, ended_ms, exec_ms, counted_ms,"
         " next_sequence_id, next_parameter_id, ended_trials, revision)"
         " VALUES (?, 'STOPPED', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            experiment.id, experiment.params, interpreter, folder, experiment.created_ms,
-            experiment.ended_ms, experiment.exec_ms, experiment.ended_ms, experiment.next_sequence_id,
-            experiment.next_parameter_id, len(experiment.trials), len(experiment.profiles),
+            experiment.id,
+            experiment.params,
+            interpreter,
+            folder,
+            experiment.created_ms,
+            experiment.ended_ms,
+            experiment.exec_ms,
+            experiment.ended_ms,
+            experiment.next_sequence_id,
+            experiment.next_parameter_id,
+            len(experiment.trials),
+            len(experiment.profiles),
         ),
-    )  # fmt: skip
+    )
     connection.executemany("INSERT INTO ExperimentProfile VALUES (?, ?, ?, ?, ?, ?, ?, ?)", experiment.profiles)
     connection.executemany("INSERT INTO imports (stored_ms, data) VALUES (?, ?)", experiment.imports)
     for number, trial in enumerate(experiment.trials, 1):
@@ -196,11 +204,23 @@ def _write_trial(connection: sqlite3.Connection, trial: NniTrial, end_order: int
         " message, intermediates, last_value, final_data, final_value, end_order)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            trial.id, trial.sequence_id, trial.status, trial.parameters.parameter_id, trial.parameters.record(),
-            trial.created_ms, trial.started_ms, trial.ended_ms, trial.reason, trial.message, trial.intermediates,
-            last and last.value, final and final.data, final and final.value, end_order,
+            trial.id,
+            trial.sequence_id,
+            trial.status,
+            trial.parameters.parameter_id,
+            trial.parameters.record(),
+            trial.created_ms,
+            trial.started_ms,
+            trial.ended_ms,
+            trial.reason,
+            trial.message,
+            trial.intermediates,
+            last and last.value,
+            final and final.data,
+            final and final.value,
+            end_order,
         ),
-    )  # fmt: skip
+    )
 
 
 def _write_metrics(connection: sqlite3.Connection, trial_id: str, outbox: int, metrics: tuple[NniMetric, ...]) -> None:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from nni_manager.domain.metrics import MetricType, default_number
-from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import stored_config
-from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
+from nni_manager.store.nni.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 
 #: Status → why, as far as NNI knew.
 _REASONS = {
@@ -66,9 +66,15 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
     trials = [replace(trial, metrics=metrics.get(trial.id, ())) for trial in _trials(connection, last_ms)]
     in_order = sorted(_numbered(_with_their_parameters(trials)), key=lambda trial: (trial.ended_ms, trial.sequence_id))
     return NniExperiment(
-        id=id_, params=params, created_ms=created_ms, ended_ms=last_ms, exec_ms=(exec_s or 0) * 1000,
-        trials=tuple(in_order), imports=tuple(_imports(connection)), profiles=tuple(profiles),
-    )  # fmt: skip
+        id=id_,
+        params=params,
+        created_ms=created_ms,
+        ended_ms=last_ms,
+        exec_ms=(exec_s or 0) * 1000,
+        trials=tuple(in_order),
+        imports=tuple(_imports(connection)),
+        profiles=tuple(profiles),
+    )
 
 
 def last_moment(connection: sqlite3.Connection) -> int:
@@ -135,10 +141,16 @@ def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
     else:
         status = TrialStatus.USER_CANCELED
     return NniTrial(
-        id=id_, sequence_id=history.sequence_id, status=status, reason=reason, message=message,
-        parameters=_parameters(history.record), created_ms=history.created_ms, started_ms=_started_ms(history),
+        id=id_,
+        sequence_id=history.sequence_id,
+        status=status,
+        reason=reason,
+        message=message,
+        parameters=_parameters(history.record),
+        created_ms=history.created_ms,
+        started_ms=_started_ms(history),
         ended_ms=history.ended_ms or last_ms,
-    )  # fmt: skip
+    )
 
 
 def _started_ms(history: _TrialHistory) -> int | None:
@@ -199,8 +211,13 @@ def _metrics(connection: sqlite3.Connection) -> Mapping[str, tuple[NniMetric, ..
         except (ValueError, TypeError, RecursionError):
             continue
         metric = NniMetric(
-            id=id_, parameter_id=parameter_id, type=MetricType(type_), sequence=sequence, stored_ms=moment_ms,
-            data=data, value=value,
-        )  # fmt: skip
+            id=id_,
+            parameter_id=parameter_id,
+            type=MetricType(type_),
+            sequence=sequence,
+            stored_ms=moment_ms,
+            data=data,
+            value=value,
+        )
         found.setdefault(trial_id, []).append(metric)
     return {trial_id: tuple(metrics) for trial_id, metrics in found.items()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nni_manager.domain.metrics import MetricType
-from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.space.parameters import Parameters
 from nni_manager.domain.trial import TrialStatus
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store.index import Entry
+from nni_manager.store.index.index import Entry
 
 Entries = dict[str, Any]
 Url = Callable[[Endpoint], str]
@@ -41,10 +41,16 @@ def describe(entry: Entry, *, service_port: int | None, url: Url) -> dict[str, A
     """An experiment of ours as NNI has it, without a process. `service_port`: None: no service listens."""
     launched_ms = entry.created_ms if entry.launched_ms is None else entry.launched_ms
     return {
-        "id": entry.id, "startTime": launched_ms, "endTime": "N/A" if entry.ended_ms is None else entry.ended_ms,
-        "status": str(entry.status), "platform": entry.platform, "experimentName": entry.name, "tag": [],
-        "logDir": str(entry.folder.path.parent), **_place(entry, service_port, url),
-    }  # fmt: skip
+        "id": entry.id,
+        "startTime": launched_ms,
+        "endTime": "N/A" if entry.ended_ms is None else entry.ended_ms,
+        "status": str(entry.status),
+        "platform": entry.platform,
+        "experimentName": entry.name,
+        "tag": [],
+        "logDir": str(entry.folder.path.parent),
+        **_place(entry, service_port, url),
+    }
 
 
 def _place(entry: Entry, service_port: int | None, url: Url) -> dict[str, Any]:

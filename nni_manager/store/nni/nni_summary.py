@@ -9,8 +9,8 @@ from collections import Counter
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import stored_config
-from nni_manager.store.glance import Best, Glance
-from nni_manager.store.nni_records import NniExperiment, NniTrial
+from nni_manager.store.index.list_summary import Best, Glance
+from nni_manager.store.nni.nni_records import NniExperiment, NniTrial
 
 
 def glance_of(experiment: NniExperiment) -> Glance:
@@ -19,10 +19,11 @@ def glance_of(experiment: NniExperiment) -> Glance:
     maximizes = stored_config.maximizes(config)
     return Glance(
         counts=dict(Counter(trial.status for trial in experiment.trials)),
-        trials_made=experiment.next_sequence_id, max_trial_number=config.get("maxTrialNumber"),
+        trials_made=experiment.next_sequence_id,
+        max_trial_number=config.get("maxTrialNumber"),
         optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
         best=_best(experiment.trials, maximizes=maximizes),
-    )  # fmt: skip
+    )
 
 
 def _best(trials: tuple[NniTrial, ...], *, maximizes: bool) -> Best | None:

@@ -13,9 +13,12 @@ rank = int(os.environ["RANK"])
 
 def report(kind, sequence, value):
     metric = {
-        "parameter_id": 0, "trial_job_id": os.environ["NNI_TRIAL_JOB_ID"], "type": kind, "sequence": sequence,
+        "parameter_id": 0,
+        "trial_job_id": os.environ["NNI_TRIAL_JOB_ID"],
+        "type": kind,
+        "sequence": sequence,
         "value": json.dumps(value),
-    }  # fmt: skip
+    }
     print("NNISDK_MEb'" + json.dumps(metric) + "'", flush=True)
 
 

@@ -67,8 +67,9 @@ def check_unchanged(before: Json, after: Json) -> None:
             "A job with this name already exists. If you are trying to create a new job, use a different name. If you"
             f" are trying to update an existing job, the existing job's {listed} cannot be changed. Only description,"
             " tags, displayName, properties, and isArchived can be updated.",
-            "Immutable", "JobPropertyImmutable",
-        )  # fmt: skip
+            "Immutable",
+            "JobPropertyImmutable",
+        )
 
 
 def output_place(uri: str) -> str:

@@ -42,10 +42,12 @@ class Nodes:
             mount = self._mount(name, output, told)
             mounts.append(Mount(mount.inside, Path(places[output])))
         container = Container(
-            folder=here / "container", command=["/bin/bash", "-c", command(properties["command"], places)],
+            folder=here / "container",
+            command=["/bin/bash", "-c", command(properties["command"], places)],
             environment={**self._image, **_variables(name), **(properties.get("environmentVariables") or {})},
-            mounts=mounts, directory=f"{root}/exe/wd",
-        )  # fmt: skip
+            mounts=mounts,
+            directory=f"{root}/exe/wd",
+        )
         sandbox.start(container)
 
     def _mount(self, name: str, output: str, told: Mapping[str, Any]) -> OutputMount:

@@ -79,9 +79,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def answer(
-    workspace: Workspace, tokens: Sequence[str], method: str, path: str, query: Mapping[str, str],
-    headers: Mapping[str, str], body: bytes,
-) -> Answer:  # fmt: skip
+    workspace: Workspace,
+    tokens: Sequence[str],
+    method: str,
+    path: str,
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    body: bytes,
+) -> Answer:
     """Of whichever service `path` is of. Raises Refused and Lost."""
     told = {name.lower(): value for name, value in headers.items()}
     if path == TOKEN_PATH:
@@ -102,9 +107,14 @@ def answer(
 
 
 def _storage(
-    workspace: Workspace, tokens: Sequence[str], method: str, path: str, query: Mapping[str, str],
-    headers: Mapping[str, str], body: bytes,
-) -> Answer:  # fmt: skip
+    workspace: Workspace,
+    tokens: Sequence[str],
+    method: str,
+    path: str,
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    body: bytes,
+) -> Answer:
     container, _, name = path.lstrip("/").partition("/")
     if refused := _not_allowed(tokens, container, query, headers):
         return refused

@@ -28,9 +28,14 @@ class Workspace:
     """`resource`: its id; `computes`: names of clusters; `image`: what images bring, see `nodes`."""
 
     def __init__(
-        self, folder: Path, resource: str, *, computes: tuple[str, ...] = ("gpu-cluster",),
-        now_s: Callable[[], float] = time.time, image: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        resource: str,
+        *,
+        computes: tuple[str, ...] = ("gpu-cluster",),
+        now_s: Callable[[], float] = time.time,
+        image: Mapping[str, str] | None = None,
+    ) -> None:
         self.resource, self.computes, self.now_s = resource, computes, now_s
         self.address = ""
         #: How its datastores are reached: ``AccessKey``, ``Identity`` or ``UserDelegationSAS``.
@@ -104,9 +109,14 @@ class Workspace:
     def _store(self) -> Json:
         kind = "AccountKey" if self.auth_mode == "AccessKey" else "None"
         properties = {
-            "datastoreType": "AzureBlob", "accountName": "w1storage", "containerName": CONTAINER, "isDefault": True,
-            "endpoint": "core.windows.net", "protocol": "https", "credentials": {"credentialsType": kind},
-        }  # fmt: skip
+            "datastoreType": "AzureBlob",
+            "accountName": "w1storage",
+            "containerName": CONTAINER,
+            "isDefault": True,
+            "endpoint": "core.windows.net",
+            "protocol": "https",
+            "credentials": {"credentialsType": kind},
+        }
         return {"id": f"{self.resource}/datastores/{_STORE}", "name": _STORE, "properties": properties}
 
     def _get_asset(self, kind: str, name: str, version: str, _query: Mapping[str, str], _body: Any) -> Answer:
@@ -145,9 +155,15 @@ class Workspace:
             self._check_refers(wanted)
             now_s = self.now_s()
             self.jobs[name] = {
-                "properties": wanted, "status": "Starting", "is_started": False, "is_held": self.faults.hold,
-                "created_s": now_s, "started_s": None, "ended_s": None, "cancelled_s": None,
-            }  # fmt: skip
+                "properties": wanted,
+                "status": "Starting",
+                "is_started": False,
+                "is_held": self.faults.hold,
+                "created_s": now_s,
+                "started_s": None,
+                "ended_s": None,
+                "cancelled_s": None,
+            }
             self.advance()
         self.jobs.save(name)
         if self.faults.lost_puts:
@@ -302,4 +318,4 @@ _ROUTES: tuple[tuple[str, str, Callable[..., Answer]], ...] = (
     ("PUT", "jobs/([^/]+)", Workspace._put_job),
     ("POST", "jobs/([^/]+)/cancel", Workspace._cancel),
     ("DELETE", "jobs/([^/]+)", Workspace._delete_job),
-)  # fmt: skip
+)

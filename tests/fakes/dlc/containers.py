@@ -40,9 +40,12 @@ class Containers:
         places = list(_places(id, request))
         for number, variables in enumerate(places):
             container = Container(
-                folder=self._place(id, number), command=["/bin/sh", "-c", request["UserCommand"]],
-                environment={**self.image, **variables, **request.get("Envs", {})}, mounts=mounts, directory=_DIRECTORY,
-            )  # fmt: skip
+                folder=self._place(id, number),
+                command=["/bin/sh", "-c", request["UserCommand"]],
+                environment={**self.image, **variables, **request.get("Envs", {})},
+                mounts=mounts,
+                directory=_DIRECTORY,
+            )
             sandbox.start(container)
         return len(places)
 
@@ -91,6 +94,8 @@ def _places(id: str, request: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
             yield {"TF_CONFIG": json.dumps(told)}
         else:
             yield {
-                "MASTER_ADDR": f"{id}-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": str(len(roles)),
+                "MASTER_ADDR": f"{id}-master-0",
+                "MASTER_PORT": "23456",
+                "WORLD_SIZE": str(len(roles)),
                 "RANK": str(number),
-            }  # fmt: skip
+            }

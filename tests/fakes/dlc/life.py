@@ -81,10 +81,14 @@ def preempt(job: Job, containers: Containers, now_s: float, restarts: bool, sub_
     message = "The spot instance was released."
     job.restarts.append(
         {
-            "JobRestartCount": len(job.restarts) + 1, "OccurPhase": job.status, "Reason": message,
-            "RestartLevelType": "JobLevel", "RestartStatus": "Succeeded" if restarts else "Failed",
-            "RestartFailReason": "" if restarts else "No instance is left.", "moment_s": now_s,
+            "JobRestartCount": len(job.restarts) + 1,
+            "OccurPhase": job.status,
+            "Reason": message,
+            "RestartLevelType": "JobLevel",
+            "RestartStatus": "Succeeded" if restarts else "Failed",
+            "RestartFailReason": "" if restarts else "No instance is left.",
+            "moment_s": now_s,
         }
-    )  # fmt: skip
+    )
     job.containers = None
     job.note(now_s, "Restarting" if restarts else "Failed", "SpotInstanceReleased", message, sub_status)

@@ -12,11 +12,16 @@ from tests.fakes.dlc.answers import Refused
 SCHEMA = "pai-dlc/dlc-2020-12-03.derived.schema.json"
 #: Job type → the roles that it has.
 ROLES: Mapping[str, Collection[str]] = {
-    "TFJob": ("Chief", "PS", "Worker", "Evaluator", "GraphLearn"), "PyTorchJob": ("Worker", "Master"),
-    "XGBoostJob": ("Worker", "Master"), "OneFlowJob": ("Worker", "Master"), "ElasticBatchJob": ("Worker", "Master"),
-    "MPIJob": ("Worker", "Master"), "RayJob": ("Head", "Worker"), "SlurmJob": ("Worker",),
+    "TFJob": ("Chief", "PS", "Worker", "Evaluator", "GraphLearn"),
+    "PyTorchJob": ("Worker", "Master"),
+    "XGBoostJob": ("Worker", "Master"),
+    "OneFlowJob": ("Worker", "Master"),
+    "ElasticBatchJob": ("Worker", "Master"),
+    "MPIJob": ("Worker", "Master"),
+    "RayJob": ("Head", "Worker"),
+    "SlurmJob": ("Worker",),
     "DataJuicerJob": ("Worker",),
-}  # fmt: skip
+}
 #: Public instance types that there are.
 INSTANCE_TYPES = {
     "ecs.c6.large": {"CPU": 2, "GPU": 0, "Memory": 4, "AcceleratorType": "CPU"},

@@ -23,11 +23,14 @@ from tests.fakes.dlc.signature import Signatures
 
 _HOST = "pai-dlc.fake.example.test"
 _ROUTES = (
-    ("POST", r"/api/v1/jobs", "CreateJob"), ("GET", r"/api/v1/jobs", "ListJobs"),
-    ("GET", r"/api/v1/jobs/([^/]+)", "GetJob"), ("POST", r"/api/v1/jobs/([^/]+)/stop", "StopJob"),
-    ("DELETE", r"/api/v1/jobs/([^/]+)", "DeleteJob"), ("GET", r"/api/v1/ecsspecs", "ListEcsSpecs"),
+    ("POST", r"/api/v1/jobs", "CreateJob"),
+    ("GET", r"/api/v1/jobs", "ListJobs"),
+    ("GET", r"/api/v1/jobs/([^/]+)", "GetJob"),
+    ("POST", r"/api/v1/jobs/([^/]+)/stop", "StopJob"),
+    ("DELETE", r"/api/v1/jobs/([^/]+)", "DeleteJob"),
+    ("GET", r"/api/v1/ecsspecs", "ListEcsSpecs"),
     ("GET", r"/api/v1/jobs/([^/]+)/pods/([^/]+)/logs", "GetPodLogs"),
-)  # fmt: skip
+)
 Body = dict[str, Any]
 
 
@@ -39,10 +42,15 @@ class DlcService:
     """`folder`: everything it remembers. `keys`: id → secret. `now_s`: seconds since the epoch."""
 
     def __init__(
-        self, folder: Path, containers: Containers, *, keys: Mapping[str, str],
-        workspaces: tuple[str, ...] = ("12345",), quotas: tuple[str, ...] = ("rgexample",),
+        self,
+        folder: Path,
+        containers: Containers,
+        *,
+        keys: Mapping[str, str],
+        workspaces: tuple[str, ...] = ("12345",),
+        quotas: tuple[str, ...] = ("rgexample",),
         now_s: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.faults, self.signatures = Faults(), Signatures(keys)
         self.jobs, self.containers = Jobs(folder / "jobs"), containers
         #: (when, action) of every request, refused ones included.

@@ -11,9 +11,12 @@ from tests.fakes.dlc.jobs import ENDED, Change, Job
 
 #: Status → the field that has the moment when it came.
 _MOMENTS = {
-    "Queuing": "GmtSubmittedTime", "Running": "GmtRunningTime", "Succeeded": "GmtSuccessedTime",
-    "Failed": "GmtFailedTime", "Stopped": "GmtStoppedTime",
-}  # fmt: skip
+    "Queuing": "GmtSubmittedTime",
+    "Running": "GmtRunningTime",
+    "Succeeded": "GmtSuccessedTime",
+    "Failed": "GmtFailedTime",
+    "Stopped": "GmtStoppedTime",
+}
 _ASKED = ("CodeSource", "DisplayName", "Envs", "JobSpecs", "JobType", "Priority", "ResourceId", "Settings")
 _ASKED_TOO = ("UserCommand", "WorkspaceId", "Accessibility", "ThirdpartyLibs", "ThirdpartyLibDir")
 
@@ -24,17 +27,22 @@ def item(job: Job, faults: Faults, seen_s: float) -> dict[str, Any]:
     last, request = changes[-1], job.request
     told = {name: request[name] for name in (*_ASKED, *_ASKED_TOO) if name in request}
     told |= {
-        "JobId": job.id, "UserId": job.owner, "Status": faults.statuses.get(job.id, last.status),
-        "SubStatus": last.sub_status, "ReasonCode": last.code,
-        "ReasonMessage": faults.reasons.get(job.id, last.message), "GmtCreateTime": written(job.created_s),
+        "JobId": job.id,
+        "UserId": job.owner,
+        "Status": faults.statuses.get(job.id, last.status),
+        "SubStatus": last.sub_status,
+        "ReasonCode": last.code,
+        "ReasonMessage": faults.reasons.get(job.id, last.message),
+        "GmtCreateTime": written(job.created_s),
         "StatusHistory": list(map(_change, changes, [*changes[1:], None])),
-        "RestartTimes": f"{len(job.restarts)}/{job.most_restarts}", "IsDeleted": False,
+        "RestartTimes": f"{len(job.restarts)}/{job.most_restarts}",
+        "IsDeleted": False,
         "Duration": round(seen_s - (job.since("Running") or seen_s)),
         "DataSources": [
             {name: one[name] for name in ("DataSourceId", "MountPath") if name in one}
             for one in request.get("DataSources") or ()
         ],
-    }  # fmt: skip
+    }
     told |= {_MOMENTS[change.status]: written(change.moment_s) for change in changes if change.status in _MOMENTS}
     told |= {"GmtFinishTime": written(last.moment_s)} if last.status in ENDED else {}
     return told | _network(request)
@@ -57,10 +65,15 @@ def pods(job: Job) -> list[dict[str, str]]:
     if job.containers is None:
         return []
     return [
-        {"PodId": f"{job.id}-{role.lower()}-{index}", "PodUid": f"{job.run_id}-{number}", "Type": role.lower(),
-         "Status": job.status if job.status in ENDED else "Running", "Ip": "127.0.0.1"}
+        {
+            "PodId": f"{job.id}-{role.lower()}-{index}",
+            "PodUid": f"{job.run_id}-{number}",
+            "Type": role.lower(),
+            "Status": job.status if job.status in ENDED else "Running",
+            "Ip": "127.0.0.1",
+        }
         for number, (role, index) in enumerate(places)
-    ]  # fmt: skip
+    ]
 
 
 def _network(request: Mapping[str, Any]) -> dict[str, Any]:

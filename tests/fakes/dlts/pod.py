@@ -67,15 +67,25 @@ def environment(job: Mapping[str, Any]) -> dict[str, str]:
     """Of the pod. ValueError: the template with these `envs` is no YAML; another field with variables is not read."""
     name = alias(job["userName"])
     made = {
-        "FAMILY_TOKEN": str(job["familyToken"]), "POD_NAME": job["jobId"], "POD_IP": "127.0.0.1",
-        "DLTS_PREEMPTIBLE": str(job["preemptionAllowed"]).lower(), "DLTS_LAUNCH_CMD": job["cmd"],
+        "FAMILY_TOKEN": str(job["familyToken"]),
+        "POD_NAME": job["jobId"],
+        "POD_IP": "127.0.0.1",
+        "DLTS_PREEMPTIBLE": str(job["preemptionAllowed"]).lower(),
+        "DLTS_LAUNCH_CMD": job["cmd"],
         "DLTS_SSH_PRIVATE_KEY": "a key",
-    }  # fmt: skip
+    }
     both = {
-        "JOB_ID": job["jobId"], "ROLE_NAME": "master", "NUM_PS": "0", "NUM_WORKER": "1", "GID": str(_GID),
-        "UID": str(_UID), "USER_NAME": name, "USER_EMAIL": job["userName"], "VC_NAME": job["vcName"],
+        "JOB_ID": job["jobId"],
+        "ROLE_NAME": "master",
+        "NUM_PS": "0",
+        "NUM_WORKER": "1",
+        "GID": str(_GID),
+        "UID": str(_UID),
+        "USER_NAME": name,
+        "USER_EMAIL": job["userName"],
+        "VC_NAME": job["vcName"],
         "NUM_GPU_PER_WORKER": str(job["resourcegpu"]),
-    }  # fmt: skip
+    }
     made |= {f"{prefix}_{key}": value for prefix in ("DLWS", "DLTS") for key, value in both.items()}
     if int(job["resourcegpu"]) < 1:
         made["NVIDIA_VISIBLE_DEVICES"] = ""
@@ -94,10 +104,12 @@ def start(folder: Path, storage: Path, job: Mapping[str, Any], mounts: Sequence[
     """`folder`: fresh. `storage`: the cluster's NFS. `mounts`: of its configuration. Raises as `environment`."""
     variables, name = environment(job), alias(job["userName"])
     own = {
-        "/job": storage / "work" / job["jobPath"], f"/home/{name}": storage / "work" / name,
-        "/work": storage / "work" / name, "/data": storage / "storage",
+        "/job": storage / "work" / job["jobPath"],
+        f"/home/{name}": storage / "work" / name,
+        "/work": storage / "work" / name,
+        "/data": storage / "storage",
         _RUNTIME: folder.with_name(f"{folder.name}-runtime"),
-    }  # fmt: skip
+    }
     for source in own.values():
         source.mkdir(parents=True, exist_ok=True)
     (storage / "work" / name / ".profile").touch()
@@ -108,7 +120,7 @@ def start(folder: Path, storage: Path, job: Mapping[str, Any], mounts: Sequence[
         "/etc/passwd": f"root:x:0:0:root:/root:/bin/bash\n{name}:x:{_UID}:{_GID}::/home/{name}:/bin/bash\n",
         "/etc/pam.d/runuser-l": "auth sufficient pam_rootok.so\nsession optional pam_permit.so\n",
         "/etc/group": f"root:x:0:\ndomainusers:x:{_GID}:\n",
-    }  # fmt: skip
+    }
     seen = [*(Mount(source, Path(target)) for target, source in own.items()), *mounts]
     command = ["bash", "/dlws-scripts/bootstrap.sh"]
     sandbox.start(Container(folder, command, variables, seen, files, directory="/"))

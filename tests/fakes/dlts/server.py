@@ -241,10 +241,17 @@ class Dashboard:
 
     def _row(self, job: Job) -> dict[str, Any]:
         return {
-            "jobId": job.jobId, "jobName": job.jobParams["jobName"], "userName": job.userName, "vcName": job.vcName,
-            "jobStatus": job.status, "jobStatusDetail": None, "jobType": job.jobParams["jobType"],
-            "jobTime": _date(job.submitted_s), "jobParams": job.jobParams, "priority": 100,
-        }  # fmt: skip
+            "jobId": job.jobId,
+            "jobName": job.jobParams["jobName"],
+            "userName": job.userName,
+            "vcName": job.vcName,
+            "jobStatus": job.status,
+            "jobStatusDetail": None,
+            "jobType": job.jobParams["jobType"],
+            "jobTime": _date(job.submitted_s),
+            "jobParams": job.jobParams,
+            "priority": 100,
+        }
 
     def _status(self, id: str) -> dict[str, Any]:
         """Of anybody's job."""

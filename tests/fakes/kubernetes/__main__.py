@@ -35,10 +35,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _settings(given: argparse.Namespace) -> Settings:
     settings = Settings(
-        given.folder.absolute(), given.port, not given.plain, given.unknown_fields,
-        operator_version=given.operator, nodes=given.nodes, back_off=given.back_off,
+        given.folder.absolute(),
+        given.port,
+        not given.plain,
+        given.unknown_fields,
+        operator_version=given.operator,
+        nodes=given.nodes,
+        back_off=given.back_off,
         exports={address: Path(folder) for address, _, folder in (each.partition("=") for each in given.export)},
-    )  # fmt: skip
+    )
     settings.capacity["nvidia.com/gpu"] = str(given.gpus)
     return settings
 

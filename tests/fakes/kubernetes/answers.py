@@ -51,8 +51,9 @@ class Answers:
 
     def _special(self, target: Target) -> Callable[[web.Request, Target], Awaitable[web.StreamResponse]] | None:
         """Subresources that are no part of the object."""
-        return {"log": self._cluster.logs.answer, "exec": self._cluster.execs.answer,
-                "eviction": self._evict}.get(target.subresource)  # fmt: skip
+        return {"log": self._cluster.logs.answer, "exec": self._cluster.execs.answer, "eviction": self._evict}.get(
+            target.subresource
+        )
 
     async def _get(self, request: web.Request, target: Target) -> web.Response:
         found = self._verbs.get(target.kind, target.namespace, target.name)
@@ -86,9 +87,14 @@ class Answers:
     async def _update(self, request: web.Request, target: Target) -> web.Response:
         given = await requests.body(request)
         changed = self._verbs.update(
-            target.kind, target.namespace, target.name, given, target.subresource,
-            bool(request.query.get("dryRun")), request.query.get("fieldValidation") == "Strict",
-        )  # fmt: skip
+            target.kind,
+            target.namespace,
+            target.name,
+            given,
+            target.subresource,
+            bool(request.query.get("dryRun")),
+            request.query.get("fieldValidation") == "Strict",
+        )
         return self._written(changed)
 
     async def _patch(self, request: web.Request, target: Target) -> web.Response:
@@ -96,9 +102,15 @@ class Answers:
         strict = request.query.get("fieldValidation") == "Strict"
         before = self._verbs.find(target.kind, target.namespace, target.name)
         changed = self._verbs.patch(
-            target.kind, target.namespace, target.name, given, how, target.subresource,
-            bool(request.query.get("dryRun")), strict,
-        )  # fmt: skip
+            target.kind,
+            target.namespace,
+            target.name,
+            given,
+            how,
+            target.subresource,
+            bool(request.query.get("dryRun")),
+            strict,
+        )
         return self._written(changed, 200 if before else 201)
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
@@ -162,8 +174,13 @@ class Answers:
         self._verbs.get(target.kind, target.namespace, target.name)
         seconds = (given.get("spec") or {}).get("expirationSeconds", 3600)
         token = self._cluster.account_token(target.namespace, target.name, seconds)
-        return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {},
-                "spec": given.get("spec") or {}, "status": {"token": token}}  # fmt: skip
+        return {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "metadata": {},
+            "spec": given.get("spec") or {},
+            "status": {"token": token},
+        }
 
     def _written(self, obj: Object, status: int = 200) -> web.Response:
         response = web.json_response(obj, status=status)

@@ -30,9 +30,14 @@ class Audit:
         query = request.query
         self.entries.append(
             {
-                "user": user, "verb": verb, "resource": target.kind.key, "subresource": target.subresource,
-                "namespace": target.namespace, "name": target.name or meta.get("name", ""),
+                "user": user,
+                "verb": verb,
+                "resource": target.kind.key,
+                "subresource": target.subresource,
+                "namespace": target.namespace,
+                "name": target.name or meta.get("name", ""),
                 "selector": query.get("labelSelector", "") or query.get("fieldSelector", ""),
-                "dryRun": bool(query.get("dryRun")), "labels": meta.get("labels") or {} if found else None,
+                "dryRun": bool(query.get("dryRun")),
+                "labels": meta.get("labels") or {} if found else None,
             }
-        )  # fmt: skip
+        )

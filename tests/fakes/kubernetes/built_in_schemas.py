@@ -12,24 +12,40 @@ from typing import Any
 _LIST = re.compile(r"^list\[(.*)\]$")
 _DICT = re.compile(r"^dict\(str, (.*)\)$")
 _PLAIN: dict[str, dict[str, Any]] = {
-    "str": {"type": "string"}, "int": {"type": "integer"}, "bool": {"type": "boolean"}, "float": {"type": "number"},
-    "datetime": {"type": "string"}, "object": {"x-kubernetes-preserve-unknown-fields": True},
-}  # fmt: skip
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "bool": {"type": "boolean"},
+    "float": {"type": "number"},
+    "datetime": {"type": "string"},
+    "object": {"x-kubernetes-preserve-unknown-fields": True},
+}
 _QUANTITY = {"x-kubernetes-int-or-string": True}
 #: Quantities may be written as numbers, too; the description calls them texts.
-_QUANTITIES = {("V1ResourceRequirements", "limits"), ("V1ResourceRequirements", "requests"),
-               ("V1VolumeResourceRequirements", "limits"), ("V1VolumeResourceRequirements", "requests"),
-               ("V1PersistentVolumeSpec", "capacity"), ("V1ResourceQuotaSpec", "hard")}  # fmt: skip
+_QUANTITIES = {
+    ("V1ResourceRequirements", "limits"),
+    ("V1ResourceRequirements", "requests"),
+    ("V1VolumeResourceRequirements", "limits"),
+    ("V1VolumeResourceRequirements", "requests"),
+    ("V1PersistentVolumeSpec", "capacity"),
+    ("V1ResourceQuotaSpec", "hard"),
+}
 _FREE = {"V1JSONSchemaProps"}
 _QUANTITY_FIELDS = {("V1EmptyDirVolumeSource", "size_limit"), ("V1ResourceFieldSelector", "divisor")}
 
 _REQUIRED = {
-    "V1Container": ["name"], "V1EnvVar": ["name"], "V1Volume": ["name"], "V1PodSpec": ["containers"],
-    "V1VolumeMount": ["name", "mountPath"], "V1NFSVolumeSource": ["server", "path"],
-    "V1AzureFileVolumeSource": ["secretName", "shareName"], "V1PersistentVolumeClaimVolumeSource": ["claimName"],
-    "V1HostPathVolumeSource": ["path"], "V1ContainerPort": ["containerPort"], "V1Pod": ["spec"],
+    "V1Container": ["name"],
+    "V1EnvVar": ["name"],
+    "V1Volume": ["name"],
+    "V1PodSpec": ["containers"],
+    "V1VolumeMount": ["name", "mountPath"],
+    "V1NFSVolumeSource": ["server", "path"],
+    "V1AzureFileVolumeSource": ["secretName", "shareName"],
+    "V1PersistentVolumeClaimVolumeSource": ["claimName"],
+    "V1HostPathVolumeSource": ["path"],
+    "V1ContainerPort": ["containerPort"],
+    "V1Pod": ["spec"],
     "V1OwnerReference": ["apiVersion", "kind", "name", "uid"],
-}  # fmt: skip
+}
 
 
 @functools.cache

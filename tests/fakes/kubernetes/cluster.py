@@ -132,9 +132,12 @@ class Cluster:
             self._once(NAMESPACES.key, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for number in range(self.settings.nodes):
             self._once(NODES.key, node.described(f"node-{number}", self.settings.capacity))
-        standard = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "tests/folders",
-                    "metadata": {"name": "standard",
-                                 "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}  # fmt: skip
+        standard = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "provisioner": "tests/folders",
+            "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        }
         self._once("storageclasses.storage.k8s.io", standard)
         for definition in definitions.of_training_jobs(self.settings.operator_version):
             self._once(DEFINITIONS.key, definition)

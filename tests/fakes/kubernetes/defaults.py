@@ -66,10 +66,13 @@ def _pod(spec: dict[str, Any]) -> dict[str, Any]:
     if mounted:
         spec["volumes"] = [*(spec.get("volumes") or []), _account_volume(volume)]
     unreachable = ("not-ready", "unreachable")
-    spec.setdefault("tolerations", [
-        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-        for key in unreachable
-    ])  # fmt: skip
+    spec.setdefault(
+        "tolerations",
+        [
+            {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            for key in unreachable
+        ],
+    )
     return spec
 
 
@@ -108,9 +111,12 @@ def _account_volume(name: str) -> Object:
     sources = [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [{"path": "namespace",
-                                    "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
-    ]  # fmt: skip
+        {
+            "downwardAPI": {
+                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+            }
+        },
+    ]
     return {"name": name, "projected": {"defaultMode": 420, "sources": sources}}
 
 

@@ -66,10 +66,14 @@ def _definition(group: str, kind: str, plural: str, schema: dict[str, Any], stat
 def _training_job(replicas: str) -> dict[str, Any]:
     replica = {"replicas": _INTEGER, "restartPolicy": _STRING, "template": _ANY}
     policy: dict[str, Any] = {
-        "activeDeadlineSeconds": _INTEGER, "backoffLimit": _INTEGER, "cleanPodPolicy": _STRING,
-        "ttlSecondsAfterFinished": _INTEGER, "suspend": {"type": "boolean", "default": False},
-        "schedulingPolicy": _ANY, "managedBy": _STRING,
-    }  # fmt: skip
+        "activeDeadlineSeconds": _INTEGER,
+        "backoffLimit": _INTEGER,
+        "cleanPodPolicy": _STRING,
+        "ttlSecondsAfterFinished": _INTEGER,
+        "suspend": {"type": "boolean", "default": False},
+        "schedulingPolicy": _ANY,
+        "managedBy": _STRING,
+    }
     spec: dict[str, Any] = {
         "type": "object",
         "required": [replicas],
@@ -87,8 +91,10 @@ def _training_job(replicas: str) -> dict[str, Any]:
 
 def _framework() -> dict[str, Any]:
     name = {"type": "string", "pattern": "^[a-z0-9]{1,63}$"}
-    retry = {"type": "object", "properties": {"fancyRetryPolicy": _BOOLEAN,
-                                              "maxRetryCount": {"type": "integer", "minimum": -2}}}  # fmt: skip
+    retry = {
+        "type": "object",
+        "properties": {"fancyRetryPolicy": _BOOLEAN, "maxRetryCount": {"type": "integer", "minimum": -2}},
+    }
     count = {"type": "integer", "minimum": -1}
     completion = {"type": "object", "properties": {"minFailedTaskCount": count, "minSucceededTaskCount": count}}
     task = {"pod": _ANY, "podGracefulDeletionTimeoutSec": {"type": "integer", "nullable": True}, "retryPolicy": retry}
@@ -121,6 +127,9 @@ def _adaptdl() -> dict[str, Any]:
         "template": _ANY,
     }
     metadata = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 63}}}
-    members = {"metadata": metadata, "spec": {"type": "object", "required": ["template"], "properties": spec},
-               "status": _ANY}  # fmt: skip
+    members = {
+        "metadata": metadata,
+        "spec": {"type": "object", "required": ["template"], "properties": spec},
+        "status": _ANY,
+    }
     return {"type": "object", "required": ["spec"], "properties": members}

@@ -20,9 +20,16 @@ _REVIEWS = {
 
 def version(minor: int) -> dict[str, str]:
     return {
-        "major": "1", "minor": str(minor), "gitVersion": f"v1.{minor}.0", "gitCommit": "", "gitTreeState": "clean",
-        "buildDate": "2025-01-01T00:00:00Z", "goVersion": "go1.23", "compiler": "gc", "platform": "linux/amd64",
-    }  # fmt: skip
+        "major": "1",
+        "minor": str(minor),
+        "gitVersion": f"v1.{minor}.0",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2025-01-01T00:00:00Z",
+        "goVersion": "go1.23",
+        "compiler": "gc",
+        "platform": "linux/amd64",
+    }
 
 
 def described(kinds: Kinds, path: str) -> dict[str, Any] | None:
@@ -71,8 +78,12 @@ def review(rules: Rules, user: User, path: str, given: Object) -> Object | None:
     spec = given.get("spec") or {}
     if path == "/apis/authentication.k8s.io/v1/selfsubjectreviews":
         info = {"username": user.name, "groups": list(user.groups)}
-        return {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1", "metadata": {},
-                "status": {"userInfo": info}}  # fmt: skip
+        return {
+            "kind": "SelfSubjectReview",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {},
+            "status": {"userInfo": info},
+        }
     about, kind = user, "SelfSubjectAccessReview"
     if found := _OF_OTHERS.fullmatch(path):
         rules.require(user, Attributes("create", "authorization.k8s.io", "localsubjectaccessreviews", found[1]))
@@ -81,24 +92,39 @@ def review(rules: Rules, user: User, path: str, given: Object) -> Object | None:
         return None
     asked = spec.get("resourceAttributes") or {}
     wanted = Attributes(
-        asked.get("verb", ""), asked.get("group", ""), asked.get("resource", ""), asked.get("namespace", ""),
-        asked.get("name", ""), asked.get("subresource", ""),
-    )  # fmt: skip
+        asked.get("verb", ""),
+        asked.get("group", ""),
+        asked.get("resource", ""),
+        asked.get("namespace", ""),
+        asked.get("name", ""),
+        asked.get("subresource", ""),
+    )
     allowed = rules.allow(about, wanted)
     status = {"allowed": allowed} if allowed else {"allowed": False, "reason": "no rule of RBAC allows it"}
-    return {**given, "kind": kind, "apiVersion": "authorization.k8s.io/v1",
-            "metadata": given.get("metadata") or {}, "status": status}  # fmt: skip
+    return {
+        **given,
+        "kind": kind,
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": given.get("metadata") or {},
+        "status": status,
+    }
 
 
 def as_table(request: web.Request, kind: Kind, items: list[Object]) -> Object | None:
     """As kubectl asks for; None for everybody else."""
     if "as=Table" not in request.headers.get("Accept", ""):
         return None
-    columns = [{"name": name, "type": "string", "format": "", "description": "", "priority": 0}
-               for name in ("Name", "State", "Created")]  # fmt: skip
-    rows = [{"cells": [each["metadata"]["name"], _state(each), each["metadata"]["creationTimestamp"]],
-             "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": each["metadata"]}}
-            for each in items]  # fmt: skip
+    columns = [
+        {"name": name, "type": "string", "format": "", "description": "", "priority": 0}
+        for name in ("Name", "State", "Created")
+    ]
+    rows = [
+        {
+            "cells": [each["metadata"]["name"], _state(each), each["metadata"]["creationTimestamp"]],
+            "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": each["metadata"]},
+        }
+        for each in items
+    ]
     return {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": columns, "rows": rows}
 
 

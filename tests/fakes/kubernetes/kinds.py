@@ -83,10 +83,15 @@ BUILT_IN = (
     Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, short_names=("sc",)),
     Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short_names=("pc",)),
     Kind(
-        "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, True,
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        False,
+        True,
         short_names=("crd", "crds"),
     ),
-)  # fmt: skip
+)
 DEFINITIONS = BUILT_IN[-1]
 PODS, SECRETS, CONFIG_MAPS, NAMESPACES = BUILT_IN[0], BUILT_IN[1], BUILT_IN[2], BUILT_IN[9]
 SERVICES, EVENTS, SERVICE_ACCOUNTS, CLAIMS, NODES = BUILT_IN[3], BUILT_IN[4], BUILT_IN[5], BUILT_IN[6], BUILT_IN[10]

@@ -14,10 +14,19 @@ APPLY = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 
 #: Lists whose elements are known by a member, in built-in objects.
 _MERGED_BY = {
-    "containers": "name", "initContainers": "name", "volumes": "name", "env": "name", "conditions": "type",
-    "imagePullSecrets": "name", "volumeMounts": "mountPath", "ports": "containerPort", "ownerReferences": "uid",
-    "secrets": "name", "containerStatuses": "name", "taints": "key",
-}  # fmt: skip
+    "containers": "name",
+    "initContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "conditions": "type",
+    "imagePullSecrets": "name",
+    "volumeMounts": "mountPath",
+    "ports": "containerPort",
+    "ownerReferences": "uid",
+    "secrets": "name",
+    "containerStatuses": "name",
+    "taints": "key",
+}
 
 
 def copied(value: Any) -> Any:

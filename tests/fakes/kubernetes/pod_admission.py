@@ -11,8 +11,15 @@ from tests.fakes.kubernetes.store import Object, Store
 
 _ENFORCED = "pod-security.kubernetes.io/enforce"
 _VOLUMES = {
-    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret",
-}  # fmt: skip
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}
 
 
 def require_admitted(store: Store, kind: Kind, pod: Object) -> None:

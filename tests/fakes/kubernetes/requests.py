@@ -45,8 +45,14 @@ def target(kinds: Kinds, path: str) -> Target:
     name, subresource = (*rest[1:], "", "")[:2]
     if kind.namespaced and not namespace and name:
         raise refusals.no_such_resource()
-    known = {"status": kind.has_status, "log": kind.key == "pods", "exec": kind.key == "pods",
-             "eviction": kind.key == "pods", "token": kind.key == "serviceaccounts", "": True}  # fmt: skip
+    known = {
+        "status": kind.has_status,
+        "log": kind.key == "pods",
+        "exec": kind.key == "pods",
+        "eviction": kind.key == "pods",
+        "token": kind.key == "serviceaccounts",
+        "": True,
+    }
     if not known.get(subresource, False):
         raise refusals.no_such_resource()
     return Target(kind, namespace, name, subresource)

@@ -61,9 +61,13 @@ def causes(schema: dict[str, Any], value: Any, path: str = "") -> list[Cause]:
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,),
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
     "number": (int, float),
-}  # fmt: skip
+}
 
 
 def _typed(schema: dict[str, Any], value: Any) -> bool:

@@ -57,13 +57,21 @@ def fields(selector: str, key: str) -> Matches:
 _FIELDS = {
     "pods": {"spec.nodeName", "spec.restartPolicy", "status.phase", "status.podIP", "spec.serviceAccountName"},
     "events": {
-        "involvedObject.kind", "involvedObject.name", "involvedObject.namespace", "involvedObject.uid", "reason",
-        "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "type", "source",
+        "involvedObject.kind",
+        "involvedObject.name",
+        "involvedObject.namespace",
+        "involvedObject.uid",
+        "reason",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "type",
+        "source",
         "reportingComponent",
     },
     "secrets": {"type"},
     "namespaces": {"status.phase"},
-}  # fmt: skip
+}
 
 
 def _value(obj: dict[str, Any], path: str) -> str:

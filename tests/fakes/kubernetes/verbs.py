@@ -85,9 +85,15 @@ class Verbs:
         )
 
     def update(
-        self, kind: Kind, namespace: str, name: str, given: Object, subresource: str = "", dry_run: bool = False,
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        given: Object,
+        subresource: str = "",
+        dry_run: bool = False,
         strict: bool = False,
-    ) -> Object:  # fmt: skip
+    ) -> Object:
         """PUT: the whole object, or its status."""
         current = self.get(kind, namespace, name)
         obj = self._read(kind, namespace, given, strict)
@@ -110,9 +116,16 @@ class Verbs:
         return self._replace(kind, current, obj, subresource, dry_run)
 
     def patch(
-        self, kind: Kind, namespace: str, name: str, body: Any, how: str, subresource: str = "", dry_run: bool = False,
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: Any,
+        how: str,
+        subresource: str = "",
+        dry_run: bool = False,
         strict: bool = False,
-    ) -> Object:  # fmt: skip
+    ) -> Object:
         current = self.store.get(kind.key, (namespace, name))
         if how in patches.APPLY:
             return self._apply(kind, namespace, name, body, current, subresource, strict)
@@ -211,12 +224,20 @@ class Verbs:
             **{name: metadata[name] for name in known},
         }
         body = {
-            "apiVersion": "v1", "kind": "Event",
+            "apiVersion": "v1",
+            "kind": "Event",
             "metadata": {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}"},
-            "involvedObject": involved, "reason": reason, "message": message, "type": kind, "count": 1,
-            "firstTimestamp": defaults.now(), "lastTimestamp": defaults.now(), "source": {"component": source},
-            "reportingComponent": source, "reportingInstance": "",
-        }  # fmt: skip
+            "involvedObject": involved,
+            "reason": reason,
+            "message": message,
+            "type": kind,
+            "count": 1,
+            "firstTimestamp": defaults.now(),
+            "lastTimestamp": defaults.now(),
+            "source": {"component": source},
+            "reportingComponent": source,
+            "reportingInstance": "",
+        }
         try:
             self._told[same] = self.create(EVENTS, namespace, body)["metadata"]["name"]
         except refusals.Refused as refused:  # the namespace is about to go
@@ -241,8 +262,10 @@ class Verbs:
         obj, unknown = admission.shaped(kind, obj, self.unknown_fields == "refuse")
         if unknown and strict:
             told = ", ".join(f'unknown field "{path}"' for path in unknown)
-            raise refusals.bad_request(f"{kind.kind} in version {kind.version!r} cannot be handled as a {kind.kind}: "
-                                       f"strict decoding error: {told}")  # fmt: skip
+            raise refusals.bad_request(
+                f"{kind.kind} in version {kind.version!r} cannot be handled as a {kind.kind}: "
+                f"strict decoding error: {told}"
+            )
         self.warnings += [f'unknown field "{path}"' for path in unknown]
         return patches.copied(obj)
 
@@ -299,8 +322,13 @@ class Verbs:
             raise refusals.not_found("namespaces", "", namespace)
         if "deletionTimestamp" in found["metadata"] and kind.key != "events":
             told = f"unable to create new content in namespace {namespace} because it is being terminated"
-            causes = [{"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated",
-                       "field": "metadata.namespace"}]  # fmt: skip
+            causes = [
+                {
+                    "reason": "NamespaceTerminating",
+                    "message": f"namespace {namespace} is being terminated",
+                    "field": "metadata.namespace",
+                }
+            ]
             raise refusals.Refused(403, "Forbidden", f"{kind.plural} is forbidden: {told}", {"causes": causes})
 
     def _require_preconditions(self, kind: Kind, current: Object, wanted: dict[str, str]) -> None:

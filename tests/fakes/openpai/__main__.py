@@ -13,10 +13,12 @@ def main() -> None:
     told = _arguments()
     server = RestServer(told.folder, time.time)
     if told.token or told.storage:
-        server._reset({
-            "users": {told.user: {"tokens": told.token, "password": told.password}},
-            "storages": dict(one.split("=", 1) for one in told.storage),
-        })  # fmt: skip
+        server._reset(
+            {
+                "users": {told.user: {"tokens": told.token, "password": told.password}},
+                "storages": dict(one.split("=", 1) for one in told.storage),
+            }
+        )
     web.serve(server.app, told.host, told.port)
 
 

@@ -70,9 +70,14 @@ class Accounts:
         if name not in self.users:
             raise Refused(400, "NoUserError", f"User {name} is not found.")
         return {
-            "username": name, "email": f"{name}@example.com", "grouplist": ["default"], "extension": {},
-            "admin": False, "virtualCluster": list(self.clusters(name)), "storageConfig": [],
-        }  # fmt: skip
+            "username": name,
+            "email": f"{name}@example.com",
+            "grouplist": ["default"],
+            "extension": {},
+            "admin": False,
+            "virtualCluster": list(self.clusters(name)),
+            "storageConfig": [],
+        }
 
     def clusters(self, name: str) -> tuple[str, ...]:
         return tuple(self.users[name].get("clusters", CLUSTERS))

@@ -12,16 +12,27 @@ def summary(job: Job) -> dict[str, Any]:
     """An entry of a list."""
     roles = job.config["taskRoles"].values()
     return {
-        "debugId": job.framework, "name": job.name, "username": job.user, "state": job.state,
-        "subState": job.shown_sub_state, "executionType": "STOP" if job.code == exits.STOPPED else "START", "tags": [],
-        "retries": job.platform_retries + job.user_retries, "retryDetails": _retries(job), "retryDelayTime": None,
-        "submissionTime": job.submitted_ms, "createdTime": job.submitted_ms, "launchedTime": job.launched_ms,
-        "completedTime": job.completed_ms, "appExitCode": job.code if job.sub_state == COMPLETED else None,
+        "debugId": job.framework,
+        "name": job.name,
+        "username": job.user,
+        "state": job.state,
+        "subState": job.shown_sub_state,
+        "executionType": "STOP" if job.code == exits.STOPPED else "START",
+        "tags": [],
+        "retries": job.platform_retries + job.user_retries,
+        "retryDetails": _retries(job),
+        "retryDelayTime": None,
+        "submissionTime": job.submitted_ms,
+        "createdTime": job.submitted_ms,
+        "launchedTime": job.launched_ms,
+        "completedTime": job.completed_ms,
+        "appExitCode": job.code if job.sub_state == COMPLETED else None,
         "virtualCluster": virtual_cluster(job.config),
         "totalTaskNumber": sum(role.get("instances", 1) for role in roles),
         "totalGpuNumber": sum(role.get("instances", 1) * role["resourcePerInstance"]["gpu"] for role in roles),
-        "totalTaskRoleNumber": len(roles), "jobPriority": None,
-    }  # fmt: skip
+        "totalTaskRoleNumber": len(roles),
+        "jobPriority": None,
+    }
 
 
 def detail(job: Job) -> dict[str, Any]:
@@ -37,12 +48,22 @@ def detail(job: Job) -> dict[str, Any]:
         "completedTime",
     )
     status = {
-        "username": job.user, "state": job.state, "subState": job.shown_sub_state, **{key: listed[key] for key in same},
-        "submissionTime": job.submitted_ms, "attemptId": job.attempt, "attemptState": job.state,
-        "appId": f"{job.attempt}_{job.framework}", "appProgress": int(code is not None), "appTrackingUrl": "",
-        "appCreatedTime": job.submitted_ms, "appLaunchedTime": job.launched_ms, "appCompletedTime": job.completed_ms,
-        "virtualCluster": listed["virtualCluster"], **_end(job),
-    }  # fmt: skip
+        "username": job.user,
+        "state": job.state,
+        "subState": job.shown_sub_state,
+        **{key: listed[key] for key in same},
+        "submissionTime": job.submitted_ms,
+        "attemptId": job.attempt,
+        "attemptState": job.state,
+        "appId": f"{job.attempt}_{job.framework}",
+        "appProgress": int(code is not None),
+        "appTrackingUrl": "",
+        "appCreatedTime": job.submitted_ms,
+        "appLaunchedTime": job.launched_ms,
+        "appCompletedTime": job.completed_ms,
+        "virtualCluster": listed["virtualCluster"],
+        **_end(job),
+    }
     roles = {name: _role(job, name) for name in job.config["taskRoles"]}
     names = {key: listed[key] for key in ("debugId", "name", "tags", "jobPriority")}
     return {**names, "jobStatus": status, "taskRoles": roles}
@@ -50,9 +71,15 @@ def detail(job: Job) -> dict[str, Any]:
 
 def _end(job: Job) -> dict[str, Any]:
     keys = (
-        "appExitCode", "appExitSpec", "appExitDiagnostics", "appExitMessages", "appExitTriggerMessage",
-        "appExitTriggerTaskRoleName", "appExitTriggerTaskIndex", "appExitType",
-    )  # fmt: skip
+        "appExitCode",
+        "appExitSpec",
+        "appExitDiagnostics",
+        "appExitMessages",
+        "appExitTriggerMessage",
+        "appExitTriggerTaskRoleName",
+        "appExitTriggerTaskIndex",
+        "appExitType",
+    )
     if job.code is None:
         return dict.fromkeys(keys)
     spec = exits.spec_of(job.code)
@@ -72,13 +99,25 @@ def _task(job: Job, task: Task) -> dict[str, Any]:
     log = f"/api/v2/jobs/{job.user}~{job.name}/attempts/{job.attempt}/taskRoles/{task.role}/taskIndex/{task.index}"
     state = job.state if task.code is None else shown_state(COMPLETED, task.code)
     return {
-        "taskIndex": task.index, "taskState": state, "containerId": f"{job.framework}-{task.role}-{task.index}",
-        "containerIp": "127.0.0.1", "containerNodeName": "worker-1", "containerPorts": {}, "containerGpus": None,
-        "containerLog": f"{log}/attempts/0/logs", "containerExitCode": task.code,
+        "taskIndex": task.index,
+        "taskState": state,
+        "containerId": f"{job.framework}-{task.role}-{task.index}",
+        "containerIp": "127.0.0.1",
+        "containerNodeName": "worker-1",
+        "containerPorts": {},
+        "containerGpus": None,
+        "containerLog": f"{log}/attempts/0/logs",
+        "containerExitCode": task.code,
         "containerExitSpec": None if task.code is None else exits.spec_of(task.code).shown(task.code),
-        "containerExitDiagnostics": None, "retries": 0, "accountableRetries": 0, "createdTime": job.submitted_ms,
-        "launchedTime": job.launched_ms, "completedTime": job.completed_ms, "attemptId": 0, "attemptState": state,
-    }  # fmt: skip
+        "containerExitDiagnostics": None,
+        "retries": 0,
+        "accountableRetries": 0,
+        "createdTime": job.submitted_ms,
+        "launchedTime": job.launched_ms,
+        "completedTime": job.completed_ms,
+        "attemptId": 0,
+        "attemptState": state,
+    }
 
 
 def _retries(job: Job) -> dict[str, int]:
@@ -94,7 +133,12 @@ def clusters(names: tuple[str, ...]) -> dict[str, Any]:
     nothing = {"cpu": 0, "memory": 0, "gpu": 0}
     much = {"cpu": 64, "memory": 262144, "gpu": 16}
     one = {
-        "capacity": 100, "usedCapacity": 0, "dedicated": False, "status": "RUNNING", "resourcesUsed": nothing,
-        "resourcesGuaranteed": much, "resourcesTotal": much,
-    }  # fmt: skip
+        "capacity": 100,
+        "usedCapacity": 0,
+        "dedicated": False,
+        "status": "RUNNING",
+        "resourcesUsed": nothing,
+        "resourcesGuaranteed": much,
+        "resourcesTotal": much,
+    }
     return dict.fromkeys(names, one)

@@ -15,8 +15,12 @@ from tests.fakes.openpai.runtime import Storage
 
 #: Native states of an attempt, in their order.
 REQUESTED, PREPARING, RUNNING, DELETING, COMPLETED = (
-    "AttemptCreationPending", "AttemptPreparing", "AttemptRunning", "AttemptDeletionRequested", "Completed",
-)  # fmt: skip
+    "AttemptCreationPending",
+    "AttemptPreparing",
+    "AttemptRunning",
+    "AttemptDeletionRequested",
+    "Completed",
+)
 
 
 @dataclass(slots=True)

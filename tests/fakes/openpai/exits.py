@@ -33,9 +33,15 @@ class ExitSpec:
 
     def shown(self, code: int) -> dict[str, Any]:
         return {
-            "code": code, "phrase": self.phrase, "issuer": self.issuer, "causer": self.issuer, "type": self.type,
-            "stage": "RUNNING", "behavior": _BEHAVIOR[self.reaction], "reaction": self.reaction,
-        }  # fmt: skip
+            "code": code,
+            "phrase": self.phrase,
+            "issuer": self.issuer,
+            "causer": self.issuer,
+            "type": self.type,
+            "stage": "RUNNING",
+            "behavior": _BEHAVIOR[self.reaction],
+            "reaction": self.reaction,
+        }
 
 
 _SPECS = (

@@ -57,9 +57,10 @@ def start(
     logs = folder.with_name(f"{folder.name}-logs")
     logs.mkdir(parents=True)
     files = {
-        f"{_HOME}/runtime": _RUNTIME, f"{_HOME}/runtime.d/runtime_entry.sh": _ENTRY,
+        f"{_HOME}/runtime": _RUNTIME,
+        f"{_HOME}/runtime.d/runtime_entry.sh": _ENTRY,
         f"{_HOME}/runtime.d/user.sh": _USER + protocol.commands(job, role),
-    }  # fmt: skip
+    }
     mounts = [Mount(logs, Path(_HOME) / "logs"), *_mounts(user, job, storages)]
     environment = _environment(user, job, role, index)
     sandbox.start(Container(folder, [f"{_HOME}/runtime"], environment, mounts, files, directory="/"))
@@ -88,12 +89,19 @@ def _environment(user: str, job: Mapping[str, Any], role: str, index: int) -> di
     roles, name = job["taskRoles"], f"{user}~{job['name']}"
     resources = roles[role]["resourcePerInstance"]
     environment = {
-        "PAI_FRAMEWORK_NAME": name, "PAI_JOB_NAME": name, "PAI_USER_NAME": user, "PAI_USERNAME": user,
-        "PAI_TASK_ROLE_COUNT": str(len(roles)), "PAI_TASK_ROLE_LIST": ",".join(roles),
+        "PAI_FRAMEWORK_NAME": name,
+        "PAI_JOB_NAME": name,
+        "PAI_USER_NAME": user,
+        "PAI_USERNAME": user,
+        "PAI_TASK_ROLE_COUNT": str(len(roles)),
+        "PAI_TASK_ROLE_LIST": ",".join(roles),
         "PAI_VIRTUAL_CLUSTER": (job.get("defaults") or {}).get("virtualCluster", "default"),
-        "PAI_CURRENT_TASK_ROLE_NAME": role, "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(index),
-        "PAI_TASK_INDEX": str(index), "FC_TASK_INDEX": str(index), "FC_TASKROLE_NAME": role,
+        "PAI_CURRENT_TASK_ROLE_NAME": role,
+        "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(index),
+        "PAI_TASK_INDEX": str(index),
+        "FC_TASK_INDEX": str(index),
+        "FC_TASKROLE_NAME": role,
         "FC_POD_UID": str(uuid.uuid4()),
-    }  # fmt: skip
+    }
     environment |= {f"PAI_TASK_ROLE_TASK_COUNT_{one}": str(roles[one].get("instances", 1)) for one in roles}
     return environment | ({"NVIDIA_VISIBLE_DEVICES": "none"} if resources["gpu"] == 0 else {})

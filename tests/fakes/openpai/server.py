@@ -119,8 +119,11 @@ class RestServer:
             job.forced_state = told.get("state", "")
             job.forced_sub_state = told.get("subState", "")
         else:
-            {"stop": self.cluster.stop, "remove": self.cluster.remove,
-             "end": lambda job: self.cluster.end(job, told["code"])}[verb](job)  # fmt: skip
+            {
+                "stop": self.cluster.stop,
+                "remove": self.cluster.remove,
+                "end": lambda job: self.cluster.end(job, told["code"]),
+            }[verb](job)
         self.advance()
 
     # Calls

@@ -19,8 +19,11 @@ _POD = {"spec": {"containers": [{"name": "main", "image": "x", "command": ["slee
 class TestAdaptDLJob(KubernetesContract):
     def make_world(self, directory: Path) -> KubernetesWorld:
         settings = {
-            "platform": "adl", "dockerImage": "example/trial:1", "trialCpuNumber": 1, "trialMemorySize": "64Mi",
-        }  # fmt: skip
+            "platform": "adl",
+            "dockerImage": "example/trial:1",
+            "trialCpuNumber": 1,
+            "trialMemorySize": "64Mi",
+        }
         return KubernetesWorld(
             directory,
             Operated(

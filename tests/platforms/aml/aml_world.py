@@ -92,10 +92,16 @@ class AmlWorld(WebWorld):
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         return {
-            "platform": "aml", "subscriptionId": "s1", "resourceGroup": "g1", "workspaceName": "w1",
-            "computeTarget": "gpu-cluster", "dockerImage": "example/trial:1.0", "endpoint": self.workspace.address,
-            "storageEndpoint": self.workspace.address, **changes,
-        }  # fmt: skip
+            "platform": "aml",
+            "subscriptionId": "s1",
+            "resourceGroup": "g1",
+            "workspaceName": "w1",
+            "computeTarget": "gpu-cluster",
+            "dockerImage": "example/trial:1.0",
+            "endpoint": self.workspace.address,
+            "storageEndpoint": self.workspace.address,
+            **changes,
+        }
 
     def make(self, tokens: tuple[str, ...] = (GOOD,), **changes: Any) -> AmlPlatform:
         return self.built(self.recorder, tokens, **changes)
@@ -128,9 +134,10 @@ class AmlWorld(WebWorld):
     def submitted(self, job_name: str) -> list[dict[str, Any]]:
         """Not those of others."""
         return [
-            job for name, job in self.workspace.jobs.items()
+            job
+            for name, job in self.workspace.jobs.items()
             if name.startswith(job_name) and job["properties"]["tags"].get("owner") != "theirs"
-        ]  # fmt: skip
+        ]
 
     def entry_of(self, job_name: str) -> dict[str, Any]:
         return next(iter(self.submitted(job_name)), {})

@@ -59,21 +59,39 @@ def daemon(tmp_path: Path, workspace: Workspace) -> Iterator[Daemon]:
         yield daemon
 
 
-def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, command: str = ODD,
-           shared: dict[str, str] | None = None, **fields: Any) -> str:  # fmt: skip
+def create(
+    daemon: Daemon,
+    workspace: Workspace,
+    folder: Path,
+    trials: int,
+    command: str = ODD,
+    shared: dict[str, str] | None = None,
+    **fields: Any,
+) -> str:
     folder.mkdir(exist_ok=True)
     (folder / "trial.py").write_text(TRIAL)
     section = {
-        "platform": "aml", "subscriptionId": "s1", "resourceGroup": "g1", "workspaceName": "w1",
-        "computeTarget": "gpu-cluster", "dockerImage": "example/trial:1.0", "endpoint": workspace.address,
-        "storageEndpoint": workspace.address, "nniManagerIp": "127.0.0.1", **fields,
-    }  # fmt: skip
+        "platform": "aml",
+        "subscriptionId": "s1",
+        "resourceGroup": "g1",
+        "workspaceName": "w1",
+        "computeTarget": "gpu-cluster",
+        "dockerImage": "example/trial:1.0",
+        "endpoint": workspace.address,
+        "storageEndpoint": workspace.address,
+        "nniManagerIp": "127.0.0.1",
+        **fields,
+    }
     config = {
         **({} if shared is None else {"sharedStorage": shared}),
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": 3, "maxTrialNumber": trials,
-        "tuner": {"name": "Random"}, "trainingService": section,
-    }  # fmt: skip
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 3,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
+        "trainingService": section,
+    }
     return daemon.create(config, folder)
 
 
@@ -163,9 +181,13 @@ def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp
     (tmp_path / "storage").mkdir()
     workspace.nodes.mounted.append(Mount(tmp_path / "storage", Path("/mnt/team")))
     storage = {
-        "storageType": "NFS", "nfsServer": "files.example.test", "exportedDirectory": "/data",
-        "localMountPoint": str(tmp_path / "storage"), "remoteMountPoint": "/mnt/team", "localMounted": "usermount",
-    }  # fmt: skip
+        "storageType": "NFS",
+        "nfsServer": "files.example.test",
+        "exportedDirectory": "/data",
+        "localMountPoint": str(tmp_path / "storage"),
+        "remoteMountPoint": "/mnt/team",
+        "localMounted": "usermount",
+    }
     id = create(
         daemon, workspace, tmp_path / "code", 2, f'echo model > "$NNI_OUTPUT_DIR/model"; pwd > at; {ODD}', storage
     )

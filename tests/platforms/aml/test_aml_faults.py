@@ -117,8 +117,10 @@ async def test_a_removed_job_is_lost_a_cancelled_one_cancelled_an_unknown_word_n
         world.workspace.faults.statuses[odd.job_name] = "Defragmenting"
         reports = await platform.observe([gone, cancelled, odd])
     assert [reports[one].state for one in (gone, cancelled, odd)] == [
-        JobState.LOST, JobState.CANCELLED, JobState.UNKNOWN,
-    ]  # fmt: skip
+        JobState.LOST,
+        JobState.CANCELLED,
+        JobState.UNKNOWN,
+    ]
 
 
 async def test_429_is_obeyed(world: AmlWorld) -> None:

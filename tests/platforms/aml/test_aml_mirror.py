@@ -99,8 +99,13 @@ def test_the_byte_behind_a_piece_is_in_the_next_one() -> None:
     file = HeldFile(name="stdout", whole=3, pieces={0: ("a", full), 1: ("b", 5)})
     assert file.size == full + 5
     assert [file.source(start) for start in (0, 3, full - 1, full, full + 4, full + 5)] == [
-        ("stdout", 0), ("a", 3), ("a", full - 1), ("b", 0), ("b", 4), None,
-    ]  # fmt: skip
+        ("stdout", 0),
+        ("a", 3),
+        ("a", full - 1),
+        ("b", 0),
+        ("b", 4),
+        None,
+    ]
 
 
 def test_a_piece_that_the_list_does_not_show_yet_is_waited_for() -> None:

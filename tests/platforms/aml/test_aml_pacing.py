@@ -88,7 +88,12 @@ async def test_two_experiments_keep_to_the_limits_of_their_workspace(
 
 
 _SETTINGS = {
-    "platform": "aml", "subscriptionId": "s1", "resourceGroup": "g1", "workspaceName": "w1",
-    "computeTarget": "gpu-cluster", "dockerImage": "example/trial:1.0", "endpoint": _ADDRESS,
+    "platform": "aml",
+    "subscriptionId": "s1",
+    "resourceGroup": "g1",
+    "workspaceName": "w1",
+    "computeTarget": "gpu-cluster",
+    "dockerImage": "example/trial:1.0",
+    "endpoint": _ADDRESS,
     "storageEndpoint": _ADDRESS,
-}  # fmt: skip
+}

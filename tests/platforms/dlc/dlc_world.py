@@ -77,11 +77,21 @@ class DlcWorld(WebWorld):
 
     def settings(self, **fields: Any) -> dict[str, Any]:
         return {
-            "platform": "dlc", "image": "registry.example.test/pai/pytorch:1.6", "jobType": "PyTorchJob", "podCount": 1,
-            "ecsSpec": "ecs.c6.large", "region": "cn-hangzhou", "workspaceId": "12345", "nasDataSourceId": NAS,
-            "accessKeyId": KEY_ID, "accessKeySecret": KEY_SECRET, "localStorageMountPoint": str(self.here),
-            "containerStorageMountPoint": str(self.there), "endpoint": f"http://127.0.0.1:{self.port}", **fields,
-        }  # fmt: skip
+            "platform": "dlc",
+            "image": "registry.example.test/pai/pytorch:1.6",
+            "jobType": "PyTorchJob",
+            "podCount": 1,
+            "ecsSpec": "ecs.c6.large",
+            "region": "cn-hangzhou",
+            "workspaceId": "12345",
+            "nasDataSourceId": NAS,
+            "accessKeyId": KEY_ID,
+            "accessKeySecret": KEY_SECRET,
+            "localStorageMountPoint": str(self.here),
+            "containerStorageMountPoint": str(self.there),
+            "endpoint": f"http://127.0.0.1:{self.port}",
+            **fields,
+        }
 
     def make(self, **fields: Any) -> DlcPlatform:
         return self.built(self.recorder, **fields)
@@ -145,9 +155,13 @@ class DlcWorld(WebWorld):
     async def plant(self, spec: JobSpec) -> None:
         role = {"Type": "Worker", "Image": "theirs", "PodCount": 1, "EcsSpec": "ecs.c6.large"}
         request = {
-            "DisplayName": spec.name, "JobType": "PyTorchJob", "JobSpecs": [role], "UserCommand": "exec sleep 1000",
-            "WorkspaceId": "12345", "Settings": {"Tags": {"nni_experiment": "wasps"}},
-        }  # fmt: skip
+            "DisplayName": spec.name,
+            "JobType": "PyTorchJob",
+            "JobSpecs": [role],
+            "UserCommand": "exec sleep 1000",
+            "WorkspaceId": "12345",
+            "Settings": {"Tags": {"nni_experiment": "wasps"}},
+        }
         job = Job(id="dlctheirs", request=request, owner=THEIRS, created_s=time.time())
         job.note(job.created_s, "Creating")
         self.service.jobs.put(job)

@@ -9,10 +9,10 @@ import pytest
 from dlc_world import NAS, DlcWorld
 
 from nni_manager.domain.job import JobState
-from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.testing import PlatformContract, World
 from nni_manager.platform_kit.testing.observing import accepted, seen
 from nni_manager.platforms.dlc import account, platform
+from nni_manager.shared_storage import mounted_storage
 from tests.fakes.dlc.containers import Source
 
 pytestmark = pytest.mark.contract

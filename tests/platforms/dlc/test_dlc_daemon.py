@@ -54,17 +54,31 @@ class Dsw:
 
     def create(self, command: str, trials: int, concurrency: int = 4, **fields: Any) -> str:
         section = {
-            "platform": "dlc", "image": "example/trial:1", "jobType": "PyTorchJob", "podCount": 1,
-            "ecsSpec": "ecs.c6.large", "region": "cn-hangzhou", "workspaceId": "12345", "nasDataSourceId": "data1nas",
-            "accessKeyId": "LTAIexample", "accessKeySecret": SECRET, "localStorageMountPoint": str(self.nas),
-            "containerStorageMountPoint": str(self.there), "endpoint": f"http://127.0.0.1:{self.port}",
-            "nniManagerIp": "127.0.0.1", **fields,
-        }  # fmt: skip
+            "platform": "dlc",
+            "image": "example/trial:1",
+            "jobType": "PyTorchJob",
+            "podCount": 1,
+            "ecsSpec": "ecs.c6.large",
+            "region": "cn-hangzhou",
+            "workspaceId": "12345",
+            "nasDataSourceId": "data1nas",
+            "accessKeyId": "LTAIexample",
+            "accessKeySecret": SECRET,
+            "localStorageMountPoint": str(self.nas),
+            "containerStorageMountPoint": str(self.there),
+            "endpoint": f"http://127.0.0.1:{self.port}",
+            "nniManagerIp": "127.0.0.1",
+            **fields,
+        }
         config = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-            "trialCodeDirectory": ".", "trialConcurrency": concurrency, "maxTrialNumber": trials,
-            "tuner": {"name": "Random"}, "trainingService": section,
-        }  # fmt: skip
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": command,
+            "trialCodeDirectory": ".",
+            "trialConcurrency": concurrency,
+            "maxTrialNumber": trials,
+            "tuner": {"name": "Random"},
+            "trainingService": section,
+        }
         return self.daemon.create(config, self.code)
 
     def check(self, id: str, trials: int) -> list[dict[str, Any]]:
@@ -159,10 +173,12 @@ def test_a_job_stopped_in_the_console_stays_stopped(dsw: Dsw) -> None:
 
 def test_what_cannot_work_is_refused_before_any_job(dsw: Dsw) -> None:
     cases = [
-        ({"accessKeySecret": "wr0ng"}, "accessKeySecret"), ({"workspaceId": "999"}, "workspaceId"),
-        ({"ecsSpec": "ecs.no.such"}, "ecs.no.such"), ({"localStorageMountPoint": "/no/such/mount"}, "/no/such/mount"),
+        ({"accessKeySecret": "wr0ng"}, "accessKeySecret"),
+        ({"workspaceId": "999"}, "workspaceId"),
+        ({"ecsSpec": "ecs.no.such"}, "ecs.no.such"),
+        ({"localStorageMountPoint": "/no/such/mount"}, "/no/such/mount"),
         ({"ecsSpec": "{'resource_id': 'rg1', 'cpu': 'two'}"}, "'cpu'"),
-    ]  # fmt: skip
+    ]
     for fields, words in cases:
         with pytest.raises(AssertionError) as refused:
             dsw.create("true", trials=1, **fields)

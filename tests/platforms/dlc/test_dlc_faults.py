@@ -220,10 +220,11 @@ async def test_cleaning_stops_what_is_left_and_removes_the_files(world: VirtualD
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"image": "x", "type": "Boss"}, "Boss"), ({"nasDataSourceId": "data2nas"}, "data2nas"),
+        ({"image": "x", "type": "Boss"}, "Boss"),
+        ({"nasDataSourceId": "data2nas"}, "data2nas"),
         ({"ecsSpec": "ecs.huge"}, "ecs.huge"),
     ],
-)  # fmt: skip
+)
 async def test_what_the_service_refuses_is_refused_with_its_words(
     world: VirtualDlc, fields: dict[str, str], words: str
 ) -> None:
@@ -271,8 +272,11 @@ async def test_a_job_has_the_network_that_was_asked_for(world: VirtualDlc) -> No
         await insisted(platform, world.command("aaaaa", "true"))
     (job,) = world.service.jobs.by_id.values()
     assert job.request["UserVpc"] == {
-        "VpcId": "vpc-1", "SecurityGroupId": "sg-1", "SwitchId": "vsw-1", "ExtendedCIDRs": ["10.0.0.0/8"],
-    }  # fmt: skip
+        "VpcId": "vpc-1",
+        "SecurityGroupId": "sg-1",
+        "SwitchId": "vsw-1",
+        "ExtendedCIDRs": ["10.0.0.0/8"],
+    }
 
 
 async def test_a_list_without_a_job_and_one_refusal_cost_it_nothing(world: VirtualDlc) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from virtual_dlc import VirtualDlc
 
-from nni_manager.platform_kit.pull import Pull
 from nni_manager.platforms.dlc import account
 from nni_manager.platforms.dlc.platform import DlcPlatform
+from nni_manager.shared_storage.pull import Pull
 from tests.platforms.paced_account import JOBS, RUN_S, NothingRead, check_lag, most_in, now_s, run_two
 
 pytestmark = [pytest.mark.contract, pytest.mark.looptime]

@@ -20,9 +20,9 @@ from dlc_world import DlcWorld
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platforms.dlc.platform import DlcPlatform
+from nni_manager.shared_storage.pull import Pull
 from tests.fakes.dlc.service import DlcService, Lost
 
 #: Seconds that a request takes, either way.

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platform_kit.testing import Feature, Recorder, unreachable_keeper
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount
 from nni_manager.platforms.dlts.job import ids_of
 from nni_manager.platforms.dlts.platform import DltsPlatform
+from nni_manager.web_services.pacing import Pacing
 from tests.fakes.process import FakeProcess
 from tests.platforms.web_world import TOKEN, WebWorld
 
@@ -63,10 +63,17 @@ class DltsWorld(WebWorld):
 
     def built(self, recorder: Recorder, **changes: Any) -> DltsPlatform:
         settings = {
-            "platform": "dlts", "dashboard": f"{self.fake.address}/", "cluster": ".default", "team": TEAM,
-            "email": EMAIL, "password": PASSWORD, "dockerImage": "example/image:1",
-            "localStorageMountPoint": str(self.here), "containerStorageMountPoint": str(self.there), **changes,
-        }  # fmt: skip
+            "platform": "dlts",
+            "dashboard": f"{self.fake.address}/",
+            "cluster": ".default",
+            "team": TEAM,
+            "email": EMAIL,
+            "password": PASSWORD,
+            "dockerImage": "example/image:1",
+            "localStorageMountPoint": str(self.here),
+            "containerStorageMountPoint": str(self.there),
+            **changes,
+        }
         return Impatient(settings, recorder.host(unreachable_keeper()))
 
     def make(self, **changes: Any) -> DltsPlatform:

@@ -57,6 +57,11 @@ async def test_two_experiments_keep_the_pace_of_their_account(tmp_path: Path) ->
 
 
 _SETTINGS = {
-    "platform": "dlts", "dashboard": _ADDRESS, "cluster": ".default", "team": _TEAM, "email": _EMAIL,
-    "password": "passw0rd", "dockerImage": "image",
-}  # fmt: skip
+    "platform": "dlts",
+    "dashboard": _ADDRESS,
+    "cluster": ".default",
+    "team": _TEAM,
+    "email": _EMAIL,
+    "password": "passw0rd",
+    "dockerImage": "image",
+}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nni_manager.platform_kit.kubernetes.pod import PodSettings
+from nni_manager.kubernetes.jobs.pod import PodSettings
 from nni_manager.platforms.frameworkcontroller import jobs
-from tests.platform_kit.test_kubernetes_names_and_pods import job
+from tests.kubernetes.test_kubernetes_names_and_pods import job
 
 pytestmark = pytest.mark.unit
 

@@ -14,9 +14,14 @@ from tests.platforms.kubernetes_world import KubernetesWorld, Operated
 pytestmark = pytest.mark.contract
 
 _ROLE = {
-    "name": "worker", "taskNumber": 1, "dockerImage": "example/trial:1", "cpuNumber": 1, "memorySize": 64,
-    "gpuNumber": 0, "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceedTaskCount": 1},
-}  # fmt: skip
+    "name": "worker",
+    "taskNumber": 1,
+    "dockerImage": "example/trial:1",
+    "cpuNumber": 1,
+    "memorySize": 64,
+    "gpuNumber": 0,
+    "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceedTaskCount": 1},
+}
 
 _POD = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x", "command": ["sleep", "1000"]}]}}
 _FOREIGN = {

@@ -21,11 +21,13 @@ def operated(operator: str, role: str, plural: str) -> Operated:
     template = {"spec": {"containers": [container]}}
     field, name = ("tfReplicaSpecs", "Worker") if role == "worker" else ("pytorchReplicaSpecs", "Master")
     return Operated(
-        adapter=KubeflowPlatform, resource=f"{plural}.kubeflow.org", native_states=tuple(states.STATES),
+        adapter=KubeflowPlatform,
+        resource=f"{plural}.kubeflow.org",
+        native_states=tuple(states.STATES),
         settings={"platform": "kubeflow", "operator": operator, "apiVersion": "v1", role: _ROLE},
         state_of=states.state_of,
         foreign={field: {name: {"replicas": 1, "restartPolicy": "Never", "template": template}}},
-    )  # fmt: skip
+    )
 
 
 class TestTFJob(KubernetesContract):

@@ -22,9 +22,9 @@ from kubernetes_asyncio import client
 
 from nni_manager.config.experiment_file import read_file
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from tests.platforms.live import configs, ledger, namespaces, offers, suite
@@ -162,10 +162,13 @@ class _Run:
     def _tests(self, tests: tuple[str, ...], config: Path, options: list[str], without: list[str]) -> bool:
         given = self.given
         always = [
-            f"--live={given.kind}", f"--live-config={config}", f"--live-address={given.address}",
-            f"--live-patience={given.patience:g}", f"--live-trials={given.trials}",
+            f"--live={given.kind}",
+            f"--live-config={config}",
+            f"--live-address={given.address}",
+            f"--live-patience={given.patience:g}",
+            f"--live-trials={given.trials}",
             *(f"--live-without={feature}" for feature in without),
-        ]  # fmt: skip
+        ]
         folder = self.folder / f"tests-{secrets.token_hex(4)}"
         return self.interrupts.run(suite.command(tests, folder, [*always, *options], given.only)) == 0
 

@@ -15,10 +15,11 @@ from typing import Any
 from kubernetes_asyncio import client
 
 from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.kubernetes.api import names
+from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.jobs import handle_data
+from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.kubernetes import handle_data, names
-from nni_manager.platform_kit.kubernetes.kind import Kind
-from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.testing import Feature, Recorder
 from nni_manager.platform_kit.testing.observing import insist
 from tests.platforms.live import foreign_jobs

@@ -27,7 +27,10 @@ def live_service(request: pytest.FixtureRequest) -> Service:
     """What the command line says."""
     option = request.config.getoption
     return Service(
-        name=option("live"), config=Path(option("live_config")).resolve(), address=option("live_address"),
-        patience_s=option("live_patience"), without=frozenset(map(Feature, option("live_without"))),
+        name=option("live"),
+        config=Path(option("live_config")).resolve(),
+        address=option("live_address"),
+        patience_s=option("live_patience"),
+        without=frozenset(map(Feature, option("live_without"))),
         ledger=option("live_ledger"),
-    )  # fmt: skip
+    )

@@ -52,11 +52,13 @@ class Kubeconfig:
         files and descriptors behind."""
         context = {"cluster": _CONTEXT, "user": _CONTEXT, "namespace": namespace}
         whole = {
-            "apiVersion": "v1", "kind": "Config", "current-context": _CONTEXT,
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": _CONTEXT,
             "clusters": [{"name": _CONTEXT, "cluster": _written_out(self.cluster, path)}],
             "users": [{"name": _CONTEXT, "user": _written_out(self.user, path)}],
             "contexts": [{"name": _CONTEXT, "context": context}],
-        }  # fmt: skip
+        }
         _write(path, yaml.safe_dump(whole).encode())
         return path
 

@@ -16,17 +16,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from nni_manager.code_archive import pack
 from nni_manager.config import credentials
-from nni_manager.config.experiment_file import Reading, read_file
+from nni_manager.config.experiment_file import ParsedConfig, read_file
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import Json, PlatformSpec
 from nni_manager.domain.ids import job_name, new_experiment_id
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.testing import Feature, Recorder, World, unreachable_keeper
 from nni_manager.platform_kit.testing.listener import FakeListener
 from nni_manager.platform_kit.testing.observing import insist, seen_as
@@ -44,7 +44,7 @@ _ABSENT = {
     **dict.fromkeys((Feature.CALLS, Feature.TRACES, Feature.PACE, Feature.SHARED_CONNECTION), _UNSEEN),
     **dict.fromkeys((Feature.STATES, Feature.WAIT_REASONS, Feature.STORAGE, Feature.PUSH), _UNASKED),
     **dict.fromkeys((Feature.CREDENTIALS, Feature.MACHINES, Feature.REPLICAS), _UNASKED),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,18 +179,25 @@ class LiveWorld(World):
     def _made(self, recorder: Recorder, name: str, trial_id: str) -> JobSpec:
         gpus = self._section.settings.get("trialGpuNumber", self._spec.trial_gpu_number)
         return JobSpec(
-            name=name, experiment_id=recorder.experiment_id, trial_id=trial_id, attempt=1, sequence_id=0,
-            command=self.orders.command(name), parameter_record=_RECORD,
+            name=name,
+            experiment_id=recorder.experiment_id,
+            trial_id=trial_id,
+            attempt=1,
+            sequence_id=0,
+            command=self.orders.command(name),
+            parameter_record=_RECORD,
             protocol_environment={
                 protocol.ENV_EXPERIMENT_ID: recorder.experiment_id,
                 protocol.ENV_TRIAL_ID: trial_id,
                 protocol.ENV_SEQUENCE_ID: "0",
             },
-            caller_environment={"PATH": os.environ["PATH"]}, code_directory=str(self._code),
+            caller_environment={"PATH": os.environ["PATH"]},
+            code_directory=str(self._code),
             attempt_directory=str(recorder.folder / "trials" / trial_id),
-            gpu_number=gpus if isinstance(gpus, int) else None, grace_period_s=self._spec.grace_period_s,
+            gpu_number=gpus if isinstance(gpus, int) else None,
+            grace_period_s=self._spec.grace_period_s,
             runner_environment=self._way(name),
-        )  # fmt: skip
+        )
 
     def _way(self, name: str) -> Mapping[str, str]:
         """To a trial listener of this job's own."""
@@ -268,7 +275,7 @@ def without_commands(settings: Any) -> Any:
     return [without_commands(one) for one in settings] if isinstance(settings, list | tuple) else settings
 
 
-def _section(reading: Reading, service: Service) -> PlatformSpec:
+def _section(reading: ParsedConfig, service: Service) -> PlatformSpec:
     found = [section for section in reading.spec.platforms if service.name in (section.service, section.name)]
     if not found:
         raise NniManagerError(f"{service.config} has no training service {service.name}")

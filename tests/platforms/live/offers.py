@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kubernetes_asyncio import client
 
-from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.kubernetes.api.kind import Kind
 from nni_manager.platform_kit.testing import Feature
 from tests.platforms.live.pod_orders import api
 
@@ -78,9 +78,14 @@ async def _watches(server: client.ApiClient, namespace: str, kind: Kind) -> bool
     custom = client.CustomObjectsApi(server)
     with contextlib.suppress(client.ApiException):
         answer = await custom.list_namespaced_custom_object(
-            kind.group, kind.version or "v1", namespace, kind.plural, watch=True, timeout_seconds=1,
+            kind.group,
+            kind.version or "v1",
+            namespace,
+            kind.plural,
+            watch=True,
+            timeout_seconds=1,
             _preload_content=False,
-        )  # fmt: skip
+        )
         is_watched = answer.status == 200
         answer.release()
         return is_watched

@@ -14,7 +14,7 @@ import aiohttp
 from kubernetes_asyncio import client, config
 from kubernetes_asyncio.stream import WsApiClient
 
-from nni_manager.platform_kit.kubernetes import names
+from nni_manager.kubernetes.api import names
 from trial_runner import protocol
 
 _LOOK_AGAIN_S = 0.2
@@ -111,10 +111,16 @@ class PodOrders:
         out = bytearray()
         async with api(self._kubeconfig, WsApiClient) as server:
             opening = await client.CoreV1Api(server).connect_get_namespaced_pod_exec(
-                pod["metadata"]["name"], self._namespace, container=container["name"], stdin=False, stdout=True,
-                stderr=False, tty=False, command=["sh", "-c", script, "sh", folder, str(number), order],
+                pod["metadata"]["name"],
+                self._namespace,
+                container=container["name"],
+                stdin=False,
+                stdout=True,
+                stderr=False,
+                tty=False,
+                command=["sh", "-c", script, "sh", folder, str(number), order],
                 _preload_content=False,
-            )  # fmt: skip
+            )
             async with opening as socket:
                 async for message in socket:
                     if message.type is aiohttp.WSMsgType.BINARY and message.data[:1] == _STDOUT:

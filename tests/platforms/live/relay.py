@@ -41,9 +41,12 @@ class Upstream:
         is_tls = address.scheme == "https"
         host = address.hostname or _ADDRESS
         return cls(
-            host=host, port=address.port or (443 if is_tls else 80), path=address.path.rstrip("/"),
-            tls=_context(told) if is_tls else None, server_name=(told.tls_server_name or host) if is_tls else None,
-        )  # fmt: skip
+            host=host,
+            port=address.port or (443 if is_tls else 80),
+            path=address.path.rstrip("/"),
+            tls=_context(told) if is_tls else None,
+            server_name=(told.tls_server_name or host) if is_tls else None,
+        )
 
 
 def _context(told: client.Configuration) -> ssl.SSLContext:
@@ -127,9 +130,12 @@ class Relay:
         assert task is not None
         try:
             reader, server = await asyncio.open_connection(
-                self._upstream.host, self._upstream.port, ssl=self._upstream.tls,
-                server_hostname=self._upstream.server_name, limit=_CHUNK,
-            )  # fmt: skip
+                self._upstream.host,
+                self._upstream.port,
+                ssl=self._upstream.tls,
+                server_hostname=self._upstream.server_name,
+                limit=_CHUNK,
+            )
         except OSError:
             adapter.transport.abort()
             return

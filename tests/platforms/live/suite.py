@@ -64,6 +64,17 @@ def heard() -> Iterator[Interrupts]:
 def command(tests: Sequence[str], folder: Path, options: Sequence[str], only: str) -> list[str]:
     """`tests`: modules beside this one; `only`: as pytest's ``-k``; empty: all."""
     return [
-        sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-rs", f"--basetemp={folder}",
-        *(str(Path(__file__).with_name(test)) for test in tests), *options, *(["-k", only] if only else []),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "-rs",
+        f"--basetemp={folder}",
+        *(str(Path(__file__).with_name(test)) for test in tests),
+        *options,
+        *(["-k", only] if only else []),
+    ]

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Self
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.machines.keeper.job_events import job_report
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper.forgetting import job_report
 from nni_manager.platform_kit.testing import Feature, Recorder
 from nni_manager.platforms.local.platform import LocalPlatform
 from tests.platforms.keeper_world import KeeperWorld, job_spec
@@ -83,9 +83,7 @@ class LocalWorld(KeeperWorld):
 
     # Jobs
 
-    def command(
-        self, trial_id: str, command: str, *, recorder: Recorder | None = None, **changes: Any
-    ) -> JobSpec:  # fmt: skip
+    def command(self, trial_id: str, command: str, *, recorder: Recorder | None = None, **changes: Any) -> JobSpec:
         experiment_id = (recorder or self.recorder).experiment_id
         name = job_name(experiment_id, trial_id, 1)
         if name not in self._specs:
@@ -148,10 +146,15 @@ class LocalWorld(KeeperWorld):
 
     def _spec(self, name: str, experiment_id: str, trial_id: str, command: str) -> JobSpec:
         return job_spec(
-            name=name, experiment_id=experiment_id, trial_id=trial_id, attempt=1, command=command,
-            caller_environment={"PATH": os.environ["PATH"], "API_KEY": _SECRET}, code_directory=str(self.code),
+            name=name,
+            experiment_id=experiment_id,
+            trial_id=trial_id,
+            attempt=1,
+            command=command,
+            caller_environment={"PATH": os.environ["PATH"], "API_KEY": _SECRET},
+            code_directory=str(self.code),
             attempt_directory=str(self.trials / experiment_id / trial_id),
-        )  # fmt: skip
+        )
 
 
 class _Nobody:

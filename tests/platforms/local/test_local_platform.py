@@ -14,8 +14,8 @@ from local_world import LocalWorld
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.machines.keeper import client
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper import client
 from nni_manager.platform_kit.testing import DeliveredLines
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, unavailable
@@ -332,8 +332,10 @@ async def test_a_killed_keeper_loses_nothing(world: LocalWorld) -> None:
         assert [report.exit_code for report in reports] == [0, 3]
     else:  # never guessed
         assert {(report.state, report.exit_code) for report in reports} <= {
-            (JobState.LOST, None), (JobState.SUCCEEDED, 0), (JobState.FAILED, 3),
-        }  # fmt: skip
+            (JobState.LOST, None),
+            (JobState.SUCCEEDED, 0),
+            (JobState.FAILED, 3),
+        }
 
 
 async def test_a_job_that_ended_before_its_keeper_was_killed_keeps_its_exit_code(world: LocalWorld) -> None:
@@ -379,9 +381,25 @@ def attempt(tmp_path: Path) -> JobHandle:
 
 @pytest.mark.parametrize(
     "name",
-    ["../secret", "deep/../../secret", "../attempt-2/stdout", "link-out", "link-in", "folder-out/secret", "loop",
-     "pipe", "deep", "", ".", "missing", "stdout/file", "a\0b", "x" * 5000, "/etc/hostname"],
-)  # fmt: skip
+    [
+        "../secret",
+        "deep/../../secret",
+        "../attempt-2/stdout",
+        "link-out",
+        "link-in",
+        "folder-out/secret",
+        "loop",
+        "pipe",
+        "deep",
+        "",
+        ".",
+        "missing",
+        "stdout/file",
+        "a\0b",
+        "x" * 5000,
+        "/etc/hostname",
+    ],
+)
 async def test_nothing_outside_the_attempt_and_no_odd_file_is_read(
     world: LocalWorld, attempt: JobHandle, name: str
 ) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.keeper.client import Keeper, Listener
-from nni_manager.platform_kit.keeper.forgetting import job_report
+from nni_manager.machines.keeper.client import Keeper, Listener
+from nni_manager.machines.keeper.job_events import job_report
 from nni_manager.platform_kit.testing import DeliveredLines, Recorder, unreachable_keeper
 from nni_manager.platforms.local.platform import LocalPlatform
 from trial_runner import protocol
@@ -296,5 +296,8 @@ async def test_every_change_wakes_but_what_the_answer_to_a_submission_tells(
 def test_states_of_the_keeper(told: dict[str, Any], expected: JobState) -> None:
     report = job_report(told)
     assert (report.state, report.exit_code, report.signal, report.stderr_tail) == (
-        expected, told.get("exit_code"), told.get("signal"), told.get("stderr_tail", ""),
-    )  # fmt: skip
+        expected,
+        told.get("exit_code"),
+        told.get("signal"),
+        told.get("stderr_tail", ""),
+    )

@@ -12,11 +12,11 @@ import yaml
 
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platform_kit.testing import Feature, Recorder, unreachable_keeper
 from nni_manager.platforms.openpai import states
 from nni_manager.platforms.openpai.account import OpenpaiAccount
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
+from nni_manager.web_services.pacing import Pacing
 from tests.fakes.process import FakeProcess
 from tests.platforms.obedient_job import Pipes
 from tests.platforms.web_world import TOKEN, WebWorld
@@ -53,18 +53,27 @@ class OpenpaiWorld(WebWorld):
 
     def reset(self) -> None:
         self.fake.control(
-            "reset", users={USER: {"tokens": [SECRET], "password": PASSWORD}}, storages={STORAGE: str(self.here)},
+            "reset",
+            users={USER: {"tokens": [SECRET], "password": PASSWORD}},
+            storages={STORAGE: str(self.here)},
             limits={"list": [100_000, 60], "all": [100_000, 60]},
-        )  # fmt: skip
+        )
         self.fake.control("behaviour", hold=True, grace_s=1)
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         return {
-            "platform": "openpai", "host": self.fake.address, "username": USER, "token": SECRET,
-            "dockerImage": "example/image:1", "trialCpuNumber": 1, "trialMemorySize": 512,
-            "storageConfigName": STORAGE, "localStorageMountPoint": str(self.here),
-            "containerStorageMountPoint": str(self.there), **changes,
-        }  # fmt: skip
+            "platform": "openpai",
+            "host": self.fake.address,
+            "username": USER,
+            "token": SECRET,
+            "dockerImage": "example/image:1",
+            "trialCpuNumber": 1,
+            "trialMemorySize": 512,
+            "storageConfigName": STORAGE,
+            "localStorageMountPoint": str(self.here),
+            "containerStorageMountPoint": str(self.there),
+            **changes,
+        }
 
     def make(self, **changes: Any) -> OpenpaiPlatform:
         return self.built(self.recorder, **changes)
@@ -76,10 +85,12 @@ class OpenpaiWorld(WebWorld):
 
     def make_replicated(self) -> Platform:
         role = {
-            "instances": 2, "dockerImage": "image", "commands": ["exec /bin/sh job.sh"],
+            "instances": 2,
+            "dockerImage": "image",
+            "commands": ["exec /bin/sh job.sh"],
             "completion": {"minSucceededInstances": -1},
             "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
-        }  # fmt: skip
+        }
         image = {"type": "dockerimage", "uri": "example/image", "name": "image"}
         job = {"protocolVersion": 2, "name": "x", "type": "job", "prerequisites": [image], "taskRoles": {"main": role}}
         name = self.job("a").name
@@ -154,13 +165,19 @@ class OpenpaiWorld(WebWorld):
 def submit_as(world: OpenpaiWorld, name: str, extras: dict[str, Any]) -> None:
     """Somebody with the same account."""
     role = {
-        "instances": 1, "dockerImage": "image", "commands": ["exec sleep 1000"],
+        "instances": 1,
+        "dockerImage": "image",
+        "commands": ["exec sleep 1000"],
         "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
-    }  # fmt: skip
+    }
     job = {
-        "protocolVersion": 2, "name": name, "type": "job", "taskRoles": {"main": role}, "extras": extras,
+        "protocolVersion": 2,
+        "name": name,
+        "type": "job",
+        "taskRoles": {"main": role},
+        "extras": extras,
         "prerequisites": [{"type": "dockerimage", "uri": "example/image", "name": "image"}],
-    }  # fmt: skip
+    }
     headers = {"Authorization": f"Bearer {SECRET}", "Content-Type": "text/yaml"}
     url = f"{world.fake.address}/rest-server/api/v2/jobs"
     httpx.post(url, content=yaml.safe_dump(job), headers=headers).raise_for_status()

@@ -57,7 +57,14 @@ async def test_two_experiments_keep_to_the_limits_of_their_account(tmp_path: Pat
 
 def _settings(folder: Path) -> dict[str, Any]:
     return {
-        "platform": "openpai", "host": "http://pai", "username": "alice", "token": "t0ken", "dockerImage": "image",
-        "trialCpuNumber": 1, "trialMemorySize": 512, "storageConfigName": "nfs",
-        "localStorageMountPoint": str(folder / "nfs"), "containerStorageMountPoint": "/mnt/nfs",
-    }  # fmt: skip
+        "platform": "openpai",
+        "host": "http://pai",
+        "username": "alice",
+        "token": "t0ken",
+        "dockerImage": "image",
+        "trialCpuNumber": 1,
+        "trialMemorySize": 512,
+        "storageConfigName": "nfs",
+        "localStorageMountPoint": str(folder / "nfs"),
+        "containerStorageMountPoint": "/mnt/nfs",
+    }

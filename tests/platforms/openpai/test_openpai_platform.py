@@ -13,15 +13,15 @@ import pytest
 import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.evidence import RunnerWord, unstarted, weigh
+from nni_manager.domain.evidence import RunnerExit, unstarted, weigh
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.contract import NoRoom, Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken
 from nni_manager.platforms.openpai.account import OpenpaiAccount, paces
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
+from nni_manager.shared_storage import mounted_storage
 from tests.platforms.openpai.openpai_world import PASSWORD, SECRET, STORAGE, THEIRS, USER, OpenpaiWorld, submit_as
 from trial_runner import protocol
 
@@ -222,7 +222,7 @@ async def test_a_command_that_ends_as_a_container_without_storage_does_is_no_suc
     spec = world.command("aaaaa", f"exit {mounted_storage.EXIT_OTHER_STORAGE}")
     async with world.make() as platform:
         report = await ended(world, platform, spec)
-    end = weigh(report, RunnerWord.parse(world.recorder.ends[spec.name]))
+    end = weigh(report, RunnerExit.parse(world.recorder.ends[spec.name]))
     assert end is not None and end.report.exit_code == mounted_storage.EXIT_OTHER_STORAGE
     assert (end.report.native_reason, end.report.message, end.disagreement) == ("", "", "")
 
@@ -265,14 +265,20 @@ def by_a_shell(environment: dict[str, str]) -> str:
 
 def users_job(*commands: str, **others: Any) -> dict[str, Any]:
     role = {
-        "instances": 1, "dockerImage": "image", "commands": list(commands),
+        "instances": 1,
+        "dockerImage": "image",
+        "commands": list(commands),
         "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
-    }  # fmt: skip
+    }
     return {
-        "protocolVersion": 2, "name": "another name", "type": "job", "parameters": {"x": "rendered"},
+        "protocolVersion": 2,
+        "name": "another name",
+        "type": "job",
+        "parameters": {"x": "rendered"},
         "prerequisites": [{"type": "dockerimage", "uri": "example/image", "name": "image"}],
-        "taskRoles": {"main": role}, **others,
-    }  # fmt: skip
+        "taskRoles": {"main": role},
+        **others,
+    }
 
 
 async def test_a_job_of_ones_own_is_rendered_by_openpai(world: OpenpaiWorld) -> None:

@@ -21,19 +21,30 @@ JOB = {"protocolVersion": 2, "name": "mine", "type": "job", "taskRoles": {"main"
 def section(folder: Path, **changes: Any) -> dict[str, Any]:
     """`None` leaves a field out."""
     fields = {
-        "platform": "openpai", "host": "pai.example.com", "username": "alice", "token": "not-a-real-token",
-        "trialCpuNumber": 1, "trialMemorySize": "1GB", "storageConfigName": "nfs",
-        "localStorageMountPoint": str(folder), "containerStorageMountPoint": "/mnt/nfs", **changes,
-    }  # fmt: skip
+        "platform": "openpai",
+        "host": "pai.example.com",
+        "username": "alice",
+        "token": "not-a-real-token",
+        "trialCpuNumber": 1,
+        "trialMemorySize": "1GB",
+        "storageConfigName": "nfs",
+        "localStorageMountPoint": str(folder),
+        "containerStorageMountPoint": "/mnt/nfs",
+        **changes,
+    }
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def judged(folder: Path, **changes: Any) -> None:
     """As `nnictl config check` does."""
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "true", "trialConcurrency": 1,
-        "trialGpuNumber": 0, "tuner": {"name": "Random"}, "trainingService": section(folder, **changes),
-    }  # fmt: skip
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": "true",
+        "trialConcurrency": 1,
+        "trialGpuNumber": 0,
+        "tuner": {"name": "Random"},
+        "trainingService": section(folder, **changes),
+    }
     spec = load(yaml.safe_dump(config), directory=folder)
     OpenpaiPlatform.check(spec, spec.platforms[0])
 
@@ -54,10 +65,11 @@ def judged(folder: Path, **changes: Any) -> None:
         ({"reporter": "worker"}, "reporter", "there is none"),
         (
             {"openpaiConfig": JOB, "containerStorageMountPoint": None, "storageConfigName": None},
-            "containerStorageMountPoint", "mounts no storage",
+            "containerStorageMountPoint",
+            "mounts no storage",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], field: str, words: str) -> None:
     (tmp_path / "job.yml").write_text(yaml.safe_dump(JOB))
     with pytest.raises((ConfigInvalid, InvalidInput)) as raised:
@@ -72,11 +84,12 @@ def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], field: 
         {"openpaiConfig": JOB, "trialCpuNumber": None, "trialMemorySize": None},
         {"openpaiConfigFile": "job.yml", "reporter": "main", "trialCpuNumber": None},
         {
-            "openpaiConfig": {**JOB, "extras": {"storages": [{"name": "nfs"}]}}, "storageConfigName": None,
+            "openpaiConfig": {**JOB, "extras": {"storages": [{"name": "nfs"}]}},
+            "storageConfigName": None,
             "containerStorageMountPoint": None,
         },
     ],
-)  # fmt: skip
+)
 def test_what_can_work_is_taken(tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "job.yml").write_text(yaml.safe_dump(JOB))
     judged(tmp_path, **changes)

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Self
 
 import psutil
 
+from nni_manager.code_archive import pack
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import attempt_directory_of, job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.archive import pack
+from nni_manager.machines.keeper.client import Keeper
+from nni_manager.machines.keeper.job_events import job_report
+from nni_manager.machines.ssh.address import Address
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.keeper.forgetting import job_report
 from nni_manager.platform_kit.testing import Feature, Recorder, unreachable_keeper
-from nni_manager.platforms.remote.address import Address
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.platform import RemotePlatform
 from tests.platforms.keeper_world import KeeperWorld, job_spec
@@ -128,17 +128,20 @@ class RemoteWorld(KeeperWorld):
 
     # Jobs
 
-    def command(
-        self, trial_id: str, command: str, *, recorder: Recorder | None = None, **changes: Any
-    ) -> JobSpec:  # fmt: skip
+    def command(self, trial_id: str, command: str, *, recorder: Recorder | None = None, **changes: Any) -> JobSpec:
         experiment_id = (recorder or self.recorder).experiment_id
         name = job_name(experiment_id, trial_id, 1)
         if name not in self._specs:
             spec = job_spec(
-                name=name, experiment_id=experiment_id, trial_id=trial_id, attempt=1, command=command,
-                caller_environment={"PATH": "/nowhere"}, code_directory=str(self.code),
+                name=name,
+                experiment_id=experiment_id,
+                trial_id=trial_id,
+                attempt=1,
+                command=command,
+                caller_environment={"PATH": "/nowhere"},
+                code_directory=str(self.code),
                 attempt_directory=str(self._manager_home / "never"),
-            )  # fmt: skip
+            )
             self._specs[name] = replace(spec, **changes)
         return self._specs[name]
 

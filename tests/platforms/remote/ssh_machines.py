@@ -84,10 +84,16 @@ class InProcessMachine(SshMachine):
 
     async def start(self) -> None:
         self._acceptor = await asyncssh.listen(
-            "127.0.0.1", self.port, server_factory=lambda: _Server(self), server_host_keys=[self.host_key],
-            process_factory=self._serve, encoding=None, allow_scp=False, reuse_address=True,
+            "127.0.0.1",
+            self.port,
+            server_factory=lambda: _Server(self),
+            server_host_keys=[self.host_key],
+            process_factory=self._serve,
+            encoding=None,
+            allow_scp=False,
+            reuse_address=True,
             server_version=self.server,
-        )  # fmt: skip
+        )
 
     async def stop(self) -> None:
         if self._acceptor is not None:
@@ -105,9 +111,15 @@ class InProcessMachine(SshMachine):
         serving.add_done_callback(self._serving.discard)
         variables = {"PATH": os.environ["PATH"], "HOME": str(self.home), "SSH_CLIENT": "somewhere", **self.environment}
         child = await asyncio.create_subprocess_exec(
-            self.shell, "-c", process.command, env=variables, cwd=self.home, stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            self.shell,
+            "-c",
+            process.command,
+            env=variables,
+            cwd=self.home,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
         pumps = [
             asyncio.create_task(_pump(process.stdin.read, child.stdin)),
             asyncio.create_task(_pump(child.stdout.read, process.stdout)),
@@ -221,14 +233,21 @@ class RealMachine(SshMachine):
         (self.directory / "sshd_config").write_text(
             "\n".join(
                 [
-                    f"Port {self.port}", "ListenAddress 127.0.0.1", f"HostKey {self.directory}/host_key",
-                    "PidFile none", f"AuthorizedKeysFile {self.directory}/authorized_keys",
-                    "PermitRootLogin prohibit-password", "PasswordAuthentication no",
-                    "KbdInteractiveAuthentication no", "UsePAM no", "StrictModes no",
-                    "SetEnv " + " ".join(f'{name}="{value}"' for name, value in variables.items()), *self.settings,
+                    f"Port {self.port}",
+                    "ListenAddress 127.0.0.1",
+                    f"HostKey {self.directory}/host_key",
+                    "PidFile none",
+                    f"AuthorizedKeysFile {self.directory}/authorized_keys",
+                    "PermitRootLogin prohibit-password",
+                    "PasswordAuthentication no",
+                    "KbdInteractiveAuthentication no",
+                    "UsePAM no",
+                    "StrictModes no",
+                    "SetEnv " + " ".join(f'{name}="{value}"' for name, value in variables.items()),
+                    *self.settings,
                 ]
             )
-        )  # fmt: skip
+        )
         log = self.directory / "sshd.log"
         self._process = subprocess.Popen([SSHD, "-D", "-f", self.directory / "sshd_config", "-E", log])
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from nni_manager.platforms.remote import arrival
+from nni_manager.machines.ssh import bootstrap
 from trial_runner.keeper import arrival as there
-from trial_runner.keeper.serve import default_socket_path
+from trial_runner.keeper.serving.serve import default_socket_path
 
 pytestmark = pytest.mark.unit
 
@@ -26,14 +26,14 @@ class Home:
 
     def __init__(self, home: Path) -> None:
         self.root = home / ".nni-manager"
-        self.program = self.root / "bin" / arrival.archive()[0]
+        self.program = self.root / "bin" / bootstrap.archive()[0]
         self.folder = self.root / "deep" / "place"
 
     def has(self) -> bool:
         return there.is_program(str(self.program))
 
     def arrive(self) -> None:
-        archive = None if self.has() else arrival.archive()[1]
+        archive = None if self.has() else bootstrap.archive()[1]
         there.prepare(str(self.folder), archive, str(self.program))
 
     def open_to_others(self) -> list[Path]:
@@ -43,7 +43,7 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setenv("HOME", str(tmp_path))
-    settings: dict[str, Any] = {"archive": arrival.archive()[0], "tree": arrival._tree()}
+    settings: dict[str, Any] = {"archive": bootstrap.archive()[0], "tree": bootstrap._tree()}
     monkeypatch.setattr(there, "SETTINGS", settings)
     kept = os.umask(0)
     yield Home(tmp_path)

@@ -13,8 +13,12 @@ from trial_runner.keeper import arrival
 pytestmark = pytest.mark.unit
 
 _OURS: dict[str, Any] = {
-    "host": "here", "machine": "a1", "directory": "/data", "inode": 7, "claimed_ms": 0,
-}  # fmt: skip
+    "host": "here",
+    "machine": "a1",
+    "directory": "/data",
+    "inode": 7,
+    "claimed_ms": 0,
+}
 
 
 @pytest.fixture
@@ -104,8 +108,11 @@ def test_a_clone_that_is_started_again_is_told_again(folder: Path, monkeypatch: 
     for run in ("original", "clone", "original"):
         comers.come(run)
     assert [bool(comers.come(run)) for run in ("clone 2", "original", "clone 2", "original")] == [
-        False, False, True, False,
-    ]  # fmt: skip
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_which_of_two_clones_it_is_a_person_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,10 +124,21 @@ def test_which_of_two_clones_it_is_a_person_says(folder: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "null", *(json.dumps({**_OURS, **wrong}) for wrong in (
-        {"claimed_ms": "soon"}, {"machine": "b2", "run": "x", "earlier": 7, "refused": {"y": 1}},
-    ))],
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        *(
+            json.dumps({**_OURS, **wrong})
+            for wrong in (
+                {"claimed_ms": "soon"},
+                {"machine": "b2", "run": "x", "earlier": 7, "refused": {"y": 1}},
+            )
+        ),
+    ],
+)
 def test_a_place_that_cannot_be_read_keeps_nobody_out(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (folder / "manager.json").write_text(text)
     _come(monkeypatch, machine="b2", run="y")

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.machines.ssh.address import Address
 from nni_manager.platform_kit.testing.observing import finish, insist, running, seen
-from nni_manager.platforms.remote.address import Address
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
 from trial_runner import protocol

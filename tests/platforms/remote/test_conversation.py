@@ -11,16 +11,28 @@ from unittest.mock import Mock
 
 import pytest
 
-from nni_manager.platforms.remote import arrival, transport
-from nni_manager.platforms.remote.transport import Channel
+from nni_manager.machines.ssh import bootstrap, transport
+from nni_manager.machines.ssh.transport import Channel
 
 pytestmark = pytest.mark.unit
 
 GREETING: dict[str, Any] = {
-    "system": "Linux", "python": [3, 11, 2], "host": "gpubox", "folder": "/home/a/.nni-manager/x", "home": "/home/a",
-    "program": "/home/a/p", "interpreter": "/usr/bin/python3", "environment": {"PATH": "/bin"}, "now_ms": 1,
-    "disk_free_bytes": 1, "processors": 2, "may_write": True, "keeper": "", "held": "", "has": True,
-}  # fmt: skip
+    "system": "Linux",
+    "python": [3, 11, 2],
+    "host": "gpubox",
+    "folder": "/home/a/.nni-manager/x",
+    "home": "/home/a",
+    "program": "/home/a/p",
+    "interpreter": "/usr/bin/python3",
+    "environment": {"PATH": "/bin"},
+    "now_ms": 1,
+    "disk_free_bytes": 1,
+    "processors": 2,
+    "may_write": True,
+    "keeper": "",
+    "held": "",
+    "has": True,
+}
 
 
 @pytest.fixture
@@ -64,22 +76,32 @@ async def test_mark_that_comes_in_pieces_is_found(channel: Channel) -> None:
 
 
 def test_right_greeting() -> None:
-    greeting = arrival._greeting(dict(GREETING))
+    greeting = bootstrap._greeting(dict(GREETING))
     assert (greeting.python, greeting.host, greeting.processors) == ("3.11.2", "gpubox", 2)
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("python", 3), ("python", None), ("host", 5), ("environment", []), ("environment", {"A": 1}), ("now_ms", "1"),
-     ("processors", None), ("may_write", "yes"), ("keeper", {}), ("folder", None)],
-)  # fmt: skip
+    [
+        ("python", 3),
+        ("python", None),
+        ("host", 5),
+        ("environment", []),
+        ("environment", {"A": 1}),
+        ("now_ms", "1"),
+        ("processors", None),
+        ("may_write", "yes"),
+        ("keeper", {}),
+        ("folder", None),
+    ],
+)
 def test_wrongly_typed_greeting_is_named(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"in its greeting {field}"):
-        arrival._greeting({**GREETING, field: value})
+        bootstrap._greeting({**GREETING, field: value})
 
 
 @pytest.mark.parametrize("word", ["[]", "5", '"x"', "null"])
 async def test_answer_that_is_no_object(channel: Channel, word: str) -> None:
     channel.data_received(f"{json.dumps(json.loads(word))}\n".encode(), None)
     with pytest.raises(ValueError, match="no answer of ours"):
-        await arrival._word(channel)
+        await bootstrap._word(channel)

@@ -15,11 +15,11 @@ import asyncssh
 import pytest
 import pytest_asyncio
 
+from nni_manager.machines.ledger import Demand
+from nni_manager.machines.ssh.address import Credential, Entry
+from nni_manager.machines.ssh.login import log_in
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.machines.ledger import Demand
-from nni_manager.platforms.remote.address import Credential, Entry
-from nni_manager.platforms.remote.login import log_in
 from nni_manager.platforms.remote.preflight import look
 from tests.app.foreign_port import free_port
 from tests.fake_driver import FakeDriver, OnCard
@@ -198,8 +198,11 @@ async def test_a_jump_host_with_a_key_of_its_own(machine: InProcessMachine, tmp_
     via = f"{jump.user}@127.0.0.1:{jump.port}"
     await only(machine.entry(proxyJump=via), "login", Severity.FINE)
     assert (jump.logins, machine.logins) == (1, 1)
-    await only(machine.entry(proxyJump=f"nobody@127.0.0.1:{jump.port}"), f"jump host nobody@127.0.0.1:{jump.port}",
-               Severity.WRONG)  # fmt: skip
+    await only(
+        machine.entry(proxyJump=f"nobody@127.0.0.1:{jump.port}"),
+        f"jump host nobody@127.0.0.1:{jump.port}",
+        Severity.WRONG,
+    )
     await jump.stop()
 
 
@@ -269,7 +272,7 @@ async def test_gpus_are_looked_at_where_trials_need_them(
     _, many = await look({entry: Demand(count=3)}, Connections("daemon"))
     assert many.severity is Severity.WRONG and "127.0.0.1 has 2 GPUs, and a trial needs 3" in many.sentence
     driver.hang()
-    monkeypatch.setattr("nni_manager.platforms.remote.arrival._GPUS_S", 1)
+    monkeypatch.setattr("nni_manager.machines.ssh.bootstrap._GPUS_S", 1)
     _, hanging = await look({entry: Demand(count=1)}, Connections("daemon"))
     assert hanging.severity is Severity.AWAY and "the driver has not answered for 1 s" in hanging.sentence
     driver.remove_program()
@@ -353,7 +356,7 @@ async def test_a_login_that_is_cancelled_in_its_last_moment_ends(
         else:
             was_cancelled.set_result(task.cancel())
 
-    monkeypatch.setattr("nni_manager.platforms.remote.login._Client.auth_completed", lambda _: cancel_after(turns))
+    monkeypatch.setattr("nni_manager.machines.ssh.login._Client.auth_completed", lambda _: cancel_after(turns))
     await asyncio.wait([task])
     if await was_cancelled:
         assert task.cancelled()

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.machines.ssh.machine import Machine
 from nni_manager.platform_kit.testing.observing import accepted, finish, run, running, seen
-from nni_manager.platforms.remote import site as site_module
-from nni_manager.platforms.remote.machine import Machine
+from nni_manager.platforms.remote import experiment_machine as site_module
 from nni_manager.platforms.remote.platform import RemotePlatform
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
@@ -52,7 +52,7 @@ def unlock(world: RemoteWorld) -> None:
 
 async def test_it_is_tried_again_slowly(world: RemoteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_module, "_REFUSED_WAITS_S", (0.2,))
-    monkeypatch.setattr("nni_manager.platforms.remote.machine._REFUSAL_S", 0.1)
+    monkeypatch.setattr("nni_manager.machines.ssh.machine._REFUSAL_S", 0.1)
     async with world.make() as platform:
         handle = await refused_after_an_outage(world, platform)
         unlock(world)

@@ -33,10 +33,12 @@ async def machine(tmp_path: Path) -> AsyncIterator[InProcessMachine]:
 async def trust(folder: Path, entry: dict[str, Any], *words: str, answers: str = "") -> Result:
     (folder / "trial.py").touch()
     config = {
-        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": "python3 trial.py",
-        "trialConcurrency": 1, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "trialCommand": "python3 trial.py",
+        "trialConcurrency": 1,
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "remote", "machineList": [entry]},
-    }  # fmt: skip
+    }
     file = folder / "experiment.yml"
     file.write_text(yaml.safe_dump(config))
     line = ["platform", "trust", "--config", str(file), "--data-dir", str(folder / "data"), *words]

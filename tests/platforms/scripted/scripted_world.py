@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Self
 
 import psutil
 
+from nni_manager.code_archive import pack
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, lagging_storage
 from nni_manager.platforms.scripted import states
@@ -103,10 +103,16 @@ class ScriptedWorld(KeeperWorld):
         calls, per_s = self.pace
         portal = {"match": {"sequence": FAR_S}, "cancelledByPerson": True}  # so that it has one
         return {
-            "launch": "process", "channel": "pull", "storage": str(self.storage), "trials": [portal, rule],
-            "outage": _span("outage"), "enterOutage": _span("outage"), "noRoom": _span("shortage"),
-            "account": {"name": "us", "calls": calls, "per": per_s, "log": str(self._account_log)}, **more,
-        }  # fmt: skip
+            "launch": "process",
+            "channel": "pull",
+            "storage": str(self.storage),
+            "trials": [portal, rule],
+            "outage": _span("outage"),
+            "enterOutage": _span("outage"),
+            "noRoom": _span("shortage"),
+            "account": {"name": "us", "calls": calls, "per": per_s, "log": str(self._account_log)},
+            **more,
+        }
 
     def _made(self, recorder: Recorder, settings: Mapping[str, Any]) -> ScriptedPlatform:
         return ScriptedPlatform({"platform": "scripted", **settings}, recorder.host(self.keeper))
@@ -129,12 +135,17 @@ class ScriptedWorld(KeeperWorld):
         folder = (recorder or self.recorder).folder
         attempt_id = trial_id if attempt == 1 else f"{trial_id}-{attempt}"
         return job_spec(
-            name=job_name(experiment_id, trial_id, attempt), experiment_id=experiment_id, trial_id=trial_id,
-            attempt=attempt, sequence_id=sequence_id, command=command,
+            name=job_name(experiment_id, trial_id, attempt),
+            experiment_id=experiment_id,
+            trial_id=trial_id,
+            attempt=attempt,
+            sequence_id=sequence_id,
+            command=command,
             caller_environment={"PATH": _PATH, "HOME": "/nowhere", "API_KEY": "of-the-caller"},
-            code_directory=str(self.code), attempt_directory=str(folder / "trials" / attempt_id),
+            code_directory=str(self.code),
+            attempt_directory=str(folder / "trials" / attempt_id),
             runner_environment={protocol.ENV_TOKEN: SECRET, protocol.ENV_MANAGER_URL: "http://127.0.0.1:9/none"},
-        )  # fmt: skip
+        )
 
     def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
         return dataclasses.replace(self.command(trial_id, command), runner_environment=runner_environment)

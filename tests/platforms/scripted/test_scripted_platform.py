@@ -53,11 +53,19 @@ class Cluster:
     def spec(self, sequence_id: int = 0, attempt: int = 1, command: str = "true") -> JobSpec:
         name = f"nni_exp_exp1_trial_t{sequence_id:04}" + (f"-{attempt}" if attempt > 1 else "")
         return JobSpec(
-            name=name, experiment_id="exp1", trial_id=f"t{sequence_id:04}", attempt=attempt, sequence_id=sequence_id,
-            command=command, parameter_record="{}", protocol_environment={protocol.ENV_EXPERIMENT_ID: "exp1"},
-            caller_environment={}, code_directory="/none", runner_environment={protocol.ENV_TOKEN: SECRET},
+            name=name,
+            experiment_id="exp1",
+            trial_id=f"t{sequence_id:04}",
+            attempt=attempt,
+            sequence_id=sequence_id,
+            command=command,
+            parameter_record="{}",
+            protocol_environment={protocol.ENV_EXPERIMENT_ID: "exp1"},
+            caller_environment={},
+            code_directory="/none",
+            runner_environment={protocol.ENV_TOKEN: SECRET},
             attempt_directory=str(self.recorder.folder / "trials" / name.rpartition("_")[2]),
-        )  # fmt: skip
+        )
 
     async def submit(self, platform: ScriptedPlatform, **changes: Any) -> JobHandle:
         return self.recorder.accept(await platform.submit(self.spec(**changes)))

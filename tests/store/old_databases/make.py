@@ -11,8 +11,8 @@ from pathlib import Path
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.ids import job_name
-from nni_manager.store import experiments, runners
 from nni_manager.store.connection import connect
+from nni_manager.store.experiment import experiments, runners
 from nni_manager.store.migrate import migrate
 
 HERE = Path(__file__).parent
@@ -32,9 +32,13 @@ def make(path: Path) -> None:
     migrate(path, "experiment")
     connection = connect(path)
     experiments.create(
-        connection, id="old", config=CONFIG, interpreter="/usr/bin/python3",
-        folder="/home/user/nni-experiments/old", now_ms=1000,
-    )  # fmt: skip
+        connection,
+        id="old",
+        config=CONFIG,
+        interpreter="/usr/bin/python3",
+        folder="/home/user/nni-experiments/old",
+        now_ms=1000,
+    )
     life.add(connection, "good1", 0, at=1001)
     job = life.start(connection, "good1", at=1002, experiment="old")
     life.report(connection, job, life.intermediate(0.25), ("final", '{"default": 0.75}', {"default": 0.75}), at=1003)

@@ -63,9 +63,13 @@ class Jobs:
             told = {key: value.replace("$HIVE_JOB", str(folder)) for key, value in entry["environment"].items()}
             with (folder / "output").open("ab") as output:
                 process = subprocess.Popen(
-                    ["/bin/sh", "-c", _START.format(command=" ".join(entry["command"]))], env={**own, **told},
-                    stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-                )  # fmt: skip
+                    ["/bin/sh", "-c", _START.format(command=" ".join(entry["command"]))],
+                    env={**own, **told},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
             threading.Thread(target=process.wait, daemon=True).start()
             self._write(name, {**entry, "pid": process.pid, "starts": entry["starts"] + 1, "started_ms": _now_ms()})
 

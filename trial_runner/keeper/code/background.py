@@ -12,7 +12,7 @@ from collections import deque
 from typing import Callable, Deque, List, Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper.requests import Refusal, system_refusal
+from trial_runner.keeper.serving.requests import Refusal, system_refusal
 from trial_runner.loop import Loop
 
 #: Bytes of a sentence that tells why it failed.

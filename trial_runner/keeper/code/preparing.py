@@ -5,8 +5,8 @@ import signal
 from typing import Any, Callable, Dict, Optional
 
 from trial_runner import protocol
-from trial_runner.keeper.code import Unpacking
-from trial_runner.keeper.requests import Message, Refusal, SpawnRequest, fault
+from trial_runner.keeper.code.copying import Unpacking
+from trial_runner.keeper.serving.requests import Message, Refusal, SpawnRequest, fault
 
 
 class _Entry:

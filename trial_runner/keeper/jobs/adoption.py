@@ -5,13 +5,13 @@ import time
 from typing import Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, process_tags
-from trial_runner.keeper.ending import Ending
-from trial_runner.keeper.files import End, MainProcess, Record, StateFiles
-from trial_runner.keeper.job import Job, Jobs
-from trial_runner.keeper.log import Log
-from trial_runner.keeper.outbox_follower import Follow
-from trial_runner.keeper.saving import Saving
+from trial_runner.keeper.jobs import attempt_folder, process_tags
+from trial_runner.keeper.jobs.ending import Ending
+from trial_runner.keeper.jobs.files import End, MainProcess, Record, StateFiles
+from trial_runner.keeper.jobs.job import Job, Jobs
+from trial_runner.keeper.jobs.saving import Saving
+from trial_runner.keeper.outboxes.outbox_follower import Follow
+from trial_runner.keeper.serving.log import Log
 
 #: What became of jobs that cannot be vouched for any more.
 _RESTARTED = "its machine, or the container that it ran in, was restarted before it had ended"

@@ -5,7 +5,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Callable, Dict
 
 from trial_runner import protocol
-from trial_runner.keeper.requests import Refusal, system_refusal
+from trial_runner.keeper.serving.requests import Refusal, system_refusal
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import NotRegular, OpenFolder
 

@@ -12,10 +12,11 @@ import time
 from typing import Callable, Iterable, List, Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, descriptors, process_tags
-from trial_runner.keeper.files import End
-from trial_runner.keeper.job import Job, Jobs
-from trial_runner.keeper.saving import Saving
+from trial_runner.keeper.jobs import attempt_folder, process_tags
+from trial_runner.keeper.jobs.files import End
+from trial_runner.keeper.jobs.job import Job, Jobs
+from trial_runner.keeper.jobs.saving import Saving
+from trial_runner.keeper.serving import descriptors
 from trial_runner.loop import Loop
 from trial_runner.processes import Exit
 

@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, List, Optional
 
 import trial_runner
 from trial_runner import processes
-from trial_runner.keeper import process_tags
-from trial_runner.keeper.job import Job, Jobs
+from trial_runner.keeper.jobs import process_tags
+from trial_runner.keeper.jobs.job import Job, Jobs
 from trial_runner.launch import Streams, launch
 from trial_runner.loop import Loop, Timer
 

@@ -4,7 +4,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from trial_runner import processes, protocol
-from trial_runner.keeper.files import Claim, End, MainProcess
+from trial_runner.keeper.jobs.files import Claim, End, MainProcess
 from trial_runner.loop import Timer
 from trial_runner.outboxes import Outboxes
 from trial_runner.processes import Exit

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Iterator, List, Tuple
 
 from trial_runner import processes, protocol
-from trial_runner.keeper.files import Claim
+from trial_runner.keeper.jobs.files import Claim
 
 _RTTIME = "rttime"
 #: Where a hard limit of real-time CPU time is set: bytes of message queues, a little less than allowed.

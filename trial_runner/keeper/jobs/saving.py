@@ -2,9 +2,9 @@
 
 from typing import Callable, Dict
 
-from trial_runner.keeper.files import StateFiles
-from trial_runner.keeper.job import Job
-from trial_runner.keeper.log import Log
+from trial_runner.keeper.jobs.files import StateFiles
+from trial_runner.keeper.jobs.job import Job
+from trial_runner.keeper.serving.log import Log
 from trial_runner.loop import Loop
 
 #: Seconds until a write that failed is tried again.

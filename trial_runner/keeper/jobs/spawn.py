@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from typing import Callable, Tuple
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, descriptors, process_tags
-from trial_runner.keeper.files import Claim, MainProcess, StateFiles
-from trial_runner.keeper.job import Job
-from trial_runner.keeper.requests import Refusal, SpawnRequest, system_refusal
+from trial_runner.keeper.jobs import attempt_folder, process_tags
+from trial_runner.keeper.jobs.files import Claim, MainProcess, StateFiles
+from trial_runner.keeper.jobs.job import Job
+from trial_runner.keeper.serving import descriptors
+from trial_runner.keeper.serving.requests import Refusal, SpawnRequest, system_refusal
 from trial_runner.launch import Streams, launch
 from trial_runner.wire.foreign_files import OpenFolder
 

@@ -10,8 +10,8 @@ import sys
 from typing import Optional
 
 from trial_runner import processes
-from trial_runner.keeper.listener import MAX_PATH_BYTES
-from trial_runner.keeper.server import Server
+from trial_runner.keeper.serving.listener import MAX_PATH_BYTES
+from trial_runner.keeper.serving.server import Server
 
 READY = b"ready\n"
 

@@ -6,21 +6,21 @@ from collections import deque
 from typing import Callable, Deque, Optional
 
 from trial_runner import processes
-from trial_runner.keeper import code
-from trial_runner.keeper.adoption import Adoption
-from trial_runner.keeper.background import BackgroundWork
-from trial_runner.keeper.ending import Ending
-from trial_runner.keeper.files import JOBS, LOG, Home, StateFiles
-from trial_runner.keeper.gpus import Gpus
-from trial_runner.keeper.job import Job, Jobs
-from trial_runner.keeper.listener import Connection, Listener
-from trial_runner.keeper.log import Log
-from trial_runner.keeper.outbox_follower import Follow
-from trial_runner.keeper.preparing import Preparing
-from trial_runner.keeper.requests import Message, Refusal, fault
-from trial_runner.keeper.saving import Saving
-from trial_runner.keeper.spawn import Spawn
-from trial_runner.keeper.verbs import READING, Verbs
+from trial_runner.keeper.code import copying
+from trial_runner.keeper.code.background import BackgroundWork
+from trial_runner.keeper.code.preparing import Preparing
+from trial_runner.keeper.jobs.adoption import Adoption
+from trial_runner.keeper.jobs.ending import Ending
+from trial_runner.keeper.jobs.files import JOBS, LOG, Home, StateFiles
+from trial_runner.keeper.jobs.gpus import Gpus
+from trial_runner.keeper.jobs.job import Job, Jobs
+from trial_runner.keeper.jobs.saving import Saving
+from trial_runner.keeper.jobs.spawn import Spawn
+from trial_runner.keeper.outboxes.outbox_follower import Follow
+from trial_runner.keeper.serving.listener import Connection, Listener
+from trial_runner.keeper.serving.log import Log
+from trial_runner.keeper.serving.requests import Message, Refusal, fault
+from trial_runner.keeper.serving.verbs import READING, Verbs
 from trial_runner.loop import Loop, Timer
 
 #: Processes that unpack and copy code at a time, and that remove: more would only be in each other's way.
@@ -55,7 +55,7 @@ class Server:
         self._removing = BackgroundWork(self._loop, _MOST_REMOVING)
         self._copying.on_done = self._removing.on_done = self._end_if_unneeded
         self._preparing = self._verbs.preparing = Preparing(
-            code.Unpacking(self._copying), self._verbs.start, self._send, self._queue
+            copying.Unpacking(self._copying), self._verbs.start, self._send, self._queue
         )
         self._listener = Listener(self._loop, socket_path, self._on_accept)
         self._connection: Optional[Connection] = None
@@ -140,7 +140,7 @@ class Server:
             connection.send(_done(message) if refusal is None else _refused(message, refusal))
 
         try:
-            code.remove(self._copying, self._removing, message, done)
+            copying.remove(self._copying, self._removing, message, done)
         except Refusal as refusal:
             connection.send(_refused(message, refusal))
 

@@ -6,15 +6,17 @@ import time
 from typing import Any, Callable, Dict, List
 
 from trial_runner import protocol
-from trial_runner.keeper import attempt_folder, code, requests
-from trial_runner.keeper.ending import Ending
-from trial_runner.keeper.gpus import Gpus
-from trial_runner.keeper.job import Jobs
-from trial_runner.keeper.outbox_follower import Follow
-from trial_runner.keeper.preparing import Preparing
-from trial_runner.keeper.requests import Message, Refusal, SpawnRequest, system_refusal
-from trial_runner.keeper.saving import Saving
-from trial_runner.keeper.spawn import Spawn
+from trial_runner.keeper.code import copying
+from trial_runner.keeper.code.preparing import Preparing
+from trial_runner.keeper.jobs import attempt_folder
+from trial_runner.keeper.jobs.ending import Ending
+from trial_runner.keeper.jobs.gpus import Gpus
+from trial_runner.keeper.jobs.job import Jobs
+from trial_runner.keeper.jobs.saving import Saving
+from trial_runner.keeper.jobs.spawn import Spawn
+from trial_runner.keeper.outboxes.outbox_follower import Follow
+from trial_runner.keeper.serving import requests
+from trial_runner.keeper.serving.requests import Message, Refusal, SpawnRequest, system_refusal
 
 #: These change nothing: they need not wait for jobs that are being started.
 READING = ("hello", "list", "read", "facts")
@@ -47,7 +49,7 @@ class Verbs:
             "read": self._read,
             "forget": self._forget,
             "facts": self._facts,
-            "put": code.put,
+            "put": copying.put,
         }
 
     def answer(self, message: Message, send: Send) -> None:

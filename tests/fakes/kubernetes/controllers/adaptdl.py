@@ -97,8 +97,12 @@ class AdaptDLJobController(Controller):
     def _pod(self, job: Object, allocation: list[str], group: int, rank: int) -> Object:
         template, name = copied(job["spec"]["template"]), job["metadata"]["name"]
         metadata, spec = template.get("metadata") or {}, template["spec"]
-        own = {"adaptdl/replicas": str(len(allocation)), "adaptdl/group": str(group), "adaptdl/rank": str(rank),
-               "adaptdl/node": allocation[rank]}  # fmt: skip
+        own = {
+            "adaptdl/replicas": str(len(allocation)),
+            "adaptdl/group": str(group),
+            "adaptdl/rank": str(rank),
+            "adaptdl/node": allocation[rank],
+        }
         labels = {"adaptdl": "true", "adaptdl/job": name, "petuum.com/nodegroup": "all"}
         spec["hostname"] = f"{name}-{group}-{rank}"
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), "kubernetes.io/hostname": allocation[rank]}
@@ -113,14 +117,16 @@ class AdaptDLJobController(Controller):
                 *self._environment(job, container, allocation, group, rank),
             ]
         return {
-            "apiVersion": "v1", "kind": "Pod", "spec": spec,
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "spec": spec,
             "metadata": {
                 "name": f"{name}-{job['metadata']['uid']}-{group}-{rank}",
                 "labels": {**(metadata.get("labels") or {}), **labels},
                 "annotations": {**(metadata.get("annotations") or {}), **own},
                 "ownerReferences": [reference(job)],
             },
-        }  # fmt: skip
+        }
 
     def _environment(
         self, job: Object, container: Object, allocation: list[str], group: int, rank: int

@@ -8,8 +8,11 @@ from typing import Any
 from tests.fakes.kubernetes.store import Object
 
 Completion = dict[str, Any]
-_OF_CONTAINER = {200: ("ContainerTransientFailed", ["Transient"]), 210: ("ContainerPermanentFailed", ["Permanent"]),
-                 201: ("ContainerTransientConflictFailed", ["Transient", "Conflict"])}  # fmt: skip
+_OF_CONTAINER = {
+    200: ("ContainerTransientFailed", ["Transient"]),
+    210: ("ContainerPermanentFailed", ["Permanent"]),
+    201: ("ContainerTransientConflictFailed", ["Transient", "Conflict"]),
+}
 
 
 def _failed(code: int, phrase: str, attributes: list[str], diagnostics: str) -> Completion:

@@ -62,10 +62,14 @@ class FrameworkController(Controller):
             role["task"].setdefault("retryPolicy", {"fancyRetryPolicy": False, "maxRetryCount": 0})
             role.setdefault("frameworkAttemptCompletionPolicy", {"minFailedTaskCount": 1, "minSucceededTaskCount": -1})
         status = {
-            "startTime": now(), "runTime": None, "completionTime": None, "state": "AttemptCreationPending",
-            "transitionTime": now(), "retryPolicyStatus": _no_retries(),
+            "startTime": now(),
+            "runTime": None,
+            "completionTime": None,
+            "state": "AttemptCreationPending",
+            "transitionTime": now(),
+            "retryPolicyStatus": _no_retries(),
             "attemptStatus": _attempt({**job, "spec": spec}, 0),
-        }  # fmt: skip
+        }
         self._write(job, status, spec)
 
     def _create(self, job: Object, status: Object) -> None:
@@ -75,8 +79,11 @@ class FrameworkController(Controller):
             return
         name, namespace = f"{job['metadata']['name']}-attempt", job["metadata"]["namespace"]
         labels = {"FC_FRAMEWORK_NAME": job["metadata"]["name"]}
-        config_map = {"apiVersion": "v1", "kind": "ConfigMap",
-                      "metadata": {"name": name, "labels": labels, "ownerReferences": [reference(job)]}}  # fmt: skip
+        config_map = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": labels, "ownerReferences": [reference(job)]},
+        }
         found = self.verbs.find(CONFIG_MAPS, namespace, name)
         if found is not None and "deletionTimestamp" in found["metadata"]:
             return
@@ -156,8 +163,9 @@ class FrameworkController(Controller):
                 _move(task, "AttemptCompleted")
             return
         told = pod["status"]
-        attempt.update(podIP=told.get("podIP", ""), podHostIP=told.get("hostIP", ""),
-                       podNodeName=pod["spec"].get("nodeName", ""))  # fmt: skip
+        attempt.update(
+            podIP=told.get("podIP", ""), podHostIP=told.get("hostIP", ""), podNodeName=pod["spec"].get("nodeName", "")
+        )
         phase = told.get("phase")
         if phase in ("Succeeded", "Failed"):
             attempt["completionStatus"] = completions.of_pod(pod)
@@ -264,26 +272,52 @@ def _attempt(job: Object, number: int) -> Object:
     name = job["metadata"]["name"]
     roles = [
         {
-            "name": role["name"], "instanceUID": str(uuid.uuid4()),
+            "name": role["name"],
+            "instanceUID": str(uuid.uuid4()),
             "podGracefulDeletionTimeoutSec": role["task"].get("podGracefulDeletionTimeoutSec"),
             "taskStatuses": [_task(name, role["name"], index) for index in range(role.get("taskNumber", 0))],
         }
         for role in job["spec"].get("taskRoles") or []
-    ]  # fmt: skip
-    return {"id": number, "startTime": now(), "runTime": None, "completionTime": None, "instanceUID": None,
-            "configMapName": f"{name}-attempt", "configMapUID": None, "completionStatus": None,
-            "taskRoleStatuses": roles}  # fmt: skip
+    ]
+    return {
+        "id": number,
+        "startTime": now(),
+        "runTime": None,
+        "completionTime": None,
+        "instanceUID": None,
+        "configMapName": f"{name}-attempt",
+        "configMapUID": None,
+        "completionStatus": None,
+        "taskRoleStatuses": roles,
+    }
 
 
 def _task(framework: str, role: str, index: int) -> Object:
     return {
-        "index": index, "instanceUID": str(uuid.uuid4()), "startTime": now(), "runTime": None, "completionTime": None,
-        "state": "AttemptCreationPending", "transitionTime": now(), "deletionPending": False,
-        "retryPolicyStatus": _no_retries(), "attemptStatus": _task_attempt(framework, role, index, 0),
-    }  # fmt: skip
+        "index": index,
+        "instanceUID": str(uuid.uuid4()),
+        "startTime": now(),
+        "runTime": None,
+        "completionTime": None,
+        "state": "AttemptCreationPending",
+        "transitionTime": now(),
+        "deletionPending": False,
+        "retryPolicyStatus": _no_retries(),
+        "attemptStatus": _task_attempt(framework, role, index, 0),
+    }
 
 
 def _task_attempt(framework: str, role: str, index: int, number: int) -> Object:
-    return {"id": number, "startTime": now(), "runTime": None, "completionTime": None, "instanceUID": None,
-            "podName": f"{framework}-{role}-{index}", "podUID": None, "podIP": None, "podHostIP": None,
-            "podNodeName": None, "completionStatus": None}  # fmt: skip
+    return {
+        "id": number,
+        "startTime": now(),
+        "runTime": None,
+        "completionTime": None,
+        "instanceUID": None,
+        "podName": f"{framework}-{role}-{index}",
+        "podUID": None,
+        "podIP": None,
+        "podHostIP": None,
+        "podNodeName": None,
+        "completionStatus": None,
+    }

@@ -21,14 +21,16 @@ def described(job: Object, status: Object, role: Object, task: Object, config_ma
             (container.get("securityContext") or {}).pop("seccompProfile", None)
             container["env"] = [*_environment(values), *(container.get("env") or [])]
     return {
-        "apiVersion": "v1", "kind": "Pod", "spec": pod_spec,
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": pod_spec,
         "metadata": {
             "name": values["FC_POD_NAME"],
             "labels": {**(metadata.get("labels") or {}), **labels},
             "annotations": {**(metadata.get("annotations") or {}), **values},
             "ownerReferences": [reference(config_map)],
         },
-    }  # fmt: skip
+    }
 
 
 def _values(job: Object, status: Object, role: Object, task: Object, config_map: Object) -> dict[str, str]:

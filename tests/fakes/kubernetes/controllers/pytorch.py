@@ -42,8 +42,15 @@ class PyTorchJobController(TrainingController):
             return []
         command = _WAIT_FOR_MASTER.format(master=self.pod_name(job, "Master", 0))
         resources = {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}}
-        return [{"name": "init-pytorch", "image": "alpine:3.10", "imagePullPolicy": "IfNotPresent",
-                 "command": ["sh", "-c", command], "resources": resources}]  # fmt: skip
+        return [
+            {
+                "name": "init-pytorch",
+                "image": "alpine:3.10",
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["sh", "-c", command],
+                "resources": resources,
+            }
+        ]
 
     def leader(self, job: Object) -> tuple[str, int]:
         return ("Master" if "Master" in self.roles(job) else "Worker"), 0

@@ -183,11 +183,21 @@ class TrainingController(Controller):
     def _serve(self, job: Object, role: str, index: int, name: str) -> None:
         namespace = job["metadata"]["namespace"]
         if self.verbs.find(SERVICES, namespace, name) is None:
-            spec = {"clusterIP": "None", "selector": self._labels(job, role, index),
-                    "ports": [{"name": self.port_name, "port": self.port}]}  # fmt: skip
-            service = {"apiVersion": "v1", "kind": "Service", "spec": spec,
-                       "metadata": {"name": name, "labels": self._labels(job, role, index),
-                                    "ownerReferences": [reference(job)]}}  # fmt: skip
+            spec = {
+                "clusterIP": "None",
+                "selector": self._labels(job, role, index),
+                "ports": [{"name": self.port_name, "port": self.port}],
+            }
+            service = {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "spec": spec,
+                "metadata": {
+                    "name": name,
+                    "labels": self._labels(job, role, index),
+                    "ownerReferences": [reference(job)],
+                },
+            }
             self.verbs.create(SERVICES, namespace, service)
 
     def _labels(self, job: Object, role: str, index: int) -> dict[str, str]:
@@ -238,8 +248,11 @@ class TrainingController(Controller):
         return float("inf") if limit is None else int(limit)
 
     def _restarts(self, job: Object, pods: dict[tuple[str, int], Object]) -> int:
-        within = sum(each.get("restartCount", 0) for pod in pods.values()
-                     for each in pod["status"].get("containerStatuses") or [])  # fmt: skip
+        within = sum(
+            each.get("restartCount", 0)
+            for pod in pods.values()
+            for each in pod["status"].get("containerStatuses") or []
+        )
         return within + self.cluster.restarts(job["metadata"]["uid"])
 
     def _past_limits(self, job: Object, status: Object, pods: dict[tuple[str, int], Object]) -> bool:
@@ -335,8 +348,16 @@ class TrainingController(Controller):
             for each in held:
                 if each["type"] == "Running":
                     each["status"] = "False"
-        held.append({"type": kind, "status": "True", "reason": reason, "message": message,
-                     "lastTransitionTime": now(), "lastUpdateTime": now()})  # fmt: skip
+        held.append(
+            {
+                "type": kind,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": now(),
+                "lastUpdateTime": now(),
+            }
+        )
 
     def _write(self, job: Object, status: Object) -> None:
         if status != (job.get("status") or {}) and self.kind is not None:

@@ -60,8 +60,9 @@ def _value(verbs: Verbs, pod: Object, container: Object, entry: Object) -> str |
                 return held[key].decode(errors="replace")
             if source[reference].get("optional"):
                 return None
-            raise NotConfigured(f"couldn't find key {key} in {kind.kind} {pod['metadata']['namespace']}/"
-                                f"{source[reference]['name']}")  # fmt: skip
+            raise NotConfigured(
+                f"couldn't find key {key} in {kind.kind} {pod['metadata']['namespace']}/{source[reference]['name']}"
+            )
     return ""
 
 

@@ -101,9 +101,14 @@ class Execs:
         folder = {"CONTAINER_FOLDER": str(life.folder / spec["name"] / f"run{self._restarts(pod, spec)}")}
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         return await asyncio.create_subprocess_exec(
-            *command.argv, env={**command.environment, **folder}, cwd=command.working_folder,
-            stdin=pipe if stdin else null, stdout=pipe, stderr=pipe, start_new_session=True,
-        )  # fmt: skip
+            *command.argv,
+            env={**command.environment, **folder},
+            cwd=command.working_folder,
+            stdin=pipe if stdin else null,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+        )
 
     def _restarts(self, pod: Object, spec: Object) -> int:
         told = pod["status"].get("containerStatuses") or []
@@ -161,5 +166,11 @@ def _exited(code: int) -> dict[str, Any]:
 def _failed_to_start(why: str) -> dict[str, Any]:
     """A real runtime tells this as an InternalError, without an exit code."""
     message, details = f"Internal error occurred: {why}", {"causes": [{"message": why}]}
-    return {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "details": details,
-            "code": 500}  # fmt: skip
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": "InternalError",
+        "details": details,
+        "code": 500,
+    }

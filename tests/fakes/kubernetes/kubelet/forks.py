@@ -46,15 +46,24 @@ class Forks:
             self._server = asyncio.create_task(self._begin())
         server = await asyncio.shield(self._server)
         assert server.stdin is not None
-        asked = {"number": number, "environment": command.environment, "folder": str(command.working_folder),
-                 "log": str(command.log)}  # fmt: skip
+        asked = {
+            "number": number,
+            "environment": command.environment,
+            "folder": str(command.working_folder),
+            "log": str(command.log),
+        }
         server.stdin.write(json.dumps(asked).encode() + b"\n")
 
     async def _begin(self) -> Process:
         server = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.fakes.kubernetes.kubelet.fork_server",
-            cwd=_ROOT, stdin=PIPE, stdout=PIPE, limit=_LIMIT,
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "tests.fakes.kubernetes.kubelet.fork_server",
+            cwd=_ROOT,
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=_LIMIT,
+        )
         self._reading = asyncio.create_task(self._read(server))
         return server
 

@@ -97,9 +97,17 @@ class Logs:
         return data, end
 
     async def _follow(
-        self, response: web.StreamResponse, target: Target, pod: Object, container: str, path: Path, at: int,
-        limit: int | None, sent: int, times: Times | None,
-    ) -> None:  # fmt: skip
+        self,
+        response: web.StreamResponse,
+        target: Target,
+        pod: Object,
+        container: str,
+        path: Path,
+        at: int,
+        limit: int | None,
+        sent: int,
+        times: Times | None,
+    ) -> None:
         """Until the container has ended and all was sent."""
         breaks = self._cluster.log_breaks
         with path.open("rb") as file:  # stays readable when the pod's folder goes

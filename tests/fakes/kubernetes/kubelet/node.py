@@ -76,8 +76,14 @@ class Nodes:
 
     def _set_ready(self, name: str, status: str, reason: str, message: str) -> None:
         node = self._verbs.get(NODES, "", name)
-        told = {"type": "Ready", "status": status, "reason": reason, "message": message,
-                "lastHeartbeatTime": now(), "lastTransitionTime": now()}  # fmt: skip
+        told = {
+            "type": "Ready",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now(),
+            "lastTransitionTime": now(),
+        }
         self._verbs.set_status(NODES, "", name, {**node["status"], "conditions": [told]})
 
     def wake(self) -> None:
@@ -208,10 +214,20 @@ def requests(pod: Object) -> dict[str, float]:
 
 def described(name: str, capacity: dict[str, str]) -> Object:
     """A new node."""
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
-             "lastHeartbeatTime": now(), "lastTransitionTime": now()}  # fmt: skip
-    status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready],
-              "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}  # fmt: skip
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+        "lastHeartbeatTime": now(),
+        "lastTransitionTime": now(),
+    }
+    status = {
+        "capacity": capacity,
+        "allocatable": capacity,
+        "conditions": [ready],
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+    }
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
     return {
         "apiVersion": "v1",

@@ -32,8 +32,13 @@ class ContainerStatus:
 
     def ended(self, code: int, reason: str = "", message: str = "") -> None:
         started = self.state.get("running", {}).get("startedAt")
-        told = {"exitCode": code, "reason": reason or REASONS.get(code, "Error"), "startedAt": started,
-                "finishedAt": now(), "containerID": self.id}  # fmt: skip
+        told = {
+            "exitCode": code,
+            "reason": reason or REASONS.get(code, "Error"),
+            "startedAt": started,
+            "finishedAt": now(),
+            "containerID": self.id,
+        }
         self.state = {"terminated": told | ({"message": message} if message else {})}
 
     def again(self) -> None:
@@ -52,14 +57,28 @@ class ContainerStatus:
 
     def told(self, of_init: bool = False) -> dict[str, Any]:
         ready = (self.exit_code == 0) if of_init else self.running
-        told = {"name": self.name, "image": self.image, "imageID": "", "ready": ready, "restartCount": self.restarts,
-                "started": self.running, "state": self.state, "lastState": self.last}  # fmt: skip
+        told = {
+            "name": self.name,
+            "image": self.image,
+            "imageID": "",
+            "ready": ready,
+            "restartCount": self.restarts,
+            "started": self.running,
+            "state": self.state,
+            "lastState": self.last,
+        }
         return told | ({"containerID": self.id} if self.id else {})
 
     @classmethod
     def read(cls, told: dict[str, Any]) -> ContainerStatus:
-        return cls(told["name"], told["image"], told["state"], told["lastState"], told["restartCount"],
-                   told.get("containerID", ""))  # fmt: skip
+        return cls(
+            told["name"],
+            told["image"],
+            told["state"],
+            told["lastState"],
+            told["restartCount"],
+            told.get("containerID", ""),
+        )
 
 
 def condition(kind: str, true: bool, reason: str = "", message: str = "") -> dict[str, Any]:

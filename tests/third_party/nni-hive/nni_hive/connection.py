@@ -8,7 +8,7 @@ import httpx
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connection
-from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.web_services.pacing import Pacing
 
 #: Of an account, as the Hive's manual has it.
 CALLS_PER_S = 20

@@ -99,9 +99,12 @@ class HivePlatform(Platform):
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         body = {
-            "group": spec.experiment_id, "tag": spec.nonce, "command": ["python3", _RUNNER],
-            "grace_s": spec.grace_period_s, "environment": _environment(spec),
-        }  # fmt: skip
+            "group": spec.experiment_id,
+            "tag": spec.nonce,
+            "command": ["python3", _RUNNER],
+            "grace_s": spec.grace_period_s,
+            "environment": _environment(spec),
+        }
         answer = await self._call("PUT", f"/v1/jobs/{spec.name}", json=body)
         if answer.status_code == 422:  # the group has no runner yet, or not any more
             await self._call("PUT", f"{self._group}/files/{_RUNNER}", content=runner_archive())

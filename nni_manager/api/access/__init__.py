@@ -1,0 +1,1 @@
+"""Requests that may pass: tokens, the login of the page, users of this machine."""

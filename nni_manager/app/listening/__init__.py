@@ -1,0 +1,1 @@
+"""Sockets: ports and their listeners, the connections of each, endpoints of experiments, TLS of trials."""

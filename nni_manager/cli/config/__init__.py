@@ -1,0 +1,1 @@
+"""Commands about what experiments are configured with: files, algorithms, platforms."""

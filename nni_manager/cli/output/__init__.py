@@ -1,0 +1,1 @@
+"""Values, tables and what a terminal can show."""

@@ -1,0 +1,1 @@
+"""Commands about trials and their logs."""

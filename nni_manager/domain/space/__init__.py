@@ -1,0 +1,1 @@
+"""Search spaces and what is drawn from them."""

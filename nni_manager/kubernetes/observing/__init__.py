@@ -1,0 +1,1 @@
+"""The states, logs and results of jobs, as a cluster shows them."""

@@ -1,0 +1,1 @@
+"""Logging in to a machine over SSH, and what is put there first: keys, login, transport, bootstrap."""

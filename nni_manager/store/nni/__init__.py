@@ -1,0 +1,1 @@
+"""NNI's folders, tables and answers."""

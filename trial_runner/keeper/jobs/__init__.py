@@ -1,0 +1,1 @@
+"""Jobs of a keeper, from their start to what is kept of their end."""

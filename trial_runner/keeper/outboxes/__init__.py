@@ -1,0 +1,1 @@
+"""What jobs write for the manager, followed as it grows."""
