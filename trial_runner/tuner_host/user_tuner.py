@@ -14,8 +14,9 @@ import inspect
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Sequence, Tuple
 
-from trial_runner.tuner_host.arrays import restored
 from trial_runner.tuner_host.verbs import HostedAssessor, HostedTuner, Message, call_hook
+
+_ITEMS = "__ndarray__"
 
 
 class UserTuner(HostedTuner):
@@ -188,3 +189,25 @@ def _is_good(answer: object) -> bool:
     if name not in ("Good", "Bad"):
         raise TypeError(f"assess_trial must answer AssessResult.Good or AssessResult.Bad, but it answered {answer!r}")
     return str(name) == "Good"
+
+
+def restored(value: object) -> object:
+    """The same value with its arrays made; as it is where there is no numpy."""
+    if isinstance(value, dict):
+        if _ITEMS in value:
+            return _array(value)
+        return {key: restored(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [restored(inner) for inner in value]
+    return value
+
+
+def _array(written: Dict[str, object]) -> object:
+    """`written`: the items in lists, their ``dtype`` and the array's ``shape``; one without any may lack both."""
+    try:
+        import numpy
+
+        made = numpy.asarray(written[_ITEMS], dtype=written.get("dtype"))  # type: ignore[call-overload]
+        return made.reshape(written.get("shape", made.shape))
+    except (ImportError, TypeError, ValueError):  # somebody's own dictionary
+        return written

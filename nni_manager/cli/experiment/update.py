@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +12,7 @@ import click
 from nni_manager.cli.caller import own_environment
 from nni_manager.cli.experiment import given_secrets, selection
 from nni_manager.cli.session import Connect, connected, current
+from nni_manager.domain.errors import InvalidInput
 
 
 @click.group()
@@ -87,14 +90,13 @@ def credentials(connect: Connect, *, id: str | None) -> None:
 @click.option("--now", is_flag=True, help="Cancel what runs on services that are removed.")
 def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     """Add, change or remove training services; each is meant by its `name`, or by its position."""
-    from nni_manager.cli.experiment import changed_services
 
-    sections, references, directory = changed_services.read(file)
+    sections, references, directory = _read_services(file)
     client = connect()
     id_ = selection.choose(client, id)
     secrets = given_secrets.require_secrets(references, os.environ)
-    found = client.change(id_, changed_services.body(sections, secrets, directory, now=now))
-    click.echo(f"Experiment {id_}: {changed_services.told(found['services'])}.")
+    found = client.change(id_, body(sections, secrets, directory, now=now))
+    click.echo(f"Experiment {id_}: {_told(found['services'])}.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
@@ -118,3 +120,59 @@ def _read(file: str) -> dict[str, Any]:
     search_space = read_search_space(section, source)
     source.check()
     return search_space or {}
+
+
+def _read_services(file: str) -> tuple[object, tuple[str, ...], str]:
+    """The sections of a file's training services, their secrets' references, and the folder where relative paths start.
+
+    Raises ConfigInvalid, InvalidInput.
+    """
+    from nni_manager.config.reading import yaml_reader
+    from nni_manager.config.reading.source import read_text
+
+    path = Path(os.path.abspath(os.path.expanduser(file)))
+    values: object = yaml_reader.read(read_text(str(path)), file).root.value
+    whole = isinstance(values, dict) and "platform" not in values
+    sections = _of_whole(values, file) if whole else values
+    return sections, _references(sections), str(path.parent)
+
+
+def _of_whole(values: Any, file: str) -> object:
+    if (sections := values.get("trainingService")) is None:
+        raise InvalidInput(f"{file}: has no trainingService; write one, or its section alone with `platform:` in it")
+    return sections
+
+
+def _references(sections: object) -> tuple[str, ...]:
+    """The references to variables and files in the secret fields of sections.
+
+    A section that names no platform has none; the manager says what is wrong with it.
+    """
+    from nni_manager.config import secrets
+    from nni_manager.platform_kit import registry
+
+    found: list[str] = []
+    for section in sections if isinstance(sections, list) else [sections]:
+        if isinstance(section, dict) and "platform" in section:
+            found += secrets.references(registry.find(str(section["platform"])).config, section)
+    return tuple(dict.fromkeys(filter(secrets.is_reference, found)))
+
+
+def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: bool) -> dict[str, Any]:
+    """The body of the request. The folder is left out for a manager on another machine, which has other folders."""
+    sent = {"trainingService": sections, "now": now, **({"secrets": dict(secrets)} if secrets else {})}
+    return sent if current().is_remote else {**sent, "directory": directory}
+
+
+def _told(services: Sequence[Mapping[str, Any]]) -> str:
+    """The changed services as a sentence.
+
+    Such as ``its trials run on scripted, scripted-2; local takes nothing new, 3 attempts there go on``.
+    """
+    kept = [str(one["name"]) for one in services if one["status"] != "removed"]
+    sentence = f"its trials run on {', '.join(kept)}"
+    for one in services:
+        if one["status"] == "removed" and one["openAttempts"]:
+            count = one["openAttempts"]
+            sentence += f"; {one['name']} takes nothing new, {count} attempt{'s' if count > 1 else ''} there go on"
+    return sentence

@@ -12,9 +12,10 @@ import importlib
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,14 @@ import yaml
 
 from nni_manager.domain.errors import BadCredentials
 from nni_manager.domain.experiment import Json
-from nni_manager.kubernetes.api import kubeconfig_secrets
 from nni_manager.platform_kit.secret_texts import SecretTexts
+
+#: Fields of a user that are secret. Certificates are not.
+_SECRET_FIELDS = ("token", "password", "client-key-data")
+#: ``--client-secret X`` and ``--client-secret=X``.
+_SECRET_OPTION = re.compile(r"-.*(?:secret|password|passwd|token|key|credential)[^=]*(?:=(?P<value>.*))?", re.I | re.S)
+#: A JSON Web Token, or what follows `Bearer` and `Basic` in a header.
+_TOKEN = re.compile(r"\beyJ[\w-]+(?:\.[\w-]*)*|(?<=\bBearer )[^\s\"']+|(?<=\bBasic )[^\s\"']+")
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
@@ -122,7 +129,7 @@ async def load(access: Access, folder: Path) -> Configuration:
             raise BadCredentials(
                 f"kubeconfig: {access.kubeconfig} is not there; give the path of one, or set KUBECONFIG for the daemon"
             )
-        secrets.keep(*kubeconfig_secrets.of(merged.value["users"]))
+        secrets.keep(*secrets_of_users(merged.value["users"]))
         for kind, part in (("users", "user"), ("clusters", "cluster")):
             for number, node in enumerate(merged.value[kind]):
                 _write_out(node.value[part], folder / f"{part}-{number}")
@@ -131,7 +138,7 @@ async def load(access: Access, folder: Path) -> Configuration:
     except BadCredentials:
         raise
     except Exception as error:  # a broken file and an exec plug-in fail in ways of their own
-        words = secrets.shown(kubeconfig_secrets.without_tokens(str(error)))
+        words = secrets.shown(without_tokens(str(error)))
         raise BadCredentials(_sentence(access, type(error).__name__, words)) from None
     return found
 
@@ -169,3 +176,26 @@ def _write_out(entry: dict[str, Any] | None, folder: Path) -> None:
 def private_folder() -> tempfile.TemporaryDirectory[str]:
     """A new folder for the files that `load` writes."""
     return tempfile.TemporaryDirectory(prefix="nni-manager-kube-")
+
+
+def secrets_of_users(users: Iterable[Any]) -> Iterator[str]:
+    """The secrets of all users, of each its own, its plug-in's variables, and its options by name. `users`: nodes of
+    the library, ``{"name", "user"}``."""
+    for node in users:
+        user = node.value.get("user") or {}
+        yield from (str(user[name]) for name in _SECRET_FIELDS if user.get(name))
+        provider, plug_in = user.get("auth-provider") or {}, user.get("exec") or {}
+        yield from map(str, (provider.get("config") or {}).values())
+        yield from (str(one.get("value", "")) for one in plug_in.get("env") or ())
+        yield from _of_options([str(one) for one in plug_in.get("args") or ()])
+
+
+def _of_options(arguments: list[str]) -> Iterator[str]:
+    for number, argument in enumerate(arguments):
+        if (option := _SECRET_OPTION.fullmatch(argument)) is not None:
+            yield from arguments[number + 1 : number + 2] if option["value"] is None else [option["value"]]
+
+
+def without_tokens(text: str) -> str:
+    """The text without what has the form of a token."""
+    return _TOKEN.sub("***", text)
