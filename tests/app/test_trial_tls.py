@@ -14,6 +14,7 @@ from nni_manager.app.listening import trial_tls
 from nni_manager.app.listening.trial_listener import TrialListenerSocket
 from nni_manager.app.listening.trial_tls import TrialTls
 from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.turns.trial_listener import runner_environment
@@ -45,9 +46,7 @@ def heard(environment: dict[str, str], *, trusts: bool = True) -> str:
 
 
 def told(listener: TrialListenerSocket) -> dict[str, str]:
-    return runner_environment(
-        listener, manager_ip="", experiment_id="exp1", trial_id="abcde", attempt=1, job_name="job"
-    )
+    return runner_environment(listener, Attempt("abcde", 1, "job"), manager_ip="", experiment_id="exp1")
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["authority", "the certificate itself"])
