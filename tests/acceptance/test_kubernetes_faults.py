@@ -114,8 +114,8 @@ def stage(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterator[Stag
 
 
 def test_a_daemon_killed_around_each_call_submits_nothing_twice(mortal: Stage) -> None:
-    """Between intent and create, in a create that is carried out later, between create and record, and in mid-watch."""
-    around = [("POST", "/secrets", 60.0), ("POST", "/tfjobs", 1.0), ("PATCH", "/secrets", 60.0)]
+    """Before a create, in one that is carried out later, between a job and its Secret, and in mid-watch."""
+    around = [("POST", "/tfjobs", 60.0), ("POST", "/tfjobs", 1.0), ("POST", "/secrets", 60.0)]
     for number, (method, path, delay) in enumerate(around):
         met = mortal.met()
         mortal.cluster.control("fault", method=method, path=path, delay=delay, times=-1)

@@ -104,7 +104,8 @@ def test_answers_get_lost_the_daemon_is_killed_and_the_fake_begins_anew(listenin
     listening.wait(id, "DONE", timeout_s=120)
     trials = assert_every_trial_has_its_own_result(listening, id, 6)
     assert len(cluster.jobs) == 6
-    assert [Path(cluster.nfs, id, one["id"], "stdout").read_text() for one in trials] == ["clean\n"] * 6
+    (folder,) = cluster.nfs.glob(f"{id}-*/*")
+    assert [Path(folder, one["id"], "stdout").read_text() for one in trials] == ["clean\n"] * 6
 
 
 def test_results_come_through_the_storage_where_runners_cannot_reach_us(
@@ -116,7 +117,7 @@ def test_results_come_through_the_storage_where_runners_cannot_reach_us(
     id = cluster.create(listening, 3, nniManagerIp="127.0.0.2")
     listening.wait(id, "DONE")
     assert_every_trial_has_its_own_result(listening, id, 3)
-    assert (cluster.nfs / id).is_dir()
+    assert list(cluster.nfs.glob(f"{id}-*/*"))
 
 
 def test_a_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon, cluster: Cluster) -> None:
@@ -138,8 +139,8 @@ def test_a_job_that_the_cluster_starts_again_is_the_same_trial(listening: Daemon
     """Its node is lost in the middle: that is no end, and nothing of ours starts another job."""
     command = 'test -e "$NNI_OUTPUT_DIR/go" || { touch "$NNI_OUTPUT_DIR/began"; sleep 1000; }; python3 trial.py'
     id = cluster.create(listening, 1, trialCommand=command)
-    until(lambda: list(cluster.nfs.glob(f"{id}/*/began")), within_s=30)
-    (began,) = cluster.nfs.glob(f"{id}/*/began")
+    until(lambda: list(cluster.nfs.glob(f"{id}-*/*/*/began")), within_s=30)
+    (began,) = cluster.nfs.glob(f"{id}-*/*/*/began")
     began.with_name("go").touch()
     (job,) = cluster.jobs
     cluster.fake.control("end", user="alice", name=job["name"], code=-1001)
@@ -152,10 +153,10 @@ def test_a_stop_is_heard_over_the_network_alone(listening: Daemon, cluster: Clus
     """OpenPAI passes no signal on: the runner hears of the stop, and the command gets SIGTERM."""
     command = "trap 'touch $NNI_OUTPUT_DIR/heard; exit 0' TERM; touch $NNI_OUTPUT_DIR/began; sleep 1000 & wait"
     id = cluster.create(listening, 1, trialCommand=command)
-    until(lambda: list(cluster.nfs.glob(f"{id}/*/began")), within_s=30)
+    until(lambda: list(cluster.nfs.glob(f"{id}-*/*/*/began")), within_s=30)
     (trial,) = listening.trials(id)
     listening.call("POST", f"/experiments/{id}/trials/{trial['id']}/kill")
-    until(lambda: list(cluster.nfs.glob(f"{id}/*/heard")), within_s=30)
+    until(lambda: list(cluster.nfs.glob(f"{id}-*/*/*/heard")), within_s=30)
 
 
 def test_what_cannot_work_is_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:
