@@ -73,7 +73,7 @@ class AtWork:
         place = HostPlace(interpreter="python", environment={}, folder=path.parent, log_folder=path.parent)
         inbox, live = Inbox(), LiveSpec(config)
         heartbeats = Heartbeats(inbox.wake)
-        feed = TunerFeed(self.database, live, place, told=row.ended_trials, patience_s=60, wake=inbox.wake)
+        feed = TunerFeed(self.database, live, place, reported=row.ended_trials, patience_s=60, wake=inbox.wake)
         self.listener = FakeListener()
         self.messages = JobMessages(
             experiment_id="exp1",
@@ -150,7 +150,7 @@ class AtWork:
             connections=Connections(),
             folder=self.path.parent,
             code=cast(Any, None),
-            greet=self.messages.greet,
+            greet=self.messages.register,
             exited=self.messages.exited,
         )
 
@@ -513,7 +513,7 @@ async def test_a_stop_that_does_not_arrive_is_sent_again(monkeypatch: Patch, pat
         (name,) = await work.runs(1)
         work.platform.raises["cancel"] = [PlatformUnavailable("away")]
         (id_,) = (name[-5:],)
-        await work.command(lambda c: trials.ask_stop(c, id_, StopRequest.USER))
+        await work.command(lambda c: trials.request_stop(c, id_, StopRequest.USER))
         await work.until(lambda: "DONE" in work.statuses)
         assert work.platform.cancelled == [name, name]
         assert work.statuses_of_trials == {"USER_CANCELED": 1}
@@ -523,7 +523,7 @@ async def test_stops_are_sent_again_after_a_reconnection(monkeypatch: Patch, pat
     async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
         (name,) = await work.runs(1)
         work.platform.jobs[name] = KILLED  # a stop that got lost on the way: the platform ignores it
-        await work.command(lambda c: trials.ask_stop(c, name[-5:], StopRequest.USER))
+        await work.command(lambda c: trials.request_stop(c, name[-5:], StopRequest.USER))
         await work.until(lambda: work.platform.cancelled == [name])
         work.platform.jobs[name] = RUNNING
         work.platform.host.wake("")

@@ -61,7 +61,7 @@ class Bench:
         """`exit_code`: the runner's word, which alone decided."""
         word = "" if exit_code is None else json.dumps({"exitCode": exit_code})
         handle = JobHandle(platform="fake", version=1, job_name=name)
-        self.forgetting.add([Forget(handle=handle, service="fake", runner_word=word)])
+        self.forgetting.add([Forget(handle=handle, service="fake", runner_exit=word)])
 
     async def say(self, name: str, report: Observation) -> None:
         self.platform.change(name, report)

@@ -34,7 +34,7 @@ def lose(turns: Turns) -> str:
     (name,) = turns.start(0)
     turns.take(Seen(reports={name: GONE}), **GRACE)
     lost = turns.take(now_ms=LATER, **GRACE)
-    assert [type(record) for record in lost.records] == [d.LoseJob, d.GiveUpAttempt]
+    assert [type(record) for record in lost.records] == [d.MarkLost, d.GiveUpAttempt]
     assert not [call for call in lost.calls if isinstance(call, d.Forget)], "its machine keeps what it reported"
     return name
 

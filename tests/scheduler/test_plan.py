@@ -15,13 +15,13 @@ from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
-    AskStop,
     Finish,
     Forget,
     GiveUpAttempt,
     HoldService,
-    LoseSight,
+    MarkUnknown,
     PutOnHold,
+    RequestStop,
     SetStatus,
     SetWait,
     StartAttempt,
@@ -308,7 +308,7 @@ def test_stopping_asks_everybody(sequence: int) -> None:
         proposals=proposals(1),
         ahead=4,
     )
-    assert [(r.trial_id, r.by) for r in found.records(AskStop)] == [
+    assert [(r.trial_id, r.by) for r in found.records(RequestStop)] == [
         (id_, StopRequest.EXPERIMENT_STOPPED) for id_ in ("aaaaa", "bbbbb", "ddddd")
     ]
     assert found.cancelled == ["aaaaa", "bbbbb"]
@@ -319,7 +319,7 @@ def test_stopping_asks_everybody(sequence: int) -> None:
 
 def test_stopping_keeps_an_earlier_wish() -> None:
     found = Plan(running("aaaaa", asked="USER"), row=experiment("STOPPING", next_sequence_id=1))
-    assert found.records(AskStop) == []
+    assert found.records(RequestStop) == []
 
 
 def test_stopping_ends_when_the_last_trial_has() -> None:
@@ -349,7 +349,7 @@ def test_what_succeeded_before_it_was_told_has_succeeded() -> None:
 )
 def test_max_trial_duration(started: int, stopped: bool, wake_at: int | None) -> None:
     found = Plan(running("aaaaa", started=started), config=spec(trial_concurrency=1, max_trial_duration_s=10))
-    assert [r.by for r in found.records(AskStop)] == ([StopRequest.TIMEOUT] if stopped else [])
+    assert [r.by for r in found.records(RequestStop)] == ([StopRequest.TIMEOUT] if stopped else [])
     assert found.cancelled == (["aaaaa"] if stopped else [])
     assert found.wake_at == wake_at
 
@@ -358,10 +358,10 @@ def test_a_trial_of_an_earlier_daemon_is_not_stopped_before_its_platform_has_tol
     """The clock may have been set meanwhile: by what is stored it has run for too long."""
     config = spec(trial_concurrency=1, max_trial_duration_s=10)
     trial_ = running("aaaaa", started=NOW - 3_600_000)
-    assert Plan(trial_, config=config, heard=frozenset()).records(AskStop) == []
+    assert Plan(trial_, config=config, heard=frozenset()).records(RequestStop) == []
     told = running("aaaaa", started=NOW - 3_600_000, started_ms=NOW - 9_000)
     found = Plan(told, config=config, heard=frozenset({job_name("exp1", "aaaaa", 1)}))
-    assert (found.records(AskStop), found.wake_at) == ([], NOW + 1000)
+    assert (found.records(RequestStop), found.wake_at) == ([], NOW + 1000)
 
 
 def test_the_start_of_a_trial_that_ends_is_the_one_that_was_told_last() -> None:
@@ -371,14 +371,14 @@ def test_the_start_of_a_trial_that_ends_is_the_one_that_was_told_last() -> None:
 
 def test_max_trial_duration_does_not_count_waiting() -> None:
     found = Plan(trial("aaaaa", **PENDING), config=spec(trial_concurrency=1, max_trial_duration_s=10))
-    assert (found.records(AskStop), found.wake_at) == ([], None)
+    assert (found.records(RequestStop), found.wake_at) == ([], None)
 
 
 @pytest.mark.parametrize(
     ("since", "status", "decided", "wake_at"),
     [
         (NOW - 29_999, "RUNNING", None, NOW + 1),
-        (NOW - 30_000, "RUNNING", LoseSight, None),
+        (NOW - 30_000, "RUNNING", MarkUnknown, None),
         (NOW, "RUNNING", None, NOW + 30_000),
         (NOW - 40_000, "UNKNOWN", None, None),
         (None, "UNKNOWN", StartTrial, None),
@@ -396,8 +396,8 @@ def test_unknown_after_thirty_seconds_and_back(
         retry_at_ms=NOW,
     )
     assert [type(record) for record in found.decisions.records] == ([decided] if decided else [])
-    if decided is LoseSight:
-        assert found.records(LoseSight)[0].sentence == "the platform cannot be asked: away"
+    if decided is MarkUnknown:
+        assert found.records(MarkUnknown)[0].sentence == "the platform cannot be asked: away"
     if decided is StartTrial:
         assert found.records(StartTrial)[0].started_ms == 5
     assert found.wake_at == wake_at
@@ -405,7 +405,7 @@ def test_unknown_after_thirty_seconds_and_back(
 
 def test_a_waiting_trial_never_becomes_unknown() -> None:
     found = Plan(trial("aaaaa", **PENDING), away_since_ms=0, trouble="away")
-    assert found.records(LoseSight) == []
+    assert found.records(MarkUnknown) == []
     assert [w.wait.code for w in found.records(SetWait)] == [WaitCode.PLATFORM_UNAVAILABLE]
 
 
@@ -774,8 +774,8 @@ def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan
 
 
 def test_a_container_whose_runner_is_not_heard_is_unknown_then_lost() -> None:
-    assert (heard("aaaaa", 0.4).records(LoseSight), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
-    (record,) = heard("aaaaa", 0.5).records(LoseSight)
+    assert (heard("aaaaa", 0.4).records(MarkUnknown), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
+    (record,) = heard("aaaaa", 0.5).records(MarkUnknown)
     assert record.sentence == "its runner is not heard, and nobody else can tell whether it runs"
     waiting = heard("aaaaa", 9, "UNKNOWN")
     assert (waiting.decisions.records, waiting.wake_at) == ([], NOW + 60_000)
@@ -984,7 +984,7 @@ def test_a_disagreement_about_an_attempt_that_is_given_up_is_recorded_too() -> N
 def test_the_platform_may_still_confirm_what_the_runner_said(state: str, word: str) -> None:
     found = Plan(with_runner("aaaaa", state, said=EXIT_0), drained=("aaaaa",))
     (call,) = [call for call in found.decisions.calls if isinstance(call, Forget)]
-    assert call.runner_word == word
+    assert call.runner_exit == word
 
 
 def test_the_runner_s_last_words_sort_the_failure() -> None:

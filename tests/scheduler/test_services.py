@@ -16,7 +16,7 @@ from nni_manager.scheduler.planning.decisions import (
     Finish,
     Forget,
     GiveUpAttempt,
-    LoseJob,
+    MarkLost,
     PutOnHold,
     SetWait,
     StartAttempt,
@@ -153,7 +153,7 @@ def test_one_unreachable_job_becomes_unknown_and_the_others_go_on() -> None:
         on("a", "bbbbb"),
         config=two(),
     )
-    assert [type(record).__name__ for record in found.decisions.records] == ["LoseSight"]
+    assert [type(record).__name__ for record in found.decisions.records] == ["MarkUnknown"]
     assert "hostA does not answer" in found.decisions.records[0].sentence  # type: ignore[union-attr]
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_stays_unreachable_is_lost_after_the_grace_of_its_service() -
     assert waits.wake_at == NOW + 1000
     lost = Plan(on("a", "aaaaa", unreachable_ms=NOW - 600_000, unreachable="away"), config=two(), services=graces)
     said, given_up = lost.decisions.records[:2]
-    assert said == LoseJob(trial_id="aaaaa", attempt=1, message="not reachable for 600 s: away", ended_ms=NOW)
+    assert said == MarkLost(trial_id="aaaaa", attempt=1, message="not reachable for 600 s: away", ended_ms=NOW)
     assert isinstance(given_up, GiveUpAttempt)
     assert not [call for call in lost.decisions.calls if isinstance(call, Forget)], "what it reported is kept there"
     job = on("a", "aaaaa", unreachable_ms=NOW - 600_000, unreachable="away")

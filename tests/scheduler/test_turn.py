@@ -39,7 +39,7 @@ class Turns:
     def take(self, seen: Seen | None = None, *, assessed: bool = False, **here: Any) -> Result:
         every = {name: here.pop(name) for name in OF_A_SERVICE if name in here}
         state = ProcessState(**{"now_ms": NOW, "services": {"fake": service_state(**every)}, **here})
-        result = take_turn(self.connection, self.config, seen or Seen(), state, told=self.told, assessed=assessed)
+        result = take_turn(self.connection, self.config, seen or Seen(), state, reported=self.told, assessed=assessed)
         if result.to_tell:
             self.told = result.to_tell[-1]["end_order"]
         return result
@@ -129,7 +129,7 @@ def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) 
     (name,) = turns.start(0)
     experiments.set_status(turns.connection, ExperimentStatus.STOPPING, NOW)
     first = turns.take()
-    assert [type(record) for record in first.records] == [d.AskStop]
+    assert [type(record) for record in first.records] == [d.RequestStop]
     (cancel,) = first.calls
     assert turns.take(cancelled=frozenset({name})).calls == ()
     again = turns.take()
@@ -250,7 +250,7 @@ def with_word(job_name: str, start: int = 0) -> Seen:
     """Last lines that came with their runner's word about the end."""
     (chunk,) = last_lines(job_name, start).last_lines
     word = json.dumps({"exitCode": 0, "signal": None, "outboxes": {chunk.outbox: chunk.end}})
-    return Seen(last_lines=(replace(chunk, word=word),))
+    return Seen(last_lines=(replace(chunk, runner_exit=word),))
 
 
 def test_last_lines_and_their_runners_word_are_one_step(turns: Turns) -> None:
@@ -336,7 +336,7 @@ def test_what_was_seen_to_run_is_lost_whatever_its_platform_says_later(turns: Tu
 def test_what_was_never_had_and_is_to_end_ends(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
     turns.take(Seen(handles=(JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name),)))
-    trials.ask_stop(turns.connection, submit.attempt.trial_id, StopRequest.USER)
+    trials.request_stop(turns.connection, submit.attempt.trial_id, StopRequest.USER)
     never = Observation(state=JobState.LOST, was_never_taken=True)
     result = turns.take(Seen(reports={submit.attempt.job_name: never}))
     assert [record.status for record in result.records if isinstance(record, d.Finish)] == ["USER_CANCELED"]

@@ -52,7 +52,7 @@ def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
 
 def test_a_job_whose_runner_has_spoken_is_not_taken_back(connection: sqlite3.Connection) -> None:
     runners.set_exit(connection, NAME, '{"exitCode": 0}', 50)
-    jobs.take_back(connection, NAME)
+    jobs.withdraw(connection, NAME)
     assert attempt(connection).runner_exit is not None
 
 
@@ -118,7 +118,7 @@ def test_an_attempt_without_a_handle_leaves_nothing_to_forget(connection: sqlite
 
 
 def test_an_intent_can_be_taken_back(connection: sqlite3.Connection) -> None:
-    jobs.take_back(connection, NAME)
+    jobs.withdraw(connection, NAME)
     (trial,) = trials.load_open(connection)
     assert (trial.job, trial.attempt) == (None, 1)
     jobs.intend(connection, Attempt("aaaaa", 1, NAME, service="local", intended_ms=9))
@@ -132,7 +132,7 @@ def test_more_than_an_intent_cannot_be_taken_back(connection: sqlite3.Connection
         jobs.set_report(connection, NAME, DONE, 50)
     else:
         jobs.close(connection, "aaaaa", 1)
-    jobs.take_back(connection, NAME)
+    jobs.withdraw(connection, NAME)
     assert one(connection, "SELECT count(*) FROM attempts") == 1
 
 
@@ -143,8 +143,8 @@ def test_a_job_that_has_reported_has_run(connection: sqlite3.Connection, lines: 
     if lines:
         part = OutboxPart(job_name=NAME, outbox="outbox/main.jsonl", start=0, end=30, lines=lines, metrics=())
         metrics.store(connection, part, 9)
-    assert jobs.submit_again(connection, NAME) is (lines == 0)
-    jobs.take_back(connection, NAME, was_accepted=True)
+    assert jobs.return_to_intent(connection, NAME) is (lines == 0)
+    jobs.withdraw(connection, NAME, was_accepted=True)
     assert one(connection, "SELECT count(*) FROM attempts") == (1 if lines else 0)
 
 

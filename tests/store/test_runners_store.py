@@ -50,7 +50,7 @@ def test_an_attempt_that_is_decided_is_fenced_off(connection: sqlite3.Connection
     assert not runners.find(connection, "aaaaa", 1).is_decided
     end(connection, "aaaaa", at=5)
     assert runners.find(connection, "aaaaa", 1).is_decided
-    runners.greet(connection, job, version="0.6.0", channel="push")
+    runners.register(connection, job, version="0.6.0", channel="push")
     runners.set_exit(connection, job, WORD, 9)
     assert one(connection, "SELECT runner_version, channel, runner_exit FROM attempts") == ("", "", None)
 
@@ -64,7 +64,7 @@ def test_only_the_last_attempt_is_open(connection: sqlite3.Connection, job: str)
 
 
 def test_orders(connection: sqlite3.Connection, job: str) -> None:
-    trials.ask_stop(connection, "aaaaa", StopRequest.ASSESSOR)
+    trials.request_stop(connection, "aaaaa", StopRequest.ASSESSOR)
     assert runners.find(connection, "aaaaa", 1).must_stop
 
 
@@ -74,7 +74,7 @@ def test_the_end_of_the_experiment_is_an_order_too(connection: sqlite3.Connectio
 
 
 def test_a_greeting_is_shown(connection: sqlite3.Connection, job: str) -> None:
-    runners.greet(connection, job, version="0.6.2", channel="push")
+    runners.register(connection, job, version="0.6.2", channel="push")
     assert runners.find(connection, "aaaaa", 1).runner_version == "0.6.2"
     assert attempt(connection).channel == "push"
     assert runners.of_trials(connection, ["aaaaa", "zzzzz"]) == {"aaaaa": ("0.6.2", "push")}
@@ -88,7 +88,7 @@ def test_the_first_word_about_the_end_counts(connection: sqlite3.Connection, job
 
 
 def test_the_api_shows_both_words(connection: sqlite3.Connection, job: str) -> None:
-    runners.greet(connection, job, version="0.6.0", channel="pull")
+    runners.register(connection, job, version="0.6.0", channel="pull")
     runners.set_exit(connection, job, WORD, 9)
     (shown,) = json.loads(answers.trial(connection, "aaaaa"))["attempts"]
     assert (shown["channel"], shown["runnerVersion"], shown["runnerExit"]) == ("pull", "0.6.0", json.loads(WORD))
@@ -170,9 +170,9 @@ A, B, C = "a" * 16, "b" * 16, "c" * 16
 MAIN = "outbox/main.jsonl"
 
 
-def greet(connection: sqlite3.Connection, job: str, container: str, **outboxes: int) -> None:
+def register(connection: sqlite3.Connection, job: str, container: str, **outboxes: int) -> None:
     found = {f"outbox/{name}.jsonl": size for name, size in outboxes.items()}
-    runners.greet(connection, job, version="0.6.0", channel="push", container=container, outboxes=found)
+    runners.register(connection, job, version="0.6.0", channel="push", container=container, outboxes=found)
 
 
 def send(
@@ -195,25 +195,25 @@ def shown(connection: sqlite3.Connection) -> list[tuple[float, int, int, int]]:
 
 
 def test_the_newest_container_that_greeted_is_the_one_that_counts(connection: sqlite3.Connection, job: str) -> None:
-    greet(connection, job, A)
+    register(connection, job, A)
     assert send(connection, job, A, 0, 1).stored is metrics.Stored.NEW
     runners.set_exit(connection, job, json.dumps({"exitCode": 1, "container": A}), 8)
-    greet(connection, job, B, main=10)
+    register(connection, job, B, main=10)
     assert attempt(connection).runner_exit is None, "what a container said of its end is void when another comes"
     assert send(connection, job, A, 10, 2).stored is metrics.Stored.FENCED
     runners.set_exit(connection, job, json.dumps({"exitCode": 1, "container": A}), 9)
     assert attempt(connection).runner_exit is None
     with pytest.raises(AttemptDecided, match="a newer container"):
-        greet(connection, job, A)
+        register(connection, job, A)
     assert runners.find(connection, "aaaaa", 1).container == B
     runners.set_exit(connection, job, json.dumps({"exitCode": 0, "container": B}), 9)
     assert attempt(connection).runner_exit_ms == 9
 
 
 def test_a_new_container_on_the_same_files_goes_on(connection: sqlite3.Connection, job: str) -> None:
-    greet(connection, job, A)
+    register(connection, job, A)
     send(connection, job, A, 0, 1, 2)
-    greet(connection, job, B, main=30)
+    register(connection, job, B, main=30)
     assert jobs.offsets(connection, job) == {MAIN: 20}
     assert send(connection, job, B, 20, 3).stored is metrics.Stored.NEW
     assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (3, 2, 2, 0)]
@@ -222,17 +222,17 @@ def test_a_new_container_on_the_same_files_goes_on(connection: sqlite3.Connectio
 def test_a_new_container_on_fresh_files_begins_afresh_and_what_was_is_kept_and_marked(
     connection: sqlite3.Connection, job: str
 ) -> None:
-    greet(connection, job, A)
+    register(connection, job, A)
     send(connection, job, A, 0, 1, 2)
-    greet(connection, job, B)
-    greet(connection, job, B)  # the answer was lost
+    register(connection, job, B)
+    register(connection, job, B)  # the answer was lost
     assert jobs.offsets(connection, job) == {MAIN: 0}
     assert send(connection, job, B, 0, 5).stored is metrics.Stored.NEW
     assert send(connection, job, B, 0, 5).stored is metrics.Stored.REPEAT
     assert send(connection, job, B, 20, 7).stored is metrics.Stored.GAP
     assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (5, 2, 2, 1)]
     assert runners.missing(connection, job, {MAIN: 20}) == {MAIN: (10, 20)}
-    greet(connection, job, C)
+    register(connection, job, C)
     assert send(connection, job, C, 0, 6).stored is metrics.Stored.NEW
     (found,) = json.loads(answers.trial(connection, "aaaaa"))["attempts"]
     assert (found["containers"], found["epoch"]) == (3, 2)
@@ -242,9 +242,9 @@ def test_a_new_container_on_fresh_files_begins_afresh_and_what_was_is_kept_and_m
 
 
 def test_runners_without_an_identity_are_taken_as_ever(connection: sqlite3.Connection, job: str) -> None:
-    runners.greet(connection, job, version="0.6.0", channel="push")
+    runners.register(connection, job, version="0.6.0", channel="push")
     assert send(connection, job, "", 0, 1).stored is metrics.Stored.NEW
-    runners.greet(connection, job, version="0.6.0", channel="push")
+    runners.register(connection, job, version="0.6.0", channel="push")
     assert send(connection, job, "", 10, 2).stored is metrics.Stored.NEW
     runners.set_exit(connection, job, WORD, 9)
     assert attempt(connection).runner_exit == WORD
@@ -263,13 +263,13 @@ def test_an_outbox_that_took_another_s_place_goes_on_in_the_next_container(
     connection: sqlite3.Connection, job: str
 ) -> None:
     """What a container finds is the file that took the place."""
-    greet(connection, job, A)
+    register(connection, job, A)
     send(connection, job, A, 0, 1, 2, 3)
     assert send(connection, job, A, 0, 1, 4, outbox=f"{MAIN}/2").doubt
     stored = {MAIN: 30, f"{MAIN}/2": 20}
-    greet(connection, job, B, main=20)
+    register(connection, job, B, main=20)
     assert jobs.offsets(connection, job) == stored, "it is there whole"
-    greet(connection, job, C)
+    register(connection, job, C)
     assert jobs.offsets(connection, job) == dict.fromkeys(stored, 0)
     assert not send(connection, job, C, 0, 1, 4, outbox=f"{MAIN}/2").doubt
     send(connection, job, C, 0, 1, 5, outbox=f"{MAIN}/3")

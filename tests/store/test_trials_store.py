@@ -45,8 +45,8 @@ def test_fresh_ids_are_taken_by_nobody(connection: sqlite3.Connection, monkeypat
 
 def test_the_first_wish_to_stop_counts(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
-    assert trials.ask_stop(connection, "aaaaa", StopRequest.ASSESSOR)
-    assert trials.ask_stop(connection, "aaaaa", StopRequest.USER)
+    assert trials.request_stop(connection, "aaaaa", StopRequest.ASSESSOR)
+    assert trials.request_stop(connection, "aaaaa", StopRequest.USER)
     (trial,) = trials.load_open(connection)
     assert trial.asked is StopRequest.ASSESSOR
 
@@ -54,8 +54,8 @@ def test_the_first_wish_to_stop_counts(connection: sqlite3.Connection) -> None:
 def test_ended_and_unknown_trials_cannot_be_asked_to_stop(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     end(connection, "aaaaa")
-    assert not trials.ask_stop(connection, "aaaaa", StopRequest.USER)
-    assert not trials.ask_stop(connection, "zzzzz", StopRequest.USER)
+    assert not trials.request_stop(connection, "aaaaa", StopRequest.USER)
+    assert not trials.request_stop(connection, "zzzzz", StopRequest.USER)
     assert one(connection, "SELECT asked FROM trials") == ""
 
 
@@ -115,7 +115,7 @@ def stop(connection: sqlite3.Connection, id: str) -> None:
 def test_what_the_stop_ended_waits_again(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", 0, {"x": 1})
     report(connection, start(connection, "aaaaa", at=2), intermediate(1), final(2))
-    trials.ask_stop(connection, "aaaaa", StopRequest.EXPERIMENT_STOPPED)
+    trials.request_stop(connection, "aaaaa", StopRequest.EXPERIMENT_STOPPED)
     stop(connection, "aaaaa")
     assert trials.reopen_stopped(connection) == 1
     (trial,) = trials.load_open(connection)

@@ -37,7 +37,7 @@ _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerOf:
+class RunnerIdentity:
     """The attempt that a post is about; its token was checked."""
 
     experiment_id: str
@@ -61,18 +61,19 @@ class Unstored:
 class AttemptReports:
     """The reports about one attempt. Every method but `write_log` raises AttemptDecided, and all StoreUnavailable."""
 
-    def __init__(self, experiment: OpenExperiment, side: RunnerSide, who: RunnerOf, unstored: Unstored) -> None:
+    def __init__(
+        self, experiment: OpenExperiment, side: RunnerSide, runner: RunnerIdentity, unstored: Unstored
+    ) -> None:
         self.experiment = experiment
         self.side = side
-        self._who = who
+        self._runner = runner
         self._unstored = unstored
 
     def require_open(self) -> None:
         """Raises AttemptDecided."""
         if self.side.is_decided:
-            raise AttemptDecided(
-                f"attempt {self._who.attempt} of trial {self._who.trial_id} is decided; nothing more is taken from it"
-            )
+            attempt = f"attempt {self._runner.attempt} of trial {self._runner.trial_id}"
+            raise AttemptDecided(f"{attempt} is decided; nothing more is taken from it")
 
     def must_stop(self) -> bool:
         """Whether the attempt is to stop; the question is the runner's heartbeat."""
@@ -101,26 +102,28 @@ class AttemptReports:
         self.experiment.loop.inbox.report({side.job_name: Observation(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
-    async def exited(self, word: Mapping[str, Any]) -> bool:
-        """Answers whether the trial must stop. `word`: the post, which `domain.evidence.RunnerExit` reads."""
+    async def exited(self, runner_exit: Mapping[str, Any]) -> bool:
+        """Answers whether the trial must stop. `runner_exit`: the post, which `domain.evidence.RunnerExit` reads."""
         self.require_open()
-        await self._stored(self.experiment.messages.exited(self.side.job_name, self._word(word)))
+        await self._stored(self.experiment.messages.exited(self.side.job_name, self._runner_exit(runner_exit)))
         return self.side.must_stop
 
-    def _word(self, word: Mapping[str, Any]) -> str:
-        return json.dumps({**word, "container": self._who.container} if self._who.container else word)
+    def _runner_exit(self, runner_exit: Mapping[str, Any]) -> str:
+        return json.dumps(
+            {**runner_exit, "container": self._runner.container} if self._runner.container else runner_exit
+        )
 
     async def offsets(self) -> dict[str, int]:
         """Bytes stored of each outbox."""
         return await self.experiment.database.read(lambda c: jobs.offsets(c, self.side.job_name))
 
     async def lines(
-        self, outbox: str, start: int, end: int, lines: Sequence[str], word: Mapping[str, Any] | None = None
+        self, outbox: str, start: int, end: int, lines: Sequence[str], runner_exit: Mapping[str, Any] | None = None
     ) -> int:
         """Stores complete lines of one outbox; answers how many of its bytes are stored.
 
-        `word`: as of `exited`, where it came with them; it is stored if they are, in the same commit. Raises TooBusy,
-        and InvalidInput for one outbox too many.
+        `runner_exit`: as of `exited`, where it came with them; it is stored if they are, in the same commit. Raises
+        TooBusy, and InvalidInput for one outbox too many.
         """
         self.require_open()
         if self._unstored.lines + len(lines) > MAX_UNSTORED_LINES and self._unstored.lines:
@@ -128,14 +131,16 @@ class AttemptReports:
         self._unstored.lines += len(lines)
         try:
             _require_few(outbox, self.side.outboxes)
-            receipt = await self._deliver(outbox, start, end, lines, self._word(word) if word else "")
+            receipt = await self._deliver(
+                outbox, start, end, lines, self._runner_exit(runner_exit) if runner_exit else ""
+            )
             return receipt.offset if receipt.stored is not Stored.FENCED else (await self.offsets()).get(outbox, 0)
         finally:
             self._unstored.lines -= len(lines)
 
-    async def _deliver(self, outbox: str, start: int, end: int, lines: Sequence[str], word: str) -> Receipt:
+    async def _deliver(self, outbox: str, start: int, end: int, lines: Sequence[str], runner_exit: str) -> Receipt:
         storing = self.experiment.messages.store(
-            self.side.job_name, outbox, start, end, lines, container=self._who.container, word=word
+            self.side.job_name, outbox, start, end, lines, container=self._runner.container, runner_exit=runner_exit
         )
         return await self._stored(storing)
 
@@ -162,7 +167,7 @@ class AttemptReports:
             service.forgetting.wait_longer(side.job_name)
         if file not in protocol.LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
-        attempt, trials = attempt_directory(self._who.trial_id, self._who.attempt), experiment.folder.trials
+        attempt, trials = attempt_directory(self._runner.trial_id, self._runner.attempt), experiment.folder.trials
         name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
         if source:
             await asyncio.to_thread(_require_few_sources, str(trials), attempt, name, file)

@@ -91,7 +91,7 @@ class Build:
             self.database,
             self.spec,
             place,
-            told=self.row.ended_trials,
+            reported=self.row.ended_trials,
             patience_s=self.shared.settings.tuner_patience_s,
             wake=inbox.wake,
         )

@@ -121,32 +121,32 @@ class ClosedExperiments:
             experiment = await self._opened(entry)
             return await experiment.read(choose(experiment))
         except _Changed:
-            await self.let_go(id)
+            await self.release(id)
         fresh = await _open(entry)  # whoever writes it may go on with that: it is read as it is now
         try:
             return await fresh.database.read(choose(fresh))
         finally:
             await fresh.close()
 
-    async def let_go(self, id: str) -> None:
+    async def release(self, id: str) -> None:
         """Closes what is kept of an experiment that is resumed, deleted or was changed."""
         if (found := self._open.pop(id, None)) is not None:
             await found.close()
 
     async def close(self) -> None:
         for id in tuple(self._open):
-            await self.let_go(id)
+            await self.release(id)
 
     async def _opened(self, entry: Entry) -> ClosedExperiment:
         found = self._open.get(entry.id)
         if found is None or found.folder != entry.folder:
-            await self.let_go(entry.id)
+            await self.release(entry.id)
             fresh = await _open(entry)
-            await self.let_go(entry.id)  # others may have asked for it meanwhile
+            await self.release(entry.id)  # others may have asked for it meanwhile
             found = self._open[entry.id] = fresh
         self._open.move_to_end(entry.id)
         while len(self._open) > _MOST_OPEN:
-            await self.let_go(next(iter(self._open)))
+            await self.release(next(iter(self._open)))
         return found
 
 

@@ -18,10 +18,12 @@ from nni_manager.store.experiment import experiments, trials
 def change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
     """Stores another config, and takes a DONE experiment up again where that gives it something to do."""
     experiments.set_config(connection, json.dumps(after.canonical))
-    go_on(connection, before, after, now_ms)
+    continue_if_done(connection, before, after, now_ms)
 
 
-def go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
+def continue_if_done(
+    connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int
+) -> None:
     """Takes a DONE experiment up again where the change gives it something to do."""
     row = experiments.load(connection)
     had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
@@ -59,4 +61,4 @@ def kill(connection: sqlite3.Connection, trial_id: str) -> None:
     """Stores that a trial is to end. Raises NotFound."""
     if trials.status(connection, trial_id) is None:
         raise NotFound(f"there is no trial {trial_id}")
-    trials.ask_stop(connection, trial_id, StopRequest.USER)
+    trials.request_stop(connection, trial_id, StopRequest.USER)

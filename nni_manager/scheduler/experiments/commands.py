@@ -84,10 +84,10 @@ class ExperimentCommands:
             else:
                 now_ms = experiment.loop.now_ms
                 await self._write(experiment, lambda c: command_writes.change(c, before, spec, now_ms))
-                experiment.go_by(spec)
+                experiment.apply(spec)
             # a turn that began by the old limits may have found meanwhile that all is done
             then_ms = experiment.loop.now_ms
-            await self._write(experiment, lambda c: command_writes.go_on(c, before, spec, then_ms))
+            await self._write(experiment, lambda c: command_writes.continue_if_done(c, before, spec, then_ms))
         name, platform = spec.name, stored_config.platform(spec.canonical)
         await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
         experiment.loop.wake()
@@ -97,7 +97,7 @@ class ExperimentCommands:
     ) -> ExperimentSpec:
         change = await service_changes.read(experiment, spec, wish, self._shared)
         await self._write(experiment, lambda c: service_changes.write(c, experiment.folder, change))
-        await service_changes.go_by(experiment, change)
+        await service_changes.apply(experiment, change)
         return change.spec
 
     async def stop(self, id: str) -> None:
@@ -105,13 +105,13 @@ class ExperimentCommands:
         async with self._supervisor.turn(id):
             experiment = self._supervisor.get(id)  # which needs no index
             if experiment is None:
-                return await self._put_away(await self.entry(id))
+                return await self._close_unopened(await self.entry(id))
             now_ms = experiment.loop.now_ms
             try:
                 await self._write(experiment, lambda c: command_writes.stop(c, now_ms))
             except StoreCorrupt:
                 await self._supervisor.closed(id)  # its loop gives up
-                return await self._put_away(await self.entry(id))
+                return await self._close_unopened(await self.entry(id))
             experiment.loop.wake()
         await self._supervisor.closed(id)
 
@@ -120,7 +120,7 @@ class ExperimentCommands:
         ids = self._supervisor.to_stop
         outcomes = await asyncio.gather(*map(self.stop, ids), return_exceptions=True)
         if not ids:
-            self._supervisor.look_whether_empty()
+            self._supervisor.check_empty()
         for outcome in outcomes:  # one that cannot be stopped keeps no other from it
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -157,7 +157,7 @@ class ExperimentCommands:
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
             await self._end_left_jobs(entry)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
-            await self._let_go(id)
+            await self._close_all(id)
             findings = await asyncio.to_thread(entry.folder.remove)
             await also()
             if findings:
@@ -165,7 +165,7 @@ class ExperimentCommands:
             else:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id))
         if entry.status is ExperimentStatus.VIEWED:
-            self._supervisor.look_whether_empty()
+            self._supervisor.check_empty()
 
     async def entry(self, id: str) -> Entry:
         """The entry of an experiment. Raises NotFound."""
@@ -194,7 +194,7 @@ class ExperimentCommands:
             if experiment is not None:
                 return await experiment.renew(values, environment)
             folder = (await self.entry(id)).folder
-            await self._supervisor.closed_ones.let_go(id)
+            await self._supervisor.closed_ones.release(id)
             await asyncio.to_thread(experiment_folder.renew_secrets, folder, values, environment)
 
     async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
@@ -203,7 +203,7 @@ class ExperimentCommands:
             plans = await preflight.plan_jobs(
                 submission.spec, submission.secrets, submission.id, self._shared.connections
             )
-        self._supervisor.look_whether_empty()
+        self._supervisor.check_empty()
         return plans
 
     async def clean(self, platforms: Collection[str]) -> Sequence[Ended]:
@@ -214,7 +214,7 @@ class ExperimentCommands:
         """What experiments that are not at work here left on a config's services; removes that of those in `remove`."""
         with self._supervisor.opening():
             found = await left_objects.find(submission, self._supervisor, remove)
-        self._supervisor.look_whether_empty()
+        self._supervisor.check_empty()
         return found
 
     # Trials
@@ -320,7 +320,7 @@ class ExperimentCommands:
 
     # Helpers
 
-    async def _put_away(self, entry: Entry) -> None:
+    async def _close_unopened(self, entry: Entry) -> None:
         """Puts away an experiment that is only viewed, or could not be opened. Quiet for a stopped one."""
         hold = self._supervisor.not_opened.get(entry.id)
         if entry.status is not ExperimentStatus.VIEWED and hold is None:
@@ -330,10 +330,10 @@ class ExperimentCommands:
         status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._shared.clock()
         comes_back = hold is not None and hold.code is HoldCode.STORE_UNAVAILABLE
         await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=comes_back))
-        await self._let_go(entry.id)
+        await self._close_all(entry.id)
         if comes_back:
-            self._supervisor.settle_later(entry.id)
-        self._supervisor.look_whether_empty()
+            self._supervisor.settle_in_background(entry.id)
+        self._supervisor.check_empty()
 
     async def _may_have_jobs(self, entry: Entry) -> bool:
         """Whether the experiment may have jobs, as one that was stopped while it could not be opened."""
@@ -346,9 +346,9 @@ class ExperimentCommands:
         may_have_jobs, now_ms = await self._may_have_jobs(entry), self._shared.clock()
         await self._shared.leftovers.end_deleted(entry, now_ms, may_have_jobs=may_have_jobs)
 
-    async def _let_go(self, id: str) -> None:
+    async def _close_all(self, id: str) -> None:
         self._supervisor.give_up(id)
-        await self._supervisor.closed_ones.let_go(id)
+        await self._supervisor.closed_ones.release(id)
         await self._shared.endpoints.close(id)
         self._supervisor.note_closed(id)
 

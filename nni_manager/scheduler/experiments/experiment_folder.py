@@ -23,10 +23,10 @@ from nni_manager.store import private
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.experiment import experiments, jobs, services, trials
 from nni_manager.store.folder import Folder
+from nni_manager.store.migrate import migrate
 from nni_manager.store.nni import nni_folder
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
-from nni_manager.store.upgrade import upgrade as upgrade_database
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def make(
             if admission.sends_code(spec, platform):
                 archive_of(spec, platform, folder.code).pack(is_wanted)
         private.replace(folder.private, Kept(environment=submission.environment, secrets=submission.secrets))
-        upgrade_database(folder)
+        migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:
             experiments.create(
                 connection,
@@ -89,7 +89,7 @@ def upgrade(folder: Folder) -> None:
     folder.require_database()
     adopt(folder)
     with suppress(StoreUnavailable):
-        upgrade_database(folder)
+        migrate(folder.database, "experiment")
 
 
 def adopt(folder: Folder) -> None:
@@ -110,7 +110,7 @@ def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopenin
     lock = _own(folder)
     try:
         adopt(folder)
-        upgrade_database(folder)
+        migrate(folder.database, "experiment")
         return _set_running(folder, endpoint, now_ms, how)
     finally:
         lock.release()
@@ -135,7 +135,7 @@ def has_undecided_jobs(folder: Folder) -> bool:
         return True
 
 
-def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
+def restore_status(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
     """After a failure a stopped one is stopped, as the index says; its trials wait for the next `resume`."""
     if status is ExperimentStatus.STOPPED:
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
@@ -187,7 +187,7 @@ def renew_secrets(folder: Folder, values: Mapping[str, str], environment: Mappin
     lock = _own(folder)
     try:
         adopt(folder)
-        upgrade_database(folder)
+        migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
             renew(connection, folder, values, environment)
     except sqlite3.DatabaseError as error:

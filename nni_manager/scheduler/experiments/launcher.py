@@ -62,7 +62,7 @@ class Launcher:
             with self._supervisor.opening():
                 await self._open_again(entry, how)
         else:
-            await self._go_on(experiment, entry, how)
+            await self._resume_open(experiment, entry, how)
 
     async def view(self, id: str, how: Reopening) -> None:
         """Opens a stopped experiment for reading only."""
@@ -72,7 +72,7 @@ class Launcher:
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._with_endpoint(id, how.endpoint, entry.endpoint) as endpoint:
-                await self._supervisor.closed_ones.let_go(id)
+                await self._supervisor.closed_ones.release(id)
                 await asyncio.to_thread(experiment_folder.upgrade, entry.folder)
                 status, now_ms = ExperimentStatus.VIEWED, self._shared.clock()
                 viewed = replace(entry, status=status, is_open=False, endpoint=endpoint, launched_ms=now_ms)
@@ -153,12 +153,14 @@ class Launcher:
             )
             # the index first: who finds a stopped folder called open there corrects it, and not the other way round
             async with self._listed(opened):
-                await self._supervisor.closed_ones.let_go(id_)
+                await self._supervisor.closed_ones.release(id_)
                 status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, endpoint, now_ms, how)
                 try:
                     await self._supervisor.open(opened)
                 except BaseException:
-                    await asyncio.to_thread(experiment_folder.put_back, entry.folder, status, entry.ended_ms or now_ms)
+                    await asyncio.to_thread(
+                        experiment_folder.restore_status, entry.folder, status, entry.ended_ms or now_ms
+                    )
                     raise
             self._supervisor.viewed.discard(id_)
 
@@ -173,7 +175,7 @@ class Launcher:
             await self._supervisor.note(lambda c: index.put(c, before) if before else index.remove(c, opened.id))
             raise
 
-    async def _go_on(self, experiment: OpenExperiment, entry: Entry, how: Reopening) -> None:
+    async def _resume_open(self, experiment: OpenExperiment, entry: Entry, how: Reopening) -> None:
         if how.debug:
             raise Conflict(f"experiment {entry.id} is at work; debug can be switched on when a stopped one is resumed")
         if (await experiment.database.read(experiments.load)).status is ExperimentStatus.STOPPING:

@@ -24,7 +24,7 @@ from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S
 from nni_manager.scheduler.experiments.preflight import standalone_host
-from nni_manager.store import stored_config, upgrade
+from nni_manager.store import private, stored_config
 from nni_manager.store.connection import connect_readonly
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, leftover_jobs, services
@@ -254,7 +254,7 @@ def read_left_behind(
     row = experiments.load(connection)
     names = jobs.left(connection, running=running, decided=decided)
     sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
-    values = _secrets(connection, folder) if names else {}
+    values = _secrets(folder) if names else {}
     why = {name: "; ".join(sentences) for name, sentences in jobs.why_unreachable(connection).items()}
     may_run = jobs.left(connection, running=True) if names else {}
     return [
@@ -287,7 +287,7 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
             row, used = experiments.load(connection), jobs.services_used(connection)
             sections = _sections(connection, stored_config.services(json.loads(row.config)))
-            values, may_run = _secrets(connection, entry.folder), jobs.left(connection, running=True)
+            values, may_run = _secrets(entry.folder), jobs.left(connection, running=True)
             return [
                 replace(
                     _left(row.id, name, sections[name], values, (), sentence, now_ms),
@@ -302,10 +302,10 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
         return []
 
 
-def _secrets(connection: sqlite3.Connection, folder: Folder) -> Mapping[str, str]:
+def _secrets(folder: Folder) -> Mapping[str, str]:
     """Without them the jobs are noted all the same, and found when somebody reaches the service."""
     try:
-        return upgrade.kept(connection, folder).secrets
+        return private.load(folder.private).secrets
     except StoreError as error:
         log.warning("the secrets of %s cannot be read: %s", folder.path, error)
         return {}

@@ -28,9 +28,9 @@ from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services
 from nni_manager.store.experiment.services import ServiceRow
 from nni_manager.store.folder import Folder
+from nni_manager.store.migrate import migrate
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
-from nni_manager.store.upgrade import upgrade
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class OpenExperiment:
         self.changing = asyncio.Lock()
         self._held = held
         self._environment = environment
-        self._go_by_kept(kept)
+        self._apply_kept(kept)
 
     @property
     def id(self) -> str:
@@ -78,17 +78,17 @@ class OpenExperiment:
         """The code that is sent to jobs of this training service; None: none is."""
         return self._services.code(service)
 
-    def go_by(self, spec: ExperimentSpec) -> None:
+    def apply(self, spec: ExperimentSpec) -> None:
         """The config was changed, and the change is stored: loop and tuner go by it from now on."""
         has_other_space = spec.search_space != self.spec.search_space
         self._spec.now = spec
         if has_other_space:
             self.loop.feed.change_search_space()
 
-    def go_by_services(self, spec: ExperimentSpec, kept: Kept) -> None:
+    def apply_services(self, spec: ExperimentSpec, kept: Kept) -> None:
         """Goes by changed training services, which are stored with their secrets."""
         secrets = kept.secrets
-        self.go_by(spec)
+        self.apply(spec)
         for platform in spec.platforms:
             if platform.service in self._services.all:
                 self._services.change(platform, secrets)
@@ -96,7 +96,7 @@ class OpenExperiment:
                 self._services.add(platform, secrets)
         for name in self._services.all.keys() - {platform.service for platform in spec.platforms}:
             self._services.all[name].is_removed = True
-        self._go_by_kept(kept)
+        self._apply_kept(kept)
         self.loop.live()
 
     def try_again(self) -> None:
@@ -117,7 +117,7 @@ class OpenExperiment:
         """
         had_environment = self._has_environment
         kept = await self.database.try_write(lambda c: renew(c, self.folder, values, environment))
-        self._go_by_kept(kept)
+        self._apply_kept(kept)
         for service in self._services.all.values():
             self._services.renew(service, kept.secrets)
         if not had_environment:
@@ -125,7 +125,7 @@ class OpenExperiment:
         self.changes.note()
         self.try_again()
 
-    def _go_by_kept(self, kept: Kept) -> None:
+    def _apply_kept(self, kept: Kept) -> None:
         self._has_environment = kept.environment is not None
         self._environment.clear()
         self._environment.update(kept.environment or {})
@@ -158,7 +158,7 @@ async def open_experiment(
     """Takes the folder's lock, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
     async with AsyncExitStack() as held:
         held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
-        await asyncio.to_thread(upgrade, folder)
+        await asyncio.to_thread(migrate, folder.database, "experiment")
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)

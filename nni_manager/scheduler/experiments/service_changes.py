@@ -61,10 +61,10 @@ def write(connection: sqlite3.Connection, folder: Folder, change: Change) -> Non
     names = {platform.service for platform in change.spec.platforms}
     services.remove_others(connection, names)
     if change.now:
-        trials.ask_stop_on_others(connection, names, StopRequest.USER)
+        trials.request_stop_elsewhere(connection, names, StopRequest.USER)
 
 
-async def go_by(experiment: OpenExperiment, change: Change) -> None:
+async def apply(experiment: OpenExperiment, change: Change) -> None:
     """Makes the experiment go by the services that `write` has stored."""
     kept = await asyncio.to_thread(private.load, experiment.folder.private)
-    experiment.go_by_services(change.spec, kept)
+    experiment.apply_services(change.spec, kept)

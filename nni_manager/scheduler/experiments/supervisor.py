@@ -76,7 +76,7 @@ class Supervisor:
             self._restore(entries)
             for entry in entries:
                 if entry.is_open and entry.status is ExperimentStatus.STOPPED:
-                    self.settle_later(entry.id)
+                    self.settle_in_background(entry.id)
                 elif entry.is_open:
                     await self._open_or_note(entry)
             try:
@@ -139,7 +139,7 @@ class Supervisor:
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
         await asyncio.sleep(0)  # a task that is cancelled before its first step never closes what it was given
-        await self.closed_ones.let_go(entry.id)
+        await self.closed_ones.release(entry.id)
         self._tell()  # the index may have said so before it was true
         return experiment
 
@@ -186,7 +186,7 @@ class Supervisor:
         if (experiment := self._open.get(id)) is not None:
             experiment.changes.note()
 
-    def look_whether_empty(self) -> None:
+    def check_empty(self) -> None:
         if not self.has_work:
             self.on_empty()
 
@@ -196,10 +196,10 @@ class Supervisor:
         if task is not None:
             await asyncio.wait({task})
 
-    def settle_later(self, id: str) -> None:
+    def settle_in_background(self, id: str) -> None:
         """Has an experiment that was stopped while it could not be opened stopped by its own loop, once it can be."""
         self.unsettled.add(id)
-        settling = self._group.create_task(self._settle_later(id), name=f"settling {id}")
+        settling = self._group.create_task(self._settle_until_done(id), name=f"settling {id}")
         self._settling.add(settling)
         settling.add_done_callback(self._settling.discard)
 
@@ -256,7 +256,7 @@ class Supervisor:
                 if await self._try_open(entry):
                     break
 
-    async def _settle_later(self, id: str) -> None:
+    async def _settle_until_done(self, id: str) -> None:
         while id in self.unsettled:
             async with self.turn(id):
                 try:
@@ -315,7 +315,7 @@ class Supervisor:
             closed.set()
             experiment.changes.note()
             self.note_closed(experiment.id)
-            self.look_whether_empty()
+            self.check_empty()
 
     async def _close(self, experiment: OpenExperiment) -> None:
         """An endpoint ends with its experiment, not with its loop: one in ERROR is still looked at."""

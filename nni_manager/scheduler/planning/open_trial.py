@@ -30,17 +30,17 @@ from nni_manager.domain.trial import (
     outcome,
 )
 from nni_manager.scheduler.planning.decisions import (
-    AskStop,
     Cancel,
     Decisions,
     Finish,
     Forget,
     GiveUpAttempt,
-    LoseJob,
-    LoseSight,
+    MarkLost,
+    MarkUnknown,
+    RequestStop,
     StartTrial,
 )
-from nni_manager.scheduler.planning.missed_attempts import forget_missed, hear_missed
+from nni_manager.scheduler.planning.missed_attempts import forget_missed, handle_missed
 from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 from trial_runner import protocol
 
@@ -65,7 +65,7 @@ _STOP_UNREACHABLE_MS = 8_000
 def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
     """Adds to `decisions` what should happen to the trial now; at most one `Finish` or `GiveUpAttempt`."""
     job = trial.job
-    if hear_missed(snapshot, trial, decisions):
+    if handle_missed(snapshot, trial, decisions):
         return
     if job is None:
         _follow_waiting(snapshot, trial, decisions)
@@ -214,7 +214,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
         has_final=trial.has_final,
     )
     if finding.report.state is JobState.LOST and not job.has_ended_there:
-        lost = LoseJob(
+        lost = MarkLost(
             trial_id=trial.id, attempt=trial.attempt, message=finding.report.message, ended_ms=snapshot.here.now_ms
         )
         decisions.records.append(lost)
@@ -226,7 +226,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
         _finish(snapshot, trial, verdict, finding, decisions)
     if job.handle is not None and not _is_missed(job, verdict, finding):
         word = job.runner_exit if not job.has_ended_there else None
-        decisions.calls.append(Forget(handle=job.job_handle, service=job.service, runner_word=word or ""))
+        decisions.calls.append(Forget(handle=job.job_handle, service=job.service, runner_exit=word or ""))
 
 
 def _is_missed(job: Attempt, verdict: Outcome, finding: AttemptEnd) -> bool:
@@ -340,7 +340,7 @@ def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
     elif here.now_ms - since < UNKNOWN_AFTER_MS:
         decisions.wake_at(since + UNKNOWN_AFTER_MS)
     elif trial.status is TrialStatus.RUNNING:
-        decisions.records.append(LoseSight(trial_id=trial.id, sentence=sentence))
+        decisions.records.append(MarkUnknown(trial_id=trial.id, sentence=sentence))
 
 
 def _start(snapshot: Snapshot, trial: OpenTrial, started_ms: int, decisions: Decisions) -> None:
@@ -358,12 +358,12 @@ def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
     if snapshot.here.now_ms < deadline:
         decisions.wake_at(deadline)
         return False
-    decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.TIMEOUT))
+    decisions.records.append(RequestStop(trial_id=trial.id, by=StopRequest.TIMEOUT))
     return True
 
 
 def _stop(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> None:
     if trial.asked is None and snapshot.is_stopping:
-        decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
+        decisions.records.append(RequestStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
     if job.handle is not None and job.job_name not in snapshot.here.cancelled:
         decisions.calls.append(Cancel(handle=job.job_handle, service=job.service))

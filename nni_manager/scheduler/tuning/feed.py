@@ -18,9 +18,9 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.planning.snapshot import Proposal
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.tuning.judging import Assessments
 from nni_manager.scheduler.tuning.watched import WatchedTuner
@@ -48,7 +48,7 @@ class TunerFeed:
         spec: LiveSpec,
         place: HostPlace,
         *,
-        told: int,
+        reported: int,
         patience_s: float,
         wake: Callable[[], None],
     ) -> None:
@@ -63,7 +63,7 @@ class TunerFeed:
         #: Asked for and not answered.
         self.asked = 0
         #: End order up to which results were handed over; whatever ended before this process is told at its start.
-        self.told = told
+        self.reported = reported
         #: The tuner has nothing more, as far as it knows the results.
         self.exhausted = False
         #: How many may be asked for before there is a slot.
@@ -102,7 +102,7 @@ class TunerFeed:
     def tell(self, results: Sequence[Item]) -> None:
         """Results of trials that ended, in that order."""
         self._results += results
-        self.told = results[-1]["end_order"]
+        self.reported = results[-1]["end_order"]
         if self.exhausted:  # it may have more to say now
             self.asked += 1
         for result in results:
@@ -187,7 +187,7 @@ class TunerFeed:
     async def _start_tuner(self) -> None:
         """A fresh process, told the past. What ends or is imported once that was read, it is told later."""
         await self._tuner.start(self.spec)
-        assessed, until = self.spec.assessor is not None, self.told
+        assessed, until = self.spec.assessor is not None, self.reported
         self._changes.clear()  # what comes from here on may be new to what is read now
         past, open_trials, imported = await self._database.read(
             lambda c: (

@@ -1,4 +1,4 @@
-"""The results of an experiment of NNI's that lists show, before its folder is taken over."""
+"""The results that lists show of an experiment that NNI made, before its folder is converted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections import Counter
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import stored_config
-from nni_manager.store.index.list_summary import Best, Glance
+from nni_manager.store.index.list_summary import Best, ListSummary
 from nni_manager.store.nni.nni_records import NniExperiment, NniTrial
 
 
-def glance_of(experiment: NniExperiment) -> Glance:
-    """What the list will show once the folder is taken over."""
+def summary_of(experiment: NniExperiment) -> ListSummary:
+    """The summary, equal to the one after the folder is converted."""
     config = json.loads(experiment.params)
     maximizes = stored_config.maximizes(config)
-    return Glance(
+    return ListSummary(
         counts=dict(Counter(trial.status for trial in experiment.trials)),
         trials_made=experiment.next_sequence_id,
         max_trial_number=config.get("maxTrialNumber"),
