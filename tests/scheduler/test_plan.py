@@ -776,7 +776,7 @@ def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan
 def test_a_container_whose_runner_is_not_heard_is_unknown_then_lost() -> None:
     assert (heard("aaaaa", 0.4).records(MarkUnknown), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
     (record,) = heard("aaaaa", 0.5).records(MarkUnknown)
-    assert record.sentence == "its runner is not heard, and nobody else can tell whether it runs"
+    assert record.sentence == "its runner is not heard, and no other source tells whether it runs"
     waiting = heard("aaaaa", 9, "UNKNOWN")
     assert (waiting.decisions.records, waiting.wake_at) == ([], NOW + 60_000)
     (given_up,) = heard("aaaaa", 10, "UNKNOWN").records(GiveUpAttempt)

@@ -1,4 +1,4 @@
-"""Reports of trial runners: their words become evidence and results of their attempt, never verdicts."""
+"""Reports of trial runners: observations and results of an attempt, on which the plan decides."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Registration:
 
     #: The parameter record, JSON.
     record: str
-    #: The code to be fetched; None: there is none.
+    #: The code archive; None: no code is sent.
     archive: CodeArchive | None
-    #: Bytes stored of each outbox.
+    #: Outbox → bytes stored.
     stored: Mapping[str, int]
 
 
@@ -47,7 +47,7 @@ class RunnerReports:
     ) -> Registration:
         """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR.
 
-        `outboxes`: what its container found when it started.
+        `outboxes`: bytes per outbox that its container found at its start.
         """
         experiment = await self._experiment(runner)
         side = await experiment.messages.admit(
@@ -65,7 +65,7 @@ class RunnerReports:
         return Registration(record=side.record, archive=attempt.archive, stored=side.outboxes)
 
     async def attempt(self, runner: RunnerIdentity) -> AttemptReports:
-        """The attempt that a runner posts about, as it is now; nothing is taken from one that did not greet first."""
+        """The attempt that a runner posts about; registers a runner that has not registered."""
         attempt = await self._find(runner)
         if not attempt.side.runner_version and not attempt.side.is_decided:
             await self.register(runner, None, "")
@@ -104,7 +104,7 @@ class RunnerReports:
         return (await self.attempt(runner)).must_stop()
 
     async def code(self, runner: RunnerIdentity) -> Path | None:
-        """The packed code; None when none needs to be fetched."""
+        """Path of the packed code; None: no code is sent."""
         return await (await self.attempt(runner)).code()
 
     def now_ms(self) -> int:
@@ -112,12 +112,12 @@ class RunnerReports:
         return self._supervisor.shared.clock()
 
     async def _find(self, runner: RunnerIdentity) -> AttemptReports:
-        """The newest container that greeted is heard."""
+        """The attempt. Raises AttemptDecided for a replaced container."""
         experiment = await self._experiment(runner)
         side = await experiment.database.read(lambda c: runners.find(c, runner.trial_id, runner.attempt))
         if runner.container and side.container not in ("", runner.container):
             raise AttemptDecided(runners.SUPERSEDED)
-        if not side.is_decided:  # else it would be looked at in every turn from now on
+        if not side.is_decided:  # else it would stay in the heartbeats for ever
             experiment.loop.heartbeats.hear(side.job_name)
         return AttemptReports(experiment, side, runner, self._unstored)
 
@@ -128,7 +128,7 @@ class RunnerReports:
         return experiment
 
     async def _closed(self, experiment_id: str) -> Exception:
-        """The error for an experiment that is not open; jobs of one that will be must not hear that all is over."""
+        """The error for an experiment that is not open; a retryable one if it is listed as open."""
         entry = await self._supervisor.index.read(lambda c: index.get(c, experiment_id))
         if entry.is_open:
             return StoreUnavailable(f"experiment {experiment_id} is not open yet; try again in a moment")
