@@ -1,4 +1,4 @@
-"""One experiment whose jobs have trial runners, in a whole manager; the test is the runner."""
+"""One experiment in a whole manager; the test acts as the trial runner of its jobs."""
 
 from __future__ import annotations
 

@@ -282,8 +282,8 @@ async def test_news_that_no_decision_waits_for_share_a_turn(monkeypatch: Patch, 
         assert tally.turns.read()[0] == before + 1
 
 
-async def test_what_decides_takes_along_what_could_wait(monkeypatch: Patch, path: Path) -> None:
-    """Nobody looks for the news that a job was accepted and runs; its end, or a stop, looks at once."""
+async def test_turn_takes_waiting_events_along(monkeypatch: Patch, path: Path) -> None:
+    """Acceptance and start of a job start no turn at once; its end, or a stop, does."""
     for seconds in ("GATHER_S", "DETAIL_S"):
         monkeypatch.setattr(inboxes, seconds, 3600)
     async with at_work(monkeypatch, path, spec(max_trial_number=3, trial_concurrency=1)) as work:
@@ -349,7 +349,7 @@ async def test_the_next_process_goes_on(monkeypatch: Patch, path: Path) -> None:
         assert second.statuses_of_trials == {"SUCCEEDED": 2}
 
 
-async def test_a_lost_job_is_tried_again(monkeypatch: Patch, path: Path) -> None:
+async def test_lost_job_is_resubmitted(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
         (name,) = await work.runs(1)
         del work.platform.jobs[name]
@@ -374,7 +374,7 @@ async def test_a_job_that_is_refused_for_good_fails_its_trial(monkeypatch: Patch
         )
 
 
-async def test_what_an_earlier_call_may_have_started_is_not_taken_back(monkeypatch: Patch, path: Path) -> None:
+async def test_repeated_submission_is_not_withdrawn(monkeypatch: Patch, path: Path) -> None:
     """A repeat that was certainly not taken says nothing of the call before: its job may run, and be ended there."""
 
     def refuse(platform: FakePlatform) -> None:
@@ -581,9 +581,7 @@ async def test_last_lines_that_a_broken_store_cannot_take_are_not_acknowledged(m
     await work.database.close()
 
 
-async def test_what_is_to_be_forgotten_is_gathered_but_not_when_the_experiment_is_closed(
-    monkeypatch: Patch, path: Path
-) -> None:
+async def test_forget_calls_are_batched_except_on_close(monkeypatch: Patch, path: Path) -> None:
     monkeypatch.setattr(forgetting, "GATHER_S", 600.0)
     async with at_work(monkeypatch, path, spec(max_trial_number=2)) as work:
         calls: list[list[str]] = []
@@ -728,7 +726,7 @@ async def test_behind_a_closed_listener_an_experiment_can_be_stopped(monkeypatch
         await work.until(lambda: work.loop.closed.is_set())
 
 
-async def test_what_the_platform_says_after_the_decision_is_compared(
+async def test_late_platform_report_is_compared_with_the_runner_exit(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
@@ -738,7 +736,7 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     await work.messages.exited(name, json.dumps({"exitCode": 0}))
     await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'") == 1)
     assert work.platform.forgotten == []
-    task.cancel()  # whoever comes next asks for the platform's word, too
+    task.cancel()  # the next connection asks for the platform's report, too
     await asyncio.gather(task, return_exceptions=True)
     work.platform.jobs[name] = Observation(state=JobState.FAILED, exit_code=1)
     task = asyncio.create_task(work.loop.run())

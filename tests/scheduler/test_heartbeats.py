@@ -1,4 +1,4 @@
-"""When runners were last heard, and that a loop which did not look blames nobody."""
+"""The last heartbeats of runners; a stall of the loop does not count as their silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runners tell, and what becomes of it: evidence, results, logs; who is refused, and what they may learn."""
+"""Posts of runners: observations, results and logs that are stored, refusals, and answers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -
     assert (trial["attempts"][0]["containers"], trial["attempts"][0]["epoch"]) == (2, 1)
 
 
-async def test_who_only_logs_is_no_container(world: RunnerWorld) -> None:
+async def test_log_posts_do_not_register_a_container(world: RunnerWorld) -> None:
     reporter = dataclasses.replace(world.runner, container="a" * 16)
     await world.reports.register(reporter, protocol.VERSION, "push", {})
     await world.reports.register(world.runner, protocol.VERSION, "push")
@@ -158,7 +158,7 @@ async def test_orders_reach_the_runner(world: RunnerWorld) -> None:
     assert (await world.ended())["status"] == "USER_CANCELED"
 
 
-# ------------------------------------------------------------------------------------------------ who is refused
+# ------------------------------------------------------------------------------------------------ refusals
 
 
 async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
@@ -191,9 +191,9 @@ async def test_logs_after_the_end_are_no_sign_of_life(world: RunnerWorld) -> Non
     assert world.experiment.loop.heartbeats.silence_ms()[1] == {}
 
 
-async def test_what_there_is_not(world: RunnerWorld) -> None:
+async def test_unknown_attempt_is_not_found(world: RunnerWorld) -> None:
     with pytest.raises(NotFound):
-        await world.reports.record(RunnerIdentity(experiment_id="nobody", trial_id="aaaaa", attempt=1))
+        await world.reports.record(RunnerIdentity(experiment_id="missing", trial_id="aaaaa", attempt=1))
     with pytest.raises(NotFound):
         await world.reports.record(RunnerIdentity(experiment_id=world.id, trial_id=world.runner.trial_id, attempt=2))
 
@@ -225,7 +225,7 @@ async def test_a_version_that_does_not_fit(world: RunnerWorld, version: str | No
     assert (shown["status"], shown["errors"]) == ("ERROR", [str(refusal.value)])
 
 
-async def test_whoever_does_not_say_its_version_says_nothing_at_all(world: RunnerWorld) -> None:
+async def test_runner_without_a_version_is_refused(world: RunnerWorld) -> None:
     with pytest.raises(VersionRefused, match="names no version"):
         await world.reports.lines(world.runner, OUTBOX, 0, 3, ["{}"])
     assert (await world.ended())["reason"] == "VERSION_MISMATCH"
@@ -380,14 +380,14 @@ async def test_outboxes_are_bounded_in_number(world: RunnerWorld, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", ["../stdout", "exit.json", "", "stdout-1", "parameter.cfg", "outbox/main.jsonl"])
-async def test_what_is_no_log_is_not_written(world: RunnerWorld, name: str) -> None:
+async def test_unknown_log_name_is_refused(world: RunnerWorld, name: str) -> None:
     await world.register()
     with pytest.raises(NotFound, match="is no log of a trial"):
         await world.reports.write_log(world.runner, name, 0, b"x")
 
 
 @pytest.mark.parametrize("trick", ["link", "pipe", "directory"])
-async def test_what_stands_in_place_of_a_log_is_not_written(world: RunnerWorld, tmp_path: Path, trick: str) -> None:
+async def test_foreign_file_in_place_of_a_log_is_not_written(world: RunnerWorld, tmp_path: Path, trick: str) -> None:
     await world.register()
     victim, log = tmp_path / "victim", world.folder() / "stdout"
     victim.write_bytes(b"untouched")

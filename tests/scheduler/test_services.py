@@ -1,4 +1,4 @@
-"""Several training services of one experiment: who gets the next trial, and why one waits."""
+"""Several training services of one experiment: placement of the next trial, and wait reasons."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ def test_without_room_trials_are_made_all_the_same_and_say_why_they_wait() -> No
     assert found.decisions.wants == {"a": 2, "b": 2}
 
 
-def test_what_waits_for_a_slot_waits_for_no_room() -> None:
+def test_trial_waiting_for_a_slot_wants_no_room() -> None:
     found = Plan(on("a", "aaaaa"), on("b", "bbbbb"), waiting("ccccc"), config=two(concurrency=2))
     assert found.decisions.wants == {}
     assert reasons(found)["ccccc"][0] == "CONCURRENCY"
 
 
-def test_every_services_reason_is_told() -> None:
+def test_wait_reason_joins_the_reasons_of_all_services() -> None:
     states = {
         "a": ServiceState(free=0, full=GPU),
         "b": ServiceState(away_since_ms=0, trouble="no answer from b", retry_at_ms=NOW + 9),
@@ -147,7 +147,7 @@ def test_the_same_sentence_with_other_details_is_news() -> None:
     assert reasons(Plan(job._replace(wait_details="{}")))["aaaaa"][0] == "GPU"
 
 
-def test_one_unreachable_job_becomes_unknown_and_the_others_go_on() -> None:
+def test_unreachable_job_becomes_unknown_alone() -> None:
     found = Plan(
         on("a", "aaaaa", unreachable_ms=NOW - 30_000, unreachable="hostA does not answer"),
         on("a", "bbbbb"),
@@ -257,7 +257,7 @@ def test_the_experiment_is_on_hold_when_all_its_services_are() -> None:
 TRIED = {"a": ServiceState(is_tried=True), "b": ServiceState()}
 
 
-def test_of_a_service_on_hold_for_credentials_one_job_is_tried() -> None:
+def test_service_on_hold_for_credentials_gets_one_try() -> None:
     held = hold("BAD_CREDENTIALS")
     row = experiment(hold=held, next_sequence_id=3)
     trials = [waiting("aaaaa"), waiting("bbbbb")]
@@ -269,7 +269,7 @@ def test_of_a_service_on_hold_for_credentials_one_job_is_tried() -> None:
 
 
 @pytest.mark.parametrize("code", ["INTERNAL", "SAME_FAILURE"])
-def test_what_a_person_must_put_right_is_not_tried(code: str) -> None:
+def test_service_that_needs_the_user_is_not_tried(code: str) -> None:
     row = experiment(hold=hold(code), next_sequence_id=3)
     credentials = hold("BAD_CREDENTIALS")
     holds = {"a": credentials, "b": credentials}
@@ -289,7 +289,7 @@ def test_an_unasked_end_by_a_signal_waits_for_the_word_of_a_portal() -> None:
     assert ended(1, has_portal=True).records(Finish) != []
 
 
-def test_where_the_platform_decides_the_runners_word_ends_nothing() -> None:
+def test_runner_exit_alone_does_not_end_a_restartable_job() -> None:
     word = json.dumps({"exitCode": 1, "outboxes": {}})
     job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW - 99_000, channel="push")
     found = Plan(job, config=two(), services={"a": service_state(platform_decides=True)}, drained=("aaaaa",))

@@ -99,7 +99,7 @@ def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> 
     assert times == [("SUCCEEDED", NOW + 1, NOW + 5)]
 
 
-def test_what_is_told_by_the_steady_clock_is_dated_by_what_was_seen(turns: Turns) -> None:
+def test_monotonic_times_are_converted_at_receipt(turns: Turns) -> None:
     """A turn may wait long for the database: a job is no older for that."""
     (name,) = turns.start(1)
     steady = Observation(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
@@ -148,7 +148,7 @@ def test_a_job_that_was_accepted_and_never_ran_costs_nothing(turns: Turns) -> No
     assert jobs.retries(turns.connection, submit.attempt.trial_id) == (0, 0)
 
 
-def test_what_ran_is_not_taken_back(turns: Turns) -> None:
+def test_job_that_ran_is_not_withdrawn(turns: Turns) -> None:
     """It is lost: left as it was, it would run for ever."""
     (name,) = turns.start(0)
     records = turns.take(Seen(reports={name: Observation(state=JobState.LOST, is_untaken=True)})).records
@@ -194,7 +194,7 @@ def test_a_retry_never_shows_the_experiment_as_done(connection: sqlite3.Connecti
     assert experiments.load(connection).ended_ms is None
 
 
-def test_what_the_assessor_dislikes_is_stopped_in_the_same_turn(turns: Turns) -> None:
+def test_assessed_trial_is_stopped_in_the_same_turn(turns: Turns) -> None:
     (name,) = turns.start(0)
     found = turns.take(Seen(judged_bad=(turns.open_trials()[name].id, "zzzzz")))
     assert [type(call) for call in found.calls if not isinstance(call, d.AskTuner)] == [d.Cancel]
@@ -247,7 +247,7 @@ def test_an_end_whose_last_lines_lack_what_comes_before_is_not_believed(turns: T
 
 
 def with_word(job_name: str, start: int = 0) -> Seen:
-    """Last lines that came with their runner's word about the end."""
+    """Last lines with their runner's exit report."""
     (chunk,) = last_lines(job_name, start).last_lines
     word = json.dumps({"exitCode": 0, "signal": None, "outboxes": {chunk.outbox: chunk.end}})
     return Seen(last_lines=(replace(chunk, runner_exit=word),))
@@ -260,7 +260,7 @@ def test_last_lines_and_their_runners_word_are_one_step(turns: Turns) -> None:
 
 
 def test_a_word_that_came_with_lines_that_are_not_stored_is_none(turns: Turns) -> None:
-    """The platform's own word, which is not told again, counts all the same."""
+    """The platform's own report, which does not come again, counts as well."""
     first, second = turns.start(0, 1)
     turns.take(with_word(first, start=50))
     job = turns.open_trials()[first].job
@@ -276,7 +276,7 @@ def test_last_words_that_are_told_again_change_nothing(turns: Turns) -> None:
     assert [receipt.stored for receipt in second.receipts] == [Stored.FENCED]
 
 
-def test_it_may_run_again_after_a_rollback(turns: Turns) -> None:
+def test_turn_runs_again_after_a_rollback(turns: Turns) -> None:
     """The database could not be written: the same turn is taken again from the start."""
     results = []
     for _ in range(2):
@@ -300,7 +300,7 @@ def test_a_job_that_is_submitted_again_is_read_from_what_is_stored(turns: Turns)
     assert (again.attempt.job_name, again.stored) == (name, {"outbox/main.jsonl": 30})
 
 
-def test_what_its_platform_never_had_is_submitted_again_without_charge(turns: Turns) -> None:
+def test_job_unknown_to_its_platform_is_resubmitted_without_a_retry(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
     name = submit.attempt.job_name
     unsure = JobHandle(platform="fake", version=1, job_name=name)
@@ -313,7 +313,7 @@ def test_what_its_platform_never_had_is_submitted_again_without_charge(turns: Tu
 
 
 @pytest.mark.parametrize("kind", ["was_never_taken", "is_untaken"])
-def test_what_is_told_of_an_earlier_submission_says_nothing_of_the_next(turns: Turns, kind: str) -> None:
+def test_report_on_an_earlier_submission_is_ignored(turns: Turns, kind: str) -> None:
     """Which may be at another machine, and run."""
     (submit,) = turns.submitted(proposals=proposals(0))
     name = submit.attempt.job_name
@@ -326,14 +326,14 @@ def test_what_is_told_of_an_earlier_submission_says_nothing_of_the_next(turns: T
     assert jobs.undecided(turns.connection, submit.attempt.service) == [now]
 
 
-def test_what_was_seen_to_run_is_lost_whatever_its_platform_says_later(turns: Turns) -> None:
+def test_job_that_ran_is_lost_if_its_platform_forgets_it(turns: Turns) -> None:
     (name,) = turns.start(0)
     never = Observation(state=JobState.LOST, was_never_taken=True)
     records = turns.take(Seen(reports={name: never})).records
     assert [record for record in records if isinstance(record, d.GiveUpAttempt)]
 
 
-def test_what_was_never_had_and_is_to_end_ends(turns: Turns) -> None:
+def test_stop_of_a_job_unknown_to_its_platform_ends_the_trial(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
     turns.take(Seen(handles=(JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name),)))
     trials.request_stop(turns.connection, submit.attempt.trial_id, StopRequest.USER)

@@ -83,23 +83,23 @@ def test_the_platform_s_word_and_the_cause_are_kept_apart(connection: sqlite3.Co
     assert (job.native_reason, job.cause) == ("RUNNER_FAILED", cause or "")
 
 
-def test_unknown_says_nothing(connection: sqlite3.Connection) -> None:
+def test_unknown_state_changes_nothing(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, Observation(state=JobState.UNKNOWN, message="?"), 50)
     assert attempt(connection).state == INTENT
 
 
-def test_the_start_is_remembered(connection: sqlite3.Connection) -> None:
+def test_start_time_is_kept(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
     jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (5, 9)
 
 
-def test_no_clock_of_a_node_starts_a_job_before_its_intent(connection: sqlite3.Connection) -> None:
+def test_start_time_is_never_before_the_intent(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (4, 4)
 
 
-def test_what_is_closed_is_fenced_off_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
+def test_closed_attempt_rejects_reports_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
     jobs.close(connection, "aaaaa", 1, PLATFORM)
     jobs.set_report(connection, NAME, DONE, 50)

@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / private.FILE
 
 
-def test_what_is_kept_comes_back_and_no_text_shows_it(path: Path) -> None:
+def test_private_data_round_trip_without_secrets_in_repr(path: Path) -> None:
     found = Kept(environment={"HOME": VARIABLE}, secrets={"${TOKEN}": SECRET})
     private.replace(path, found)
     assert private.load(path) == found and mode(path) == 0o600
@@ -47,7 +47,7 @@ def test_what_is_kept_comes_back_and_no_text_shows_it(path: Path) -> None:
     assert SECRET not in repr(found) and VARIABLE not in repr(found)
 
 
-def test_nothing_is_kept_where_there_is_no_file_or_a_killed_process_made_an_empty_one(path: Path) -> None:
+def test_missing_or_empty_private_file_loads_as_empty(path: Path) -> None:
     assert private.load(path) == Kept()
     path.touch()
     assert private.load(path) == Kept()
@@ -55,7 +55,7 @@ def test_nothing_is_kept_where_there_is_no_file_or_a_killed_process_made_an_empt
     assert private.load(path) == Kept(secrets={"${TOKEN}": SECRET})
 
 
-def test_nobody_else_may_read_the_file_at_any_moment(path: Path) -> None:
+def test_private_file_has_mode_0600_at_every_moment(path: Path) -> None:
     seen: set[int] = set()
 
     def look(frame: FrameType, _: str, __: object) -> Any:
@@ -77,7 +77,7 @@ def test_nobody_else_may_read_the_file_at_any_moment(path: Path) -> None:
 
 
 def test_two_who_write_the_first_thing_at_a_time_both_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training service that keeps its passwords, and a person who gives an environment anew."""
+    """A training service stores its passwords while a user renews the environment."""
     opened = os.open
 
     def late(name: Any, flags: int, mode: int = 0o777) -> int:
@@ -98,7 +98,7 @@ def test_a_copy_that_others_could_read_is_ours_alone_once_it_is_read(path: Path)
     assert mode(path) == 0o600
 
 
-def test_what_is_no_private_file_is_named_and_can_be_replaced(path: Path) -> None:
+def test_corrupt_private_file_is_named_and_can_be_replaced(path: Path) -> None:
     path.write_text("something else " * 100)
     with pytest.raises(StoreCorrupt, match=r"private\.sqlite cannot be read"):
         private.load(path)

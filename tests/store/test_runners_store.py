@@ -1,4 +1,4 @@
-"""What runners say of their attempts, as rows: whose it is, what they may see, when all of it is there."""
+"""Rows about runners: their attempt, its container, its exit report, and missing results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def attempt(connection: sqlite3.Connection) -> Attempt:
     return trial.job
 
 
-def test_what_a_runner_may_see(connection: sqlite3.Connection, job: str) -> None:
+def test_runner_reads_its_attempt(connection: sqlite3.Connection, job: str) -> None:
     side = runners.find(connection, "aaaaa", 1)
     assert (side.job_name, side.must_stop, side.runner_version, side.intended_ms) == (job, False, "", 2)
     assert json.loads(side.record)["parameters"] == {"x": 0.5}
@@ -106,9 +106,7 @@ def test_the_api_shows_both_words(connection: sqlite3.Connection, job: str) -> N
         ({"outbox/main.jsonl": 20, "outbox/2.jsonl": 0}, True),
     ],
 )
-def test_when_everything_is_there(
-    connection: sqlite3.Connection, job: str, outboxes: dict[str, int], is_drained: bool
-) -> None:
+def test_missing_outboxes(connection: sqlite3.Connection, job: str, outboxes: dict[str, int], is_drained: bool) -> None:
     report(connection, job, intermediate(1), final(2), at=5)
     assert (runners.missing(connection, job, outboxes) == {}) is is_drained
 
@@ -144,9 +142,7 @@ def test_jobs_that_were_decided_before_their_platform_spoke(connection: sqlite3.
     assert jobs.unconfirmed(connection) == {}
 
 
-def test_what_the_platform_says_after_the_decision_completes_the_evidence(
-    connection: sqlite3.Connection, job: str
-) -> None:
+def test_late_platform_report_completes_the_attempt(connection: sqlite3.Connection, job: str) -> None:
     runners.set_exit(connection, job, WORD, 5)
     jobs.close(connection, "aaaaa", 1)
     jobs.set_report(connection, job, Observation(state=JobState.RUNNING, started_ms=1), 6)
@@ -156,7 +152,7 @@ def test_what_the_platform_says_after_the_decision_completes_the_evidence(
     assert one(connection, "SELECT state, exit_code, final_seen_ms FROM attempts") == ("FAILED", 1, 7)
 
 
-def test_of_a_forgotten_job_nothing_more_is_said(connection: sqlite3.Connection, job: str) -> None:
+def test_forgotten_job_ignores_reports(connection: sqlite3.Connection, job: str) -> None:
     runners.set_exit(connection, job, WORD, 5)
     jobs.close(connection, "aaaaa", 1)
     jobs.set_forgotten(connection, job)
@@ -250,7 +246,7 @@ def test_runners_without_an_identity_are_taken_as_ever(connection: sqlite3.Conne
     assert attempt(connection).runner_exit == WORD
 
 
-def test_why_results_were_dropped_is_kept_once(connection: sqlite3.Connection, job: str) -> None:
+def test_drop_reason_is_stored_once(connection: sqlite3.Connection, job: str) -> None:
     for begin, doubt in ((0, "too long"), (10, "another"), (20, "too long")):
         chunk = metrics.OutboxPart(
             job_name=job, outbox=MAIN, start=begin, end=begin + 10, lines=1, metrics=(), doubt=doubt

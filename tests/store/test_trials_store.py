@@ -112,7 +112,7 @@ def stop(connection: sqlite3.Connection, id: str) -> None:
     end(connection, id, "USER_CANCELED", "EXPERIMENT_STOPPED", "killed")
 
 
-def test_what_the_stop_ended_waits_again(connection: sqlite3.Connection) -> None:
+def test_stopped_trials_wait_again_on_resume(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", 0, {"x": 1})
     report(connection, start(connection, "aaaaa", at=2), intermediate(1), final(2))
     trials.request_stop(connection, "aaaaa", StopRequest.EXPERIMENT_STOPPED)
@@ -138,7 +138,7 @@ def test_what_the_stop_ended_waits_again(connection: sqlite3.Connection) -> None
     assert jobs.retries(connection, "aaaaa") == (0, 0), "a stop costs no retry"
 
 
-def test_what_never_had_a_job_keeps_its_attempt(connection: sqlite3.Connection) -> None:
+def test_trial_without_a_job_keeps_its_attempt_on_resume(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     stop(connection, "aaaaa")
     add(connection, "bbbbb")
@@ -173,14 +173,14 @@ def test_stopping_and_resuming_may_go_on(connection: sqlite3.Connection) -> None
         ("SYS_CANCELED", "LOST"),
     ],
 )
-def test_everything_else_stays_ended(connection: sqlite3.Connection, status: str, reason: str) -> None:
+def test_trials_with_another_end_stay_ended_on_resume(connection: sqlite3.Connection, status: str, reason: str) -> None:
     add(connection, "aaaaa")
     end(connection, "aaaaa", status, reason)
     assert trials.reopen_stopped(connection) == 0
     assert one(connection, "SELECT status FROM trials") == status
 
 
-def test_what_a_person_gave_stays_a_persons(connection: sqlite3.Connection) -> None:
+def test_customized_parameters_stay_customized_on_resume(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", None)
     stop(connection, "aaaaa")
     trials.reopen_stopped(connection)
@@ -215,7 +215,7 @@ def test_the_past_is_told_in_the_order_of_ends(connection: sqlite3.Connection) -
     assert [item["trial_id"] for item in history.unfinished(connection)] == ["ccccc"]
 
 
-def test_what_was_reopened_is_unfinished(connection: sqlite3.Connection) -> None:
+def test_reopened_trials_are_unfinished(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     stop(connection, "aaaaa")
     trials.reopen_stopped(connection)
@@ -245,7 +245,7 @@ def test_time_counts_while_it_is_active(connection: sqlite3.Connection) -> None:
     experiments.set_status(connection, ExperimentStatus.DONE, 1600)
     experiments.set_status(connection, ExperimentStatus.RUNNING, 9000)
     experiments.count_time(connection, 9010)
-    experiments.count_to_last_event(connection, 9900)  # nobody was at work
+    experiments.count_to_last_event(connection, 9900)  # no daemon ran
     experiments.count_time(connection, 9890)  # the clock was set back
     row = experiments.load(connection)
     assert (row.exec_ms, row.counted_ms) == (610, 9890)
@@ -263,7 +263,7 @@ def test_time_on_hold_does_not_count(connection: sqlite3.Connection) -> None:
     assert experiments.load(connection).exec_ms == 110
 
 
-def test_after_a_kill_time_counts_up_to_the_last_that_happened(connection: sqlite3.Connection) -> None:
+def test_time_after_a_kill_counts_up_to_the_last_event(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", at=2000)
     end(connection, "aaaaa", at=5000)
     add(connection, "bbbbb", at=4000)

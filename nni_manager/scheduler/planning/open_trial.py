@@ -178,7 +178,7 @@ def _waits_since(
     *,
     has_portal: bool,
 ) -> int | None:
-    """Since when a report is awaited that completes the end, in milliseconds; None: none is awaited.
+    """The time since which a report is awaited that completes the end, in milliseconds; None: none is awaited.
 
     After the runner's exit report: its last results, and the platform's report if the command ended by a signal that
     was not sent from here, perhaps from the platform's portal. After the platform's report alone: the runner's; if the

@@ -6,10 +6,13 @@ NNI ended wait for `resume`, as after a stop.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -17,11 +20,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
-from nni_manager.store import private
+from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.trial import TrialStatus
+from nni_manager.store import private, stored_config
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
+from nni_manager.store.index.list_summary import Best, ListSummary
 from nni_manager.store.migrate import migrate
-from nni_manager.store.nni import nni_history, nni_summary
+from nni_manager.store.nni import nni_history
 from nni_manager.store.nni.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 from nni_manager.store.private import Kept
 from trial_runner.wire import foreign_files
@@ -72,9 +78,38 @@ def read_head(database: Path) -> NniHead:
 def read_results(database: Path) -> str:
     """The results for lists, as `list_summary` writes them; empty: unreadable records. Raises StoreError."""
     try:
-        return nni_summary.summary_of(_read(database, nni_history.read)).text()
+        return _summary_of(_read(database, nni_history.read)).text()
     except (ValueError, KeyError, TypeError):
         return ""
+
+
+def _summary_of(experiment: NniExperiment) -> ListSummary:
+    """The summary, equal to the one after the folder is converted."""
+    config = json.loads(experiment.params)
+    maximizes = stored_config.maximizes(config)
+    return ListSummary(
+        counts=dict(Counter(trial.status for trial in experiment.trials)),
+        trials_made=experiment.next_sequence_id,
+        max_trial_number=config.get("maxTrialNumber"),
+        optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
+        best=_best(experiment.trials, maximizes=maximizes),
+    )
+
+
+def _best(trials: tuple[NniTrial, ...], *, maximizes: bool) -> Best | None:
+    found = [(value, trial) for trial in trials if (value := _result(trial)) is not None]
+    if not found:
+        return None
+    sign = -1 if maximizes else 1
+    value, trial = min(found, key=lambda one: (sign * one[0], one[1].sequence_id))
+    return Best(trial_id=trial.id, value=value, parameters=trial.parameters.values)
+
+
+def _result(trial: NniTrial) -> float | None:
+    """The finite final result of a trial that succeeded."""
+    value = trial.final.value if trial.final is not None else None
+    is_result = trial.status is TrialStatus.SUCCEEDED and value is not None and math.isfinite(value)
+    return value if is_result else None
 
 
 def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
