@@ -452,7 +452,7 @@ async def test_a_refusal_of_now_and_then_is_no_hold(monkeypatch: Patch, path: Pa
         assert _holds(path) == []
 
 
-async def test_a_hold_of_an_earlier_process_ends_where_credentials_are_taken(monkeypatch: Patch, path: Path) -> None:
+async def test_hold_of_an_earlier_process_ends_with_accepted_credentials(monkeypatch: Patch, path: Path) -> None:
     connection = connect(path)
     services.set_hold(connection, spec().platforms[0].service, REFUSED)
     experiments.set_hold(connection, REFUSED)
@@ -479,7 +479,7 @@ async def test_refused_credentials_hold_until_somebody_resumes(monkeypatch: Patc
 
 
 @pytest.mark.parametrize("verb", ["submit", "observe"])
-async def test_refused_credentials_do_not_hinder_a_stop(monkeypatch: Patch, path: Path, verb: str) -> None:
+async def test_refused_credentials_do_not_block_a_stop(monkeypatch: Patch, path: Path, verb: str) -> None:
     monkeypatch.setattr(refusals, "HOLD_AFTER_S", 0.0)
 
     def refuse(platform: FakePlatform) -> None:
@@ -654,7 +654,7 @@ async def test_a_clock_that_is_set_ends_nothing(
         ]
 
 
-async def test_a_platform_is_tried_again_in_time_though_the_clock_was_set_back(monkeypatch: Patch, path: Path) -> None:
+async def test_platform_is_retried_in_time_after_the_clock_was_set_back(monkeypatch: Patch, path: Path) -> None:
     def refuses(platform: FakePlatform) -> None:
         platform.raises["submit"] = [PlatformUnavailable("away", refused=True)]
 
@@ -668,7 +668,7 @@ def _starts_now(platform: FakePlatform) -> None:
     platform.first_report = dataclasses.replace(RUNNING, started_ms=now_ms())
 
 
-async def test_a_platform_that_never_forgets_does_not_hinder_a_stop(monkeypatch: Patch, path: Path) -> None:
+async def test_platform_that_never_forgets_does_not_block_a_stop(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
         await work.runs(1)
         never = asyncio.Event()
@@ -747,7 +747,7 @@ async def test_late_platform_report_is_compared_with_the_runner_exit(
     await work.database.close()
 
 
-async def test_nonsense_in_an_outbox_is_one_warning(
+async def test_broken_lines_of_an_outbox_log_one_warning(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """400,000 empty lines were 240 MB of log."""
@@ -764,9 +764,7 @@ async def test_nonsense_in_an_outbox_is_one_warning(
         assert len([text for text in caplog.messages if "is no metric" in text]) == 10
 
 
-async def test_a_daemon_that_ends_is_not_held_up_by_an_adapter_that_cannot_be_left(
-    monkeypatch: Patch, path: Path
-) -> None:
+async def test_adapter_that_cannot_be_left_does_not_delay_the_daemons_end(monkeypatch: Patch, path: Path) -> None:
     class Sticky(FakePlatform):
         async def __aexit__(self, *_: object) -> None:
             raise TimeoutError

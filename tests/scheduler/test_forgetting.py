@@ -85,7 +85,7 @@ def disagreements(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "disagreement"]
 
 
-async def test_a_job_whose_platform_has_spoken_is_forgotten_unseen(bench: Bench) -> None:
+async def test_job_with_platform_report_is_forgotten_without_observation(bench: Bench) -> None:
     bench.decide(A)
     bench.decide(B)
     await bench.until(lambda: bench.platform.forgotten == [A, B])
@@ -166,7 +166,7 @@ async def test_awaited_platform_report_does_not_delay_other_jobs(bench: Bench) -
     await bench.until(lambda: bench.platform.forgotten == [B])
 
 
-async def test_a_platform_that_is_away_is_told_again(
+async def test_forget_is_retried_while_the_platform_is_unreachable(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forgetting, "_RETRY_WAITS_S", (0.01, 0.01))
@@ -179,7 +179,7 @@ async def test_a_platform_that_is_away_is_told_again(
     assert bench.forgotten == [A, B]
 
 
-async def test_a_closing_experiment_does_not_wait_for_a_platform_that_is_away(
+async def test_closing_experiment_does_not_wait_for_an_unreachable_platform(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next start of its loop tells it."""

@@ -118,7 +118,7 @@ def test_running_missed_attempt_is_ended_after_another_started(turns: Turns) -> 
     assert state_of(turns, name) == "CANCELLED", "an ended attempt is not shown as running"
 
 
-def test_a_job_that_its_trial_no_longer_waits_for_does_not_run_for_ever(turns: Turns) -> None:
+def test_missed_job_without_use_is_ended(turns: Turns) -> None:
     name = lose(turns)
     second = start_again(turns)
     turns.take(Seen(reports={name: RUNNING, second: SUCCEEDED}), now_ms=LATER, **GRACE)

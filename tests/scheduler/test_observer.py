@@ -173,7 +173,7 @@ class Asked(Watch):
         return moments
 
 
-async def test_a_job_that_is_over_a_moment_after_its_start_is_not_looked_at() -> None:
+async def test_short_job_is_not_observed_after_its_start() -> None:
     with looptime.enabled(strict=True):
         watch = Watch(cast(Any, Empty()))
         task = asyncio.create_task(watch.observer.run())
@@ -189,7 +189,7 @@ async def test_a_job_that_is_over_a_moment_after_its_start_is_not_looked_at() ->
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_service_that_must_be_asked_is_asked_soon_after_a_start_and_then_less_and_less(path: Path) -> None:
+async def test_service_without_watch_is_polled_at_growing_intervals(path: Path) -> None:
     database = Database(path)
     asked = Asked(cast(Database, Empty()))  # a thread would let the loop's own time run on
     asked.observer._look_at_all = False
@@ -231,7 +231,7 @@ async def test_all_jobs_are_observed_periodically(watch: Watch) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_submission_that_came_to_nothing_is_told_of_once_and_by_its_name(watch: Watch) -> None:
+async def test_failed_submission_is_reported_once_with_its_handle(watch: Watch) -> None:
     await watch.observer.look()
     watch.observer.add(handle(A))
     untaken = Observation(state=JobState.LOST, is_untaken=True)

@@ -134,7 +134,7 @@ def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
     assert found.wake_at == NOW
 
 
-def test_a_trial_waits_wherever_there_is_room_while_its_last_job_may_run() -> None:
+def test_trial_waits_while_its_last_job_may_run() -> None:
     two = spec(platforms=tuple(PlatformSpec(name="fake", service=name, settings={}) for name in ("fake", "fake-2")))
     away = {"fake": ServiceState(away_since_ms=NOW, trouble="no route to host", retry_at_ms=NOW + 1000)}
     trials = waiting("aaaaa", attempt=2), waiting("bbbbb", attempt=2)
@@ -239,7 +239,7 @@ def test_a_hold_and_trouble_together_do_not_spin(retry_at: int) -> None:
     assert found.wake_at is None or found.wake_at > NOW
 
 
-def test_a_job_in_the_platforms_queue_says_so_again_when_the_platform_is_back() -> None:
+def test_platform_wait_reason_returns_after_an_outage() -> None:
     found = Plan(trial("aaaaa", state="PENDING", wait="PLATFORM_UNAVAILABLE"))
     (wait,) = found.records(SetWait)
     assert (wait.trial_id, wait.wait.code) == ("aaaaa", WaitCode.SUBMITTED)
@@ -251,7 +251,7 @@ def test_an_intent_under_way_is_not_submitted_twice() -> None:
     assert found.submitted == []
 
 
-def test_a_runner_that_speaks_before_its_platform_does_not_end_the_submission() -> None:
+def test_runner_report_before_the_handle_keeps_the_submission() -> None:
     """A crash came between the runner's first post and the platform's answer."""
     spoke = trial("aaaaa", "RUNNING", "RUNNING", handle=None, started=NOW)
     assert Plan(spoke).submitted == ["aaaaa"]
@@ -286,13 +286,13 @@ def test_a_running_trial_that_was_asked_to_stop_is_cancelled_once() -> None:
     assert Plan(running("aaaaa", asked="USER"), cancelled=sent).cancelled == []
 
 
-def test_an_intent_that_was_asked_to_stop_is_submitted_and_cancelled_when_it_has_a_handle() -> None:
+def test_stopped_intent_is_submitted_and_cancelled_with_its_handle() -> None:
     found = Plan(trial("aaaaa", state="INTENT", asked="USER"))
     assert (found.submitted, found.cancelled) == (["aaaaa"], [])
     assert Plan(trial("aaaaa", asked="USER", **PENDING)).cancelled == ["aaaaa"]
 
 
-def test_an_unknown_trial_that_was_asked_to_stop_is_told() -> None:
+def test_unknown_trial_with_stop_request_is_cancelled() -> None:
     assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), away_since_ms=NOW - 99_000).cancelled == ["aaaaa"]
 
 
@@ -354,7 +354,7 @@ def test_max_trial_duration(started: int, stopped: bool, wake_at: int | None) ->
     assert found.wake_at == wake_at
 
 
-def test_a_trial_of_an_earlier_daemon_is_not_stopped_before_its_platform_has_told_of_it() -> None:
+def test_max_trial_duration_waits_for_an_observation_after_a_restart() -> None:
     """The clock may have been set meanwhile: by what is stored it has run for too long."""
     config = spec(trial_concurrency=1, max_trial_duration_s=10)
     trial_ = running("aaaaa", started=NOW - 3_600_000)
@@ -364,7 +364,7 @@ def test_a_trial_of_an_earlier_daemon_is_not_stopped_before_its_platform_has_tol
     assert (found.records(RequestStop), found.wake_at) == ([], NOW + 1000)
 
 
-def test_the_start_of_a_trial_that_ends_is_the_one_that_was_told_last() -> None:
+def test_ended_trial_has_the_last_reported_start() -> None:
     found = Plan(ended("aaaaa", started=NOW + 3_600_000, started_ms=NOW - 9_000, ended_ms=NOW))
     assert [r.started_ms for r in found.records(StartTrial)] == [NOW - 9_000]
 
@@ -553,7 +553,7 @@ def test_max_same_failures_in_a_row_hold_the_experiment(last: list[str], now: in
     assert bool(found.submitted) is not held
 
 
-def test_the_hold_says_the_last_words_of_one_of_them() -> None:
+def test_hold_has_the_last_stderr_line_of_one_trial() -> None:
     row = experiment(ended_trials=50, next_sequence_id=51)
     (record,) = Plan(*failing(1), row=row, last_keys=(SAME,) * 9).records(PutOnHold)
     assert record.hold.sentence == (
@@ -563,7 +563,7 @@ def test_the_hold_says_the_last_words_of_one_of_them() -> None:
     )
 
 
-def test_a_platform_that_loses_all_jobs_holds_too_and_no_code_is_blamed() -> None:
+def test_platform_that_loses_all_jobs_holds_the_experiment() -> None:
     lost = ended("aaaaa", "LOST", message="node 7 is gone")
     (record,) = Plan(
         lost, row=experiment(ended_trials=50), retries={"aaaaa": (2, 0)}, last_keys=("LOST: node # is gone",) * 9
@@ -712,7 +712,7 @@ def test_a_done_experiment_asks_its_tuner_nothing() -> None:
     assert Plan(row=experiment("DONE"), ahead=5).asked == 0
 
 
-def test_every_status_is_looked_at() -> None:
+def test_active_statuses() -> None:
     assert {s for s in ExperimentStatus if s.is_active} == {"RUNNING", "NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL"}
 
 
@@ -737,14 +737,14 @@ def outcome_of(found: Plan) -> tuple[str, str]:
     return record.status, record.reason
 
 
-def test_the_runner_s_word_settles_once_all_results_are_there() -> None:
+def test_runner_exit_decides_once_all_results_are_stored() -> None:
     found = Plan(with_runner("aaaaa", said=EXIT_0), drained=("aaaaa",))
     (record,) = found.records(Finish)
     assert (record.status, record.ended_ms, record.disagreement) == ("SUCCEEDED", 999_500, "")
     assert found.forgotten == ["nni_exp_exp1_trial_aaaaa"]
 
 
-def test_the_runner_s_word_waits_until_the_platform_has_taken_the_job() -> None:
+def test_runner_exit_waits_for_the_handle() -> None:
     """Without a handle the platform could not be told to forget it: a daemon died before storing the handle."""
     job = "nni_exp_exp1_trial_aaaaa"
     found = Plan(with_runner("aaaaa", said=EXIT_0, handle=None), drained=("aaaaa",))
@@ -755,7 +755,7 @@ def test_the_runner_s_word_waits_until_the_platform_has_taken_the_job() -> None:
     assert outcome_of(refused)[0] == "SUCCEEDED"
 
 
-def test_a_success_whose_runner_was_never_heard_says_that_results_may_be_missing() -> None:
+def test_success_without_a_registered_runner_has_a_doubt() -> None:
     (record,) = Plan(with_runner("aaaaa", "SUCCEEDED", ago_ms=GRACE_MS)).records(Finish)
     assert (record.status, record.message, record.disagreement) == ("SUCCEEDED", UNHEARD, UNHEARD)
     (record,) = Plan(with_runner("aaaaa", "SUCCEEDED", ago_ms=GRACE_MS, channel="keeper")).records(Finish)
@@ -771,7 +771,7 @@ def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan
     )
 
 
-def test_a_container_whose_runner_is_not_heard_is_unknown_then_lost() -> None:
+def test_silent_runner_makes_its_trial_unknown_then_lost() -> None:
     assert (heard("aaaaa", 0.4).records(MarkUnknown), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
     (record,) = heard("aaaaa", 0.5).records(MarkUnknown)
     assert record.sentence == "its runner is not heard, and no other source tells whether it runs"
@@ -813,9 +813,7 @@ def test_restarted_daemon_counts_silence_anew() -> None:
         (77, "", False, "USER_CODE"),
     ],
 )
-def test_the_exit_code_of_a_runner_that_never_greeted(
-    exit_code: int, channel: str, has_runner: bool, reason: str
-) -> None:
+def test_exit_code_of_an_unregistered_runner(exit_code: int, channel: str, has_runner: bool, reason: str) -> None:
     told = with_runner("aaaaa", "FAILED", ago_ms=GRACE_MS, channel=channel, exit_code=exit_code)
     assert outcome_of(Plan(told, has_runner=has_runner, retries={"aaaaa": (2, 0)})) == ("FAILED", reason)
 
@@ -863,7 +861,7 @@ def test_a_success_without_all_its_results_says_so() -> None:
     assert (record.status, record.disagreement) == ("SUCCEEDED", record.message)
 
 
-def test_a_success_whose_runner_was_not_heard_at_all_says_so() -> None:
+def test_success_without_a_runner_exit_has_a_doubt() -> None:
     never = with_runner("aaaaa", "SUCCEEDED", channel="", ago_ms=12 * GRACE_MS)
     (record,) = Plan(never, has_runner=True, is_read=True).records(Finish)
     assert (record.status, record.message) == ("SUCCEEDED", NEVER_HEARD)
@@ -966,13 +964,13 @@ def test_a_signal_that_was_sent_from_here_needs_no_explanation() -> None:
         ("LOST", EXIT_0, "SUCCEEDED"),
     ],
 )
-def test_a_disagreement_is_recorded_with_both_words(state: str, said: str, status: str) -> None:
+def test_contradiction_is_recorded_with_both_reports(state: str, said: str, status: str) -> None:
     (record,) = Plan(with_runner("aaaaa", state, said=said), drained=("aaaaa",)).records(Finish)
     assert record.status == status
     assert f"the platform says {state}" in record.disagreement and "the runner says exit code" in record.disagreement
 
 
-def test_a_disagreement_about_an_attempt_that_is_given_up_is_recorded_too() -> None:
+def test_contradiction_about_a_given_up_attempt_is_recorded() -> None:
     found = Plan(with_runner("aaaaa", "SUCCEEDED", said=EXIT_3), drained=("aaaaa",), config=spec(max_trial_retries=1))
     (record,) = found.records(GiveUpAttempt)
     assert "the platform says SUCCEEDED" in record.disagreement
@@ -985,7 +983,7 @@ def test_the_platform_may_still_confirm_what_the_runner_said(state: str, word: s
     assert call.runner_exit == word
 
 
-def test_the_runner_s_last_words_sort_the_failure() -> None:
+def test_runner_stderr_determines_the_reason() -> None:
     said = '{"exitCode": 1, "stderrTail": "torch.cuda.OutOfMemoryError: CUDA out of memory"}'
     found = Plan(with_runner("aaaaa", "FAILED", said=said, exit_code=1), drained=("aaaaa",))
     assert outcome_of(found) == ("FAILED", "GPU_OUT_OF_MEMORY")

@@ -50,7 +50,7 @@ async def test_the_life_of_a_runner(world: RunnerWorld) -> None:
     assert attempt["runnerExit"] == word
 
 
-async def test_a_greeting_is_one_way_to_the_database(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_registration_is_one_database_write(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its attempt is looked up where the greeting is stored."""
     reads = list[Callable[..., object]]()
     read = world.experiment.database.read
@@ -137,7 +137,7 @@ async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monk
     assert trial["status"] == "SUCCEEDED" and f"0 of 40 bytes of {OUTBOX} came in time" in trial["message"]
 
 
-async def test_an_outbox_whose_name_is_no_text_harms_nobody(world: RunnerWorld) -> None:
+async def test_outbox_name_that_is_not_utf8_is_escaped(world: RunnerWorld) -> None:
     await world.register()
     (lines, size), job = lines_of(1), world.runner.job_name
     await world.experiment.messages.deliver(job, "outbox/\udce9", 0, size, lines)
@@ -198,7 +198,7 @@ async def test_unknown_attempt_is_not_found(world: RunnerWorld) -> None:
         await world.reports.record(RunnerIdentity(experiment_id=world.id, trial_id=world.runner.trial_id, attempt=2))
 
 
-async def test_a_stopped_experiment_is_over_and_one_that_is_not_open_yet_is_not(world: RunnerWorld) -> None:
+async def test_posts_to_stopped_and_to_unopened_experiments(world: RunnerWorld) -> None:
     await world.register()
     await world.reports.exited(world.runner, EXIT_0)
     await world.ended()
@@ -336,7 +336,7 @@ async def test_a_log_is_written_as_it_comes(world: RunnerWorld) -> None:
     assert (world.folder() / "stdout").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_log_is_taken_although_its_service_is_in_the_config_no_more(world: RunnerWorld) -> None:
+async def test_log_is_stored_after_its_service_was_removed(world: RunnerWorld) -> None:
     await world.register()
     await world.reports.exited(world.runner, EXIT_0)
     await world.ended()

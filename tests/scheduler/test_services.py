@@ -63,7 +63,7 @@ def on(service: str, id: str, **more: Any) -> OpenTrial:
     return running(id, service=service, **more)
 
 
-def test_the_service_with_the_fewest_open_attempts_is_next_and_of_equal_ones_the_first() -> None:
+def test_next_service_has_the_fewest_open_attempts() -> None:
     found = Plan(on("a", "aaaaa"), waiting("bbbbb"), waiting("ccccc"), waiting("ddddd"), config=two(concurrency=9))
     assert places(found) == {"bbbbb": "b", "ccccc": "a", "ddddd": "b"}
     assert {r.attempt.trial_id: r.attempt.service for r in found.records(StartAttempt)} == places(found)
@@ -97,7 +97,7 @@ def test_an_intent_stays_with_its_service() -> None:
     assert places(Plan(trial("aaaaa", state="INTENT", service="b"), config=two(), services=away)) == {}
 
 
-def test_without_room_trials_are_made_all_the_same_and_say_why_they_wait() -> None:
+def test_trials_without_room_are_added_with_a_wait_reason() -> None:
     full = {"a": ServiceState(free=0, full=GPU), "b": ServiceState(free=0, full=GPU)}
     found = Plan(proposals=proposals(1, 2, 3), config=two(concurrency=2), services=full)
     assert len(found.records(AddTrial)) == 2
@@ -128,7 +128,7 @@ def test_a_retry_says_so_rather_than_what_the_services_say() -> None:
     assert reasons(Plan(waiting("aaaaa", wait="RETRY"), config=two(), services=full)) == {}
 
 
-def test_the_platforms_own_reason_of_a_pending_job_is_told_and_updated_once_a_second() -> None:
+def test_platform_wait_reason_is_updated_once_a_second() -> None:
     pending: dict[str, Any] = {"state": "PENDING", "wait_code": "UNSCHEDULABLE", "wait_details": "{}"}
     first = Plan(trial("aaaaa", wait="SUBMITTED", wait_sentence="0/3 nodes", **pending))
     assert reasons(first)["aaaaa"] == ("UNSCHEDULABLE", "0/3 nodes")
@@ -183,7 +183,7 @@ def test_a_stop_reaches_each_jobs_own_service() -> None:
         (ServiceState(), {"unreachable_ms": NOW - 9000, "unreachable": "no answer"}, 8_000),
     ],
 )
-def test_a_stopping_experiment_does_not_wait_for_what_is_out_of_reach(
+def test_stopping_experiment_does_not_wait_for_unreachable_jobs(
     state: ServiceState, job: dict[str, Any], after_ms: int
 ) -> None:
     def at(stopping_ms: int) -> Plan:
@@ -217,7 +217,7 @@ def test_a_stopping_experiment_does_not_wait_for_what_is_out_of_reach(
         ("", None),
     ],
 )
-def test_a_trial_that_is_to_end_on_a_removed_service_does_not_wait_for_it(
+def test_stop_on_a_removed_service_does_not_wait_for_it(
     state: dict[str, Any], job: dict[str, Any], asked: str, ends: tuple[str, str] | None
 ) -> None:
     def at(now_ms: int, service: str = "gone") -> Plan:
@@ -278,7 +278,7 @@ def test_service_that_needs_the_user_is_not_tried(code: str) -> None:
     assert places(Plan(waiting("aaaaa"), config=two(9), holds=held, services=TRIED)) == {}
 
 
-def test_an_unasked_end_by_a_signal_waits_for_the_word_of_a_portal() -> None:
+def test_foreign_signal_waits_for_the_report_of_a_portal() -> None:
     def ended(exit_code: int, *, has_portal: bool) -> Plan:
         word = json.dumps({"exitCode": exit_code, "outboxes": {}})
         job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW, channel="push")

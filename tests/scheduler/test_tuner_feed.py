@@ -91,7 +91,7 @@ async def test_ahead_of_need_where_the_tuner_does_not_mind(
         assert at.feed.ahead == expected
 
 
-async def test_a_process_is_told_the_past_once(monkeypatch: Patch, path: Path) -> None:
+async def test_history_is_sent_once_per_process(monkeypatch: Patch, path: Path) -> None:
     end_trial(path, "aaaaa", 0, 0.1)
     end_trial(path, "bbbbb", 1)
     run_trial(path, "ccccc")
@@ -119,9 +119,7 @@ async def test_results_come_before_the_next_proposal(monkeypatch: Patch, path: P
 
 
 @pytest.mark.parametrize("verb", ["start", "propose", "learn"])
-async def test_a_process_that_dies_is_started_again_and_told_everything_once(
-    monkeypatch: Patch, path: Path, verb: str
-) -> None:
+async def test_restarted_process_gets_every_result_once(monkeypatch: Patch, path: Path, verb: str) -> None:
     script = Script()
     async with feeding(monkeypatch, path, spec(), script) as at:
         at.feed.want(1)

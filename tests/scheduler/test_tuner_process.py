@@ -187,9 +187,7 @@ class A(Saves, Assessor):
 """
 
 
-def test_a_class_may_save_itself_when_it_ends_and_load_that_when_there_is_a_past(
-    child: Callable[..., Child], tmp_path: Path
-) -> None:
+def test_user_class_saves_and_loads_a_checkpoint(child: Callable[..., Child], tmp_path: Path) -> None:
     (tmp_path / "saves.py").write_text(SAVING)
     saved = tmp_path / "checkpoint"
     saved.mkdir()

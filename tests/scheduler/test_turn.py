@@ -117,7 +117,7 @@ def test_a_second_look_decides_nothing_new(turns: Turns) -> None:
         assert (found.calls, found.records, found.to_tell) == ((), (), ())
 
 
-def test_a_submission_under_way_is_left_alone_and_one_that_was_lost_is_repeated(turns: Turns) -> None:
+def test_lost_submission_is_repeated_and_a_running_one_is_not(turns: Turns) -> None:
     (first,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
     under_way = turns.take(submitting=frozenset({first.attempt.job_name}), asked=1)
     assert (under_way.calls, under_way.records) == ((), ())
@@ -155,7 +155,7 @@ def test_job_that_ran_is_not_withdrawn(turns: Turns) -> None:
     assert [record.account for record in records if isinstance(record, d.GiveUpAttempt)] == [PLATFORM]
 
 
-def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:
+def test_refused_submission_is_withdrawn_and_retried(turns: Turns) -> None:
     (submit,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
     away: dict[str, Any] = {"trouble": "no", "retry_at_ms": NOW + 9}
     refused = turns.take(Seen(refused=(submit.attempt.job_name,)), **away)
@@ -208,7 +208,7 @@ def test_a_hold_counts_in_the_turn_it_is_seen(turns: Turns) -> None:
     assert [type(call) for call in turns.take(proposals=proposals(0)).calls] == [d.Submit, d.AskTuner]
 
 
-def test_results_are_told_once_and_in_order(turns: Turns) -> None:
+def test_results_are_sent_once_in_order(turns: Turns) -> None:
     names = turns.start(0, 1)
     together = turns.take(Seen(reports={name: SUCCEEDED for name in names}))
     assert [item["end_order"] for item in together.to_tell] == [1, 2]
@@ -238,7 +238,7 @@ def test_the_last_lines_of_a_job_and_its_end_are_one_step(turns: Turns) -> None:
     assert [(item["status"], item["value"]) for item in result.to_tell] == [("SUCCEEDED", 7)]
 
 
-def test_an_end_whose_last_lines_lack_what_comes_before_is_not_believed(turns: Turns) -> None:
+def test_end_with_a_gap_before_its_last_lines_is_ignored(turns: Turns) -> None:
     (name,) = turns.start(0)
     result = turns.take(last_lines(name, start=50))
     assert [receipt.stored for receipt in result.receipts] == [Stored.GAP]
@@ -253,13 +253,13 @@ def with_word(job_name: str, start: int = 0) -> Seen:
     return Seen(last_lines=(replace(chunk, runner_exit=word),))
 
 
-def test_last_lines_and_their_runners_word_are_one_step(turns: Turns) -> None:
+def test_last_lines_and_runner_exit_are_one_commit(turns: Turns) -> None:
     (name,) = turns.start(0)
     result = turns.take(with_word(name))
     assert [(item["status"], item["value"]) for item in result.to_tell] == [("SUCCEEDED", 7)]
 
 
-def test_a_word_that_came_with_lines_that_are_not_stored_is_none(turns: Turns) -> None:
+def test_runner_exit_with_rejected_lines_is_ignored(turns: Turns) -> None:
     """The platform's own report, which does not come again, counts as well."""
     first, second = turns.start(0, 1)
     turns.take(with_word(first, start=50))
@@ -269,7 +269,7 @@ def test_a_word_that_came_with_lines_that_are_not_stored_is_none(turns: Turns) -
     assert [item["status"] for item in result.to_tell] == ["SUCCEEDED"]
 
 
-def test_last_words_that_are_told_again_change_nothing(turns: Turns) -> None:
+def test_repeated_last_lines_are_rejected(turns: Turns) -> None:
     (name,) = turns.start(0)
     first, second = (turns.take(last_lines(name)) for _ in range(2))
     assert (len(first.to_tell), len(second.to_tell)) == (1, 0)

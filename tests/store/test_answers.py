@@ -263,7 +263,7 @@ def test_unknown_trial_is_not_found(connection: sqlite3.Connection) -> None:
         answers.trial(connection, "zzzzz")
 
 
-def test_numbers_json_has_no_word_for_are_null(five: sqlite3.Connection) -> None:
+def test_nan_and_infinity_are_null(five: sqlite3.Connection) -> None:
     found = listed(five)
     assert [t["finalValue"] for t in found["trials"]] == [0.5, None, None, -1e300, None]
     assert [t["finalResult"] for t in found["trials"]] == ["0.5", "NaN", "Infinity", "-1e300", None]
@@ -380,7 +380,7 @@ def test_oldest_of_equal_results_is_best(connection: sqlite3.Connection) -> None
     assert [(answers.best(connection, maximize=m) or "")[0] for m in (True, False)] == ["bbbbb", "bbbbb"]
 
 
-def test_a_trial_that_cannot_be_asked_about_says_why_at_once(connection: sqlite3.Connection) -> None:
+def test_unreachable_trial_has_a_message_at_once(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     name = start(connection, "aaaaa")
     trials.set_running(connection, "aaaaa", 5)

@@ -128,7 +128,7 @@ async def test_queued_writes_share_a_commit(database: Database) -> None:
 
 
 @pytest.mark.unit
-async def test_a_failing_function_harms_no_other_of_its_commit(database: Database) -> None:
+async def test_failing_function_is_rolled_back_alone(database: Database) -> None:
     def fail(connection: Connection) -> None:
         insert(2)(connection)
         raise ValueError("by mistake")
@@ -249,7 +249,7 @@ async def test_a_connection_that_was_opened_read_only_is_not_kept(
 
 
 @pytest.mark.unit
-async def test_a_reader_of_a_time_when_nothing_could_be_written_keeps_nothing_from_being_written(
+async def test_reader_of_a_read_only_time_does_not_block_writes(
     database: Database, file: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a reader has the write-ahead log's index open for reading, which all connections of a process share."""
@@ -294,7 +294,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fate", ["removed", "exchanged"])
-async def test_a_file_that_is_gone_is_not_written_to(database: Database, fate: str) -> None:
+async def test_removed_database_is_not_written(database: Database, fate: str) -> None:
     """SQLite itself would not mind, and what it stores could never be read again."""
     await database.write(insert(1))
     copy = database.path.with_name("copy")
@@ -332,7 +332,7 @@ async def test_a_damaged_page_met_while_writing(database: Database) -> None:
 
 
 @pytest.mark.unit
-async def test_an_input_error_is_looked_at_twice(database: Database) -> None:
+async def test_read_is_retried_after_an_input_error(database: Database) -> None:
     """Of which the first may be about a log that was just removed; the second is the disk's."""
     await database.write(insert(1))
     errors, met = [failure(sqlite3.SQLITE_IOERR)], []

@@ -52,9 +52,7 @@ def test_remove_keeps_foreign_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[", "[" * 60_000, "7", "{}", '{"database": 7}', None])
-def test_a_pointer_that_says_nothing_is_named_and_costs_nothing_but_this_experiment(
-    tmp_path: Path, content: str | None
-) -> None:
+def test_invalid_pointer_is_named_and_affects_one_experiment(tmp_path: Path, content: str | None) -> None:
     folder = Folder(tmp_path / "exp1")
     folder.create(tmp_path)
     pointer = folder.path / "db" / "pointer.json"

@@ -99,7 +99,7 @@ def test_changes(connection: sqlite3.Connection) -> None:
         index.get(connection, "exp1")
 
 
-def test_a_leftover_is_not_listed_and_what_is_listed_is_no_leftover(connection: sqlite3.Connection) -> None:
+def test_entry_is_either_listed_or_a_leftover(connection: sqlite3.Connection) -> None:
     index.put(connection, ENTRY)
     index.set_leftover(connection, "exp1", ENTRY.folder)
     index.set_leftover(connection, "exp1", ENTRY.folder)

@@ -50,7 +50,7 @@ def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
     assert jobs.followed(connection, "local") == {NAME: {}}
 
 
-def test_a_job_whose_runner_has_spoken_is_not_taken_back(connection: sqlite3.Connection) -> None:
+def test_job_with_runner_exit_is_not_withdrawn(connection: sqlite3.Connection) -> None:
     runners.set_exit(connection, NAME, '{"exitCode": 0}', 50)
     jobs.withdraw(connection, NAME)
     assert attempt(connection).runner_exit is not None
@@ -76,7 +76,7 @@ def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> 
 
 
 @pytest.mark.parametrize("cause", [None, Reason.OUT_OF_MEMORY])
-def test_the_platform_s_word_and_the_cause_are_kept_apart(connection: sqlite3.Connection, cause: Reason | None) -> None:
+def test_native_reason_and_cause_are_separate(connection: sqlite3.Connection, cause: Reason | None) -> None:
     told = dataclasses.replace(DONE, native_reason="RUNNER_FAILED", cause=cause)
     jobs.set_report(connection, NAME, told, 50)
     job = attempt(connection)
@@ -117,7 +117,7 @@ def test_an_attempt_without_a_handle_leaves_nothing_to_forget(connection: sqlite
     assert one(connection, "SELECT forgotten FROM attempts") == 1
 
 
-def test_an_intent_can_be_taken_back(connection: sqlite3.Connection) -> None:
+def test_intent_can_be_withdrawn(connection: sqlite3.Connection) -> None:
     jobs.withdraw(connection, NAME)
     (trial,) = trials.load_open(connection)
     assert (trial.job, trial.attempt) == (None, 1)
@@ -125,7 +125,7 @@ def test_an_intent_can_be_taken_back(connection: sqlite3.Connection) -> None:
 
 
 @pytest.mark.parametrize("what", ["handle", "report", "close"])
-def test_more_than_an_intent_cannot_be_taken_back(connection: sqlite3.Connection, what: str) -> None:
+def test_accepted_job_is_not_withdrawn(connection: sqlite3.Connection, what: str) -> None:
     if what == "handle":
         jobs.set_handle(connection, HANDLE)
     elif what == "report":
@@ -164,7 +164,7 @@ def test_a_job_name_is_used_once(connection: sqlite3.Connection) -> None:
         jobs.intend(connection, Attempt("bbbbb", 1, NAME, service="local", intended_ms=0))
 
 
-def test_a_page_that_is_known_at_once_is_kept_also_of_a_job_that_is_over(connection: sqlite3.Connection) -> None:
+def test_link_of_the_handle_is_kept_for_an_ended_job(connection: sqlite3.Connection) -> None:
     handle = dataclasses.replace(HANDLE, link="https://portal/1")
     jobs.close(connection, "aaaaa", 1)
     jobs.set_handle(connection, handle)

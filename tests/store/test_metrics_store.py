@@ -46,7 +46,7 @@ def test_lines_are_numbered_across_chunks(connection: sqlite3.Connection, job: s
     assert one(connection, "SELECT DISTINCT stored_ms FROM metrics WHERE number < 2") == 7
 
 
-def test_a_repeat_is_harmless(connection: sqlite3.Connection, job: str) -> None:
+def test_repeated_chunk_is_not_stored_again(connection: sqlite3.Connection, job: str) -> None:
     report(connection, job, intermediate(1), intermediate(2))
     before = rows(connection)
     assert report(connection, job, intermediate(1), intermediate(2)).stored is Stored.REPEAT
@@ -148,9 +148,7 @@ def stored(connection: sqlite3.Connection) -> list[str]:
     return [data for (data,) in connection.execute("SELECT data FROM metrics ORDER BY id")]
 
 
-def test_an_outbox_in_the_place_of_another_has_new_lines_from_the_first_that_differs(
-    connection: sqlite3.Connection, job: str
-) -> None:
+def test_replaced_outbox_has_new_lines_from_the_first_difference(connection: sqlite3.Connection, job: str) -> None:
     report(connection, job, intermediate(1), intermediate(2), intermediate(3), outbox="outbox/a")
     first = report(connection, job, intermediate(1), outbox="outbox/a/2")  # cut down, and written on
     assert (first.stored, stored(connection)) == (Stored.NEW, ["1", "2", "3"])

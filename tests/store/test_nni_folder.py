@@ -171,7 +171,7 @@ def test_nnis_own_tables_say_what_they_said(old: Old) -> None:
     assert json.loads(params[0][0]) == PARAMS
 
 
-def test_parameters_that_nni_swapped_are_put_right(old: Old) -> None:
+def test_swapped_nni_parameters_are_corrected(old: Old) -> None:
     old.trial("aaaaa", 0, 0, 0.0, at=2000, parameters_had=1)
     old.trial("bbbbb", 1, 1, 1.0, at=2001, parameters_had=0)
     found = rows(
@@ -187,7 +187,7 @@ def test_parameters_stay_where_the_metrics_cannot_be_right(old: Old) -> None:
     assert sorted(rows(old.take_over(), "SELECT id, parameter_id FROM trials")) == [("aaaaa", 0), ("bbbbb", 1)]
 
 
-def test_numbers_that_nni_repeated_are_given_anew(old: Old) -> None:
+def test_repeated_nni_sequence_ids_are_renumbered(old: Old) -> None:
     for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc")):
         old.trial(id_, (0, 1, 1)[number], number, 0.5, at=2000 + 10 * number, parameters_had=number)
     connection = old.take_over()
@@ -313,7 +313,7 @@ def test_links_among_them_are_not_followed(old: Old, tmp_path: Path, way: str) -
     assert not os.path.lexists(old.folder.attempt("aaaaa") / "stdout")
 
 
-def test_the_original_is_kept_and_a_crash_half_way_harms_nothing(old: Old) -> None:
+def test_original_is_kept_and_conversion_is_repeatable(old: Old) -> None:
     old.trial("aaaaa", 0, 0, 0.5, at=2000, parameters_had=0)
     before = old.folder.database.read_bytes()
     (old.folder.path / "db" / "nni.sqlite.draft").write_text("half of one")
@@ -322,7 +322,7 @@ def test_the_original_is_kept_and_a_crash_half_way_harms_nothing(old: Old) -> No
     assert not (old.folder.path / "db" / "nni.sqlite.draft").exists()
 
 
-def test_nni_at_work_is_left_alone(old: Old) -> None:
+def test_folder_in_use_by_nni_is_refused(old: Old) -> None:
     with old.folder.database.open("rb"), pytest.raises(Conflict, match=r"is in use by process \d+ .*stop that"):
         old.take_over()
     old.folder.path.with_name("link").symlink_to(old.folder.path)

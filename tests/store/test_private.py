@@ -91,7 +91,7 @@ def test_two_who_write_the_first_thing_at_a_time_both_do(path: Path, monkeypatch
     assert private.ServiceText(path, "remote").read() == "a text"
 
 
-def test_a_copy_that_others_could_read_is_ours_alone_once_it_is_read(path: Path) -> None:
+def test_private_file_with_wider_mode_is_set_to_0600(path: Path) -> None:
     private.replace(path, Kept(environment={}))
     path.chmod(0o644)
     private.load(path)

@@ -73,7 +73,7 @@ def test_the_end_of_the_experiment_is_an_order_too(connection: sqlite3.Connectio
     assert runners.find(connection, "aaaaa", 1).must_stop
 
 
-def test_a_greeting_is_shown(connection: sqlite3.Connection, job: str) -> None:
+def test_registration_is_shown(connection: sqlite3.Connection, job: str) -> None:
     runners.register(connection, job, version="0.6.2", channel="push")
     assert runners.find(connection, "aaaaa", 1).runner_version == "0.6.2"
     assert attempt(connection).channel == "push"
@@ -81,13 +81,13 @@ def test_a_greeting_is_shown(connection: sqlite3.Connection, job: str) -> None:
     assert runners.of_trials(connection, []) == {}
 
 
-def test_the_first_word_about_the_end_counts(connection: sqlite3.Connection, job: str) -> None:
+def test_first_runner_exit_counts(connection: sqlite3.Connection, job: str) -> None:
     runners.set_exit(connection, job, WORD, 9)
     runners.set_exit(connection, job, '{"exitCode": 3}', 10)
     assert (attempt(connection).runner_exit, attempt(connection).runner_exit_ms) == (WORD, 9)
 
 
-def test_the_api_shows_both_words(connection: sqlite3.Connection, job: str) -> None:
+def test_api_shows_platform_and_runner_reports(connection: sqlite3.Connection, job: str) -> None:
     runners.register(connection, job, version="0.6.0", channel="pull")
     runners.set_exit(connection, job, WORD, 9)
     (shown,) = json.loads(answers.trial(connection, "aaaaa"))["attempts"]
@@ -111,7 +111,7 @@ def test_missing_outboxes(connection: sqlite3.Connection, job: str, outboxes: di
     assert (runners.missing(connection, job, outboxes) == {}) is is_drained
 
 
-def test_results_after_the_word_about_the_end_say_so(connection: sqlite3.Connection, job: str) -> None:
+def test_results_after_the_runner_exit_may_complete(connection: sqlite3.Connection, job: str) -> None:
     assert not report(connection, job, intermediate(1)).may_complete
     runners.set_exit(connection, job, WORD, 9)
     late = report(connection, job, final(2), start=10)
@@ -127,7 +127,7 @@ def test_clocks_of_runners_may_be_wrong(
     assert (word["startedMs"], word["endedMs"]) == (stored, stored)
 
 
-def test_jobs_that_were_decided_before_their_platform_spoke(connection: sqlite3.Connection) -> None:
+def test_unconfirmed_jobs(connection: sqlite3.Connection) -> None:
     names = {}
     for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc", "ddddd")):
         add(connection, id_, number)
@@ -190,7 +190,7 @@ def shown(connection: sqlite3.Connection) -> list[tuple[float, int, int, int]]:
     return connection.execute("SELECT value, sequence, number, epoch FROM metrics ORDER BY id").fetchall()
 
 
-def test_the_newest_container_that_greeted_is_the_one_that_counts(connection: sqlite3.Connection, job: str) -> None:
+def test_newest_registered_container_counts(connection: sqlite3.Connection, job: str) -> None:
     register(connection, job, A)
     assert send(connection, job, A, 0, 1).stored is metrics.Stored.NEW
     runners.set_exit(connection, job, json.dumps({"exitCode": 1, "container": A}), 8)
@@ -215,9 +215,7 @@ def test_a_new_container_on_the_same_files_goes_on(connection: sqlite3.Connectio
     assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (3, 2, 2, 0)]
 
 
-def test_a_new_container_on_fresh_files_begins_afresh_and_what_was_is_kept_and_marked(
-    connection: sqlite3.Connection, job: str
-) -> None:
+def test_new_container_on_fresh_files_starts_a_new_epoch(connection: sqlite3.Connection, job: str) -> None:
     register(connection, job, A)
     send(connection, job, A, 0, 1, 2)
     register(connection, job, B)
@@ -255,9 +253,7 @@ def test_drop_reason_is_stored_once(connection: sqlite3.Connection, job: str) ->
     assert attempt(connection).doubt == "too long; another"
 
 
-def test_an_outbox_that_took_another_s_place_goes_on_in_the_next_container(
-    connection: sqlite3.Connection, job: str
-) -> None:
+def test_replaced_outbox_continues_in_the_next_container(connection: sqlite3.Connection, job: str) -> None:
     """What a container finds is the file that took the place."""
     register(connection, job, A)
     send(connection, job, A, 0, 1, 2, 3)

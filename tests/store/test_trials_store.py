@@ -93,7 +93,7 @@ def test_failures_count_from_the_last_resume_on(connection: sqlite3.Connection) 
     assert (trials.last_keys(connection, after, 3), trials.failed_since(connection, after)) == ((), 0)
 
 
-def test_unknown_and_back_leaves_no_old_words(connection: sqlite3.Connection) -> None:
+def test_unknown_message_is_cleared(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     start(connection, "aaaaa", at=5)
     trials.set_unknown(connection, "aaaaa", "the platform cannot be asked")
@@ -191,7 +191,7 @@ def test_customized_parameters_stay_customized_on_resume(connection: sqlite3.Con
 # ------------------------------------------------------------------------------------------------ history
 
 
-def test_the_past_is_told_in_the_order_of_ends(connection: sqlite3.Connection) -> None:
+def test_history_is_in_end_order(connection: sqlite3.Connection) -> None:
     for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc")):
         add(connection, id_, number, {"x": number})
     report(connection, start(connection, "bbbbb"), intermediate(1), intermediate(2), final(0.5))
