@@ -725,7 +725,8 @@ SIGNAL_9 = '{"exitCode": null, "signal": 9}'
 
 
 def with_runner(id: str, state: str = "RUNNING", said: str | None = None, ago_ms: int = 1, **more: Any) -> OpenTrial:
-    """An attempt whose runner pushes. `ago_ms`: how long ago the platform's end, or the runner's exit, was stored."""
+    """An attempt with a runner that pushes. `ago_ms`: how long ago the platform's end, or the runner's exit, was
+    stored."""
     seen_ms = NOW - ago_ms if state not in ("RUNNING", "PENDING") else None
     said_ms = NOW - ago_ms if said is not None else None
     times = {"runner_exit": said, "runner_exit_ms": said_ms, "final_seen_ms": seen_ms}

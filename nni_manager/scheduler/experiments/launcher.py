@@ -29,7 +29,7 @@ from nni_manager.store.index.index import Entry
 
 
 class Launcher:
-    """Used by `ExperimentCommands` only, whose methods list the errors."""
+    """Used by `ExperimentCommands` only; its methods list the errors."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor

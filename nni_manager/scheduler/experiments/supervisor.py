@@ -35,7 +35,7 @@ _OPEN_AGAIN_S = 2.0
 
 
 class Supervisor:
-    """Run by the daemon with `running`, whose end stops all loops; jobs run on."""
+    """Run by the daemon with `running`; leaving it stops all loops, and jobs run on."""
 
     def __init__(self, index_database: Database, shared: SharedParts) -> None:
         self.index = index_database
@@ -112,7 +112,7 @@ class Supervisor:
         return id in self._open or id in self.viewed or id in self.not_opened
 
     async def ids_at_work(self) -> frozenset[str]:
-        """The ids of all experiments whose jobs may be needed: open ones, and those that are being opened or closed."""
+        """Ids of experiments with jobs that may be needed: open ones, and those being opened or closed."""
         listed = [entry.id for entry in await self.index.read(index.all_entries) if entry.is_open]
         return frozenset((*listed, *self._open, *self._closing, *self._tasks, *self.not_opened, *self.unsettled))
 
@@ -122,7 +122,7 @@ class Supervisor:
 
     @property
     def to_stop(self) -> tuple[str, ...]:
-        """The ids of experiments at work or viewed, and of those that cannot be opened, whose jobs may run."""
+        """Ids of open and viewed experiments, and of those that cannot be opened and may have running jobs."""
         return (*self._open, *sorted(self.viewed | (self.not_opened.keys() - self._open.keys())))
 
     async def open(self, entry: Entry, *, to_stop: bool = False) -> OpenExperiment:
@@ -363,7 +363,7 @@ class Supervisor:
             self.shared.changes.note()
 
     async def _note_abandoned(self, experiment: OpenExperiment) -> None:
-        """Notes jobs that may run on removed services, whose trials were ended without them."""
+        """Notes jobs that may run on removed services, after their trials were ended without these."""
         removed = {name: one for name, one in experiment.loop.services.items() if one.is_removed}
         noted, now_ms = self.shared.leftovers.services_of(experiment.id), self.shared.clock()
         if not removed and not noted:

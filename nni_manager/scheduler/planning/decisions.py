@@ -78,7 +78,7 @@ class Finish:
     may_run: bool = False
     #: Last lines of its standard error.
     stderr_tail: str = ""
-    #: The last of these lines, of a failed trial whose `message` does not contain it.
+    #: The last of these lines, if the trial failed and `message` does not contain it.
     last_words: str = ""
     #: As `domain.failure.failure_key` says.
     failure_key: str = ""

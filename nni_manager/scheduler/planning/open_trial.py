@@ -118,7 +118,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
 
 
 def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerExit | None) -> float:
-    """Seconds to wait for missing reports and results; longer for a success whose results come through storage."""
+    """Seconds to wait for missing reports and results; longer for a success with results in storage."""
     word = runner.report() if runner is not None else platform
     is_read = snapshot.service(job.service).state.capabilities.is_read
     may_lag = job.channel == protocol.PULL or (is_read and not job.channel)

@@ -90,8 +90,8 @@ class Forgetting:
         self._go_on()
 
     def hear(self, reports: Mapping[str, Observation]) -> frozenset[str]:
-        """Takes observations: a closed job whose end the platform confirms can be forgotten. Returns the names of jobs
-        of closed attempts."""
+        """Takes observations: a closed job can be forgotten once the platform confirms its end. Returns the names of
+        jobs of closed attempts."""
         decided = frozenset(self._unheard.keys() & reports.keys())
         for name in decided:
             if reports[name].state.is_final:
@@ -188,7 +188,7 @@ def _compare(job: Forget, report: Observation) -> None:
 
 
 def to_forget(connection: sqlite3.Connection, service: str) -> list[Forget]:
-    """The jobs that a service may forget, with the runner exit of those whose end it has not confirmed."""
+    """The jobs that a service may forget, with the runner exit where the end is not confirmed."""
     runner_exits = jobs.unconfirmed(connection)
     handles = jobs.unforgotten(connection, service)
     return [

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt, Observation
 from nni_manager.domain.job import JobHandle, JobState
 
-#: Message of a trial whose job was cancelled only after its service became reachable again.
+#: Message of a trial after its job was cancelled late, when the service was reachable again.
 _ENDED_LATER = "its job was ended later, when the service could be reached again"
 #: Whether an attempt was closed while its job ran and the end was not observed; and the message once it was ended.
 _NOT_SEEN_TO_END = "(closed = 1 AND runner_exit IS NULL AND state IN ('INTENT', 'PENDING', 'RUNNING'))"
@@ -160,7 +160,7 @@ def is_submitted_anew(connection: sqlite3.Connection, job_name: str, about: JobH
 def return_to_intent(connection: sqlite3.Connection, job_name: str) -> bool:
     """Makes an attempt an intent again after an interrupted submission that never reached the platform; costs no retry.
 
-    Returns whether it did: not for a job that ran or reported, whose new results would mix with the stored ones, and
+    Returns whether it did: not for a job that ran or reported, as its new results would mix with the stored ones, and
     not for a trial with a stop request.
     """
     cursor = connection.execute(
@@ -297,7 +297,7 @@ def services_used(connection: sqlite3.Connection) -> list[str]:
 
 
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
-    """Job name → runner exit, of those in `unforgotten` whose end the platform has not reported."""
+    """Job name → runner exit, of those in `unforgotten` without an end reported by the platform."""
     rows = connection.execute(
         "SELECT job_name, runner_exit FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
         " AND runner_exit IS NOT NULL AND final_seen_ms IS NULL"
@@ -306,7 +306,7 @@ def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
-    """Accepted jobs of a training service whose attempt is open or missed."""
+    """Accepted jobs of a training service, of open and missed attempts."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND handle IS NOT NULL AND service = ?"
         f" AND (closed = 0 OR {MISSED})",
@@ -316,7 +316,7 @@ def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
 
 
 def has_undecided(connection: sqlite3.Connection) -> bool:
-    """Whether a service accepted a job whose attempt is open."""
+    """Whether an open attempt has an accepted job."""
     query = "SELECT 1 FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL LIMIT 1"
     return connection.execute(query).fetchone() is not None
 
