@@ -17,7 +17,7 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.index import list_summary, overview
 from nni_manager.store.index.index import Entry
-from nni_manager.store.index.list_summary import Glance
+from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Overview, ServiceSummary
 
 #: Names that sound like a secret and are none.
@@ -132,7 +132,7 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
     if context.service.at_work(entry.id) is not None:
         try:
             found = await _read(context, entry.id)
-            fields |= _condition(found) | _glance(found.glance)
+            fields |= _condition(found) | _glance(found.summary)
         except StoreError as error:
             fields |= {"errors": [str(error)]}
     return schema.ExperimentSummary(**fields)
@@ -168,7 +168,7 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
     row, config = found.row, found.config
     return (
         _condition(found)
-        | _glance(found.glance)
+        | _glance(found.summary)
         | place
         | {
             "id": row.id,
@@ -206,7 +206,7 @@ def _condition(found: Overview) -> dict[str, Any]:
     return {"status": row.status, "endedMs": row.ended_ms, "hold": _hold(found.hold), "errors": list(found.errors)}
 
 
-def _glance(found: Glance | None) -> dict[str, Any]:
+def _glance(found: ListSummary | None) -> dict[str, Any]:
     if found is None:
         return dict.fromkeys(("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best", "commonFailure"))
     best, failure = found.best, found.common_failure

@@ -12,7 +12,7 @@
     ├── StoreError
     │   ├── StoreUnavailable    cannot be written now (full, locked, read-only); tried again by itself
     │   ├── StoreCorrupt        cannot be read; a person must look
-    │   └── StoreTooNew         written by a newer version
+    │   └── SchemaRefused       written by a version whose databases this one does not read
     ├── AlreadyOwned            another process holds the folder or data directory
     ├── PlatformError
     │   ├── SubmitRejected      this job will never be accepted
@@ -129,8 +129,8 @@ class StoreCorrupt(StoreError):
     """The database cannot be read."""
 
 
-class StoreTooNew(StoreError):
-    """The database was written by a newer version."""
+class SchemaRefused(StoreError):
+    """The database was written by a newer version, or by one from before the first release."""
 
 
 class AlreadyOwned(NniManagerError):

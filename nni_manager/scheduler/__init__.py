@@ -1,17 +1,16 @@
-"""The heart: one loop per experiment, woken by events: snapshot → plan → record → act. Four rooms, each of which
-imports those after it:
+"""The scheduler: one loop per experiment, woken by events: snapshot → plan → record → act. Its layers, top down:
 
-* `experiments` is about whole ones: `commands` takes commands, `launcher` makes and opens, `supervisor` keeps those
-  that are open, each an `open_experiment`; `closed` reads the others, `leftovers` knows what they left behind, and
-  `runner_reports` takes what trial runners post.
-* `turns` carries out what was decided: `turn` runs snapshot, plan and record in one transaction, of what the `inbox`
-  gathered; `experiment_loop` acts afterwards, by `actions` and `forgetting`, until the inbox wakes it again.
-  `training_service` and `observer` keep one service connected and look at its jobs.
-* `tuning` speaks to the tuner: `feed` says what it is asked, `judging` what its assessor is, `host` is its process seen
-  from here, `watched` waits for it; `process` runs there for our own algorithms, `trial_runner.tuner_host` for users'.
-* `planning` decides and is pure: `plan` for the whole, `open_trial` for the course of one, `experiment_status`,
-  `service_choice`; from a `snapshot` to `decisions`.
+* `experiments`: whole experiments. `commands` has the operations of the API, `launcher` creates and opens, `supervisor`
+  runs the open ones, each an `open_experiment`; `closed` reads the others, `leftovers` ends jobs of closed ones, and
+  `runner_reports` takes the posts of trial runners.
+* `turns`: one turn. `inbox` collects events, `turn` runs snapshot, plan and record in one transaction, and
+  `experiment_loop` carries the calls out, by `actions` and `forgetting`. `training_service` and `observer` keep one
+  service connected and observe its jobs.
+* `tuning`: the tuner. `feed` makes its calls, `judging` the assessor's, `host` is its process as a child of the daemon,
+  `watched` detects silence; `process` runs there for our algorithms, `trial_runner.tuner_host` for users' classes.
+* `planning`: pure decisions, from a `snapshot` to `decisions`: `plan` for the experiment, `open_trial` for one trial,
+  `experiment_status`, `service_choice`.
 
-Beside them is what more than one of them knows of an experiment: `live_spec`, `changes`, `daemon_warnings`, and its
-`experiment_log`. Only this package changes a trial's status. Imports: config and below.
+Shared by the layers: `live_spec`, `changes`, `daemon_warnings` and `experiment_log`. Only this package changes a
+trial's status. Imports: config and below.
 """

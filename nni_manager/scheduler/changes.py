@@ -1,4 +1,4 @@
-"""Notices that something has changed, for those that show experiments."""
+"""Change notifications, for event streams and caches of the API."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 
 class Changes:
-    """A notice of changes; many before somebody looks are one. `also`: another one that is told, too."""
+    """Counts changes and wakes watchers; changes before a watcher runs are one. `also`: notified as well."""
 
     def __init__(self, also: Changes | None = None) -> None:
         self._also = also
         self._watchers: set[asyncio.Event] = set()
-        #: Grows with every note: what was read after it was looked at is not older than that.
+        #: Grows with every change: data read after the count was taken is at least that new.
         self.count = 0
 
     def note(self) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 from nni_manager.store.nni import nni_format
 from trial_runner.wire import foreign_files
 
-#: The experiment that the running code works on; empty for the daemon's own affairs.
+#: The experiment that the running code works for; empty: none.
 current: ContextVar[str] = ContextVar("experiment", default="")
 
-#: What ends a line, moves a cursor or turns text around; a tab is fine.
+#: Characters that end a line, move a cursor or change text direction; tabs are allowed.
 _UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-#: Lines of a text that are logged.
+#: Most lines of a text that are logged.
 _MOST_LINES = 40
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -35,14 +35,14 @@ LEVELS = {
 
 
 class Formatter(logging.Formatter):
-    """`[when] LEVEL (module) message`; every trial has lines, so they are put together without a pattern.
+    """`[when] LEVEL (module) message`; formatted by hand for speed, as every trial logs lines.
 
-    Each second is put into words once. What a trial or a tuner said may stand in a message: nothing in it ends the line
-    or means something to a terminal.
+    The time is formatted once a second. Text of trials and tuners in a message cannot end the line or control a
+    terminal.
     """
 
     def __init__(self, suffix: Callable[[], str] = str) -> None:
-        """`suffix`: what follows the module at the moment of a record."""
+        """`suffix`: called for each record; its text follows the module."""
         super().__init__()
         self._suffix = suffix
         self._second = -1
@@ -66,7 +66,7 @@ class Formatter(logging.Formatter):
 
 
 def legible(text: str) -> str:
-    """The text on one line, without what a terminal obeys: such characters are spelled."""
+    """The text on one line, with control characters escaped."""
     if text.isprintable():
         return text
     return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -77,14 +77,14 @@ def _legible_lines(text: str) -> str:
 
 
 def write_text(log: logging.Logger, level: int, head: str, text: str, action: str) -> None:
-    """A line of the log for each line of `text`, the last ones; `head` stands before each."""
+    """Logs the last lines of `text`, each prefixed with `head`."""
     lines = [line for line in text.splitlines() if line.strip()]
     for line in lines[-_MOST_LINES:]:
         log.log(level, "%s: %s", head, line, extra={"action": action})
 
 
 class ExperimentLog(logging.FileHandler):
-    """Takes only records of its experiment; `close` takes it out of logging again."""
+    """Handler for the records of one experiment; `close` removes it from logging."""
 
     def __init__(self, experiment_id: str, folder: Path, level: str) -> None:
         super().__init__(folder / "nnimanager.log", encoding="utf-8", errors="backslashreplace")
@@ -95,7 +95,7 @@ class ExperimentLog(logging.FileHandler):
         logging.getLogger("nni_manager").addHandler(self)
 
     def _open(self) -> TextIOWrapper:
-        """Opens the log file. Raises OSError where a trial put something else there: a pipe would never let us go."""
+        """Opens the log file. Raises OSError for anything but a regular file: a trial's pipe would block."""
         folder, name = os.path.split(self.baseFilename)
         return open(foreign_files.open_file(folder, name, _APPENDING), "a", encoding=self.encoding, errors=self.errors)
 

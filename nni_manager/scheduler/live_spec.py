@@ -1,4 +1,4 @@
-"""The config of an experiment at work, as it is now."""
+"""The current config of an open experiment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from nni_manager.domain.experiment import ExperimentSpec
 
 @dataclass(slots=True)
 class LiveSpec:
-    """The experiment's config as it is now, one object for loop, tuner and jobs: a change reaches all at once."""
+    """Holds the experiment's current config; loop, tuner and jobs share it, so that a change reaches all at once."""
 
     now: ExperimentSpec

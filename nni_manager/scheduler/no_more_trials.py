@@ -1,5 +1,4 @@
-"""The reason why an experiment makes no more trials: which of its limits is reached, or that its tuner has nothing
-more."""
+"""Why an experiment makes no more trials: a limit is reached, or its tuner is exhausted."""
 
 from __future__ import annotations
 
@@ -7,12 +6,12 @@ from nni_manager.config.reading.scalars import seconds
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store.index.overview import Overview
 
-#: Without a limit that is reached, these mean that the tuner has no more proposals.
+#: Statuses that mean an exhausted tuner if no limit is reached.
 _EXHAUSTED = (ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.DONE)
 
 
 def sentence(found: Overview) -> str:
-    """The reason why no more trials are made; empty while more may be. Told in every status: `resume` meets it."""
+    """Why no more trials are made; empty: more may be. Given in every status, as it also limits a resume."""
     most, longest = found.config.get("maxTrialNumber"), found.config.get("maxExperimentDuration")
     reached = []
     if most is not None and found.row.next_sequence_id >= most:

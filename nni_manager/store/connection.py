@@ -1,4 +1,4 @@
-"""Connections to a SQLite file, and what the driver's errors mean for us."""
+"""Connections to a SQLite file, and the driver's errors translated into ours."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 
 Connection = sqlite3.Connection
 
-#: Seconds SQLite itself waits for a lock before we say that there is trouble.
+#: Seconds that SQLite waits for a lock before it raises.
 _BUSY_TIMEOUT_S = 0.25
-#: Primary result codes that end by themselves.
+#: Primary result codes of conditions that end by themselves.
 _TRANSIENT = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
     sqlite3.SQLITE_LOCKED: "is locked by another process",
@@ -27,8 +27,8 @@ _LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FU
 
 
 def connect(path: Path) -> Connection:
-    """A connection for writing. WAL with `synchronous=NORMAL`: a crash of ours loses nothing, power loss the last
-    commits, which outboxes bring back."""
+    """A connection for writing. WAL with `synchronous=NORMAL`: a crash of the process loses nothing; a power failure
+    loses the last commits, which are read again from the outboxes."""
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
@@ -50,27 +50,27 @@ def connect_readonly(path: Path) -> Connection:
 
 
 def tidy(path: Path) -> None:
-    """Removes the empty write-ahead log that a connection which may only read leaves behind, unless it is in use."""
+    """Removes the empty write-ahead log that read-only connections leave behind, unless it is in use."""
     log = path.with_name(f"{path.name}-wal")
     with suppress(OSError, sqlite3.Error):
         if log.stat().st_size == 0:
             connection = sqlite3.connect(path, timeout=0)
             try:
-                connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # whoever closes last tidies
+                connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the last connection removes it on close
             finally:
                 connection.close()
 
 
 def _require_file(path: Path) -> None:
-    """Opening a pipe that somebody put there would never end. What is not there is SQLite's to say. Raises
-    StoreCorrupt."""
+    """Raises StoreCorrupt for a path that is not a regular file: opening a pipe would block. A missing file is left to
+    SQLite."""
     with suppress(OSError):
         if not stat.S_ISREG(path.stat().st_mode):
             raise StoreCorrupt(f"{path} is no file; restore the database from a backup")
 
 
 def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
-    """The error of the driver as one of ours, or itself when it is a fault in our SQL."""
+    """The driver's error as StoreUnavailable or StoreCorrupt; unchanged: a fault in our SQL."""
     if is_transient(error):
         return StoreUnavailable(trouble(path, error))
     if primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -79,7 +79,7 @@ def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
 
 
 def trouble(path: Path, error: sqlite3.DatabaseError) -> str:
-    """A transient error in words."""
+    """The sentence for a transient error."""
     return f"the database {path} {_TRANSIENT[primary_code(error)]} ({error})"
 
 
@@ -89,12 +89,12 @@ def primary_code(error: sqlite3.DatabaseError) -> int:
 
 
 def is_transient(error: sqlite3.DatabaseError) -> bool:
-    """Whether it ends by itself."""
+    """Whether the condition ends by itself."""
     return primary_code(error) in _TRANSIENT
 
 
 def left_after(connection: Connection | None, error: sqlite3.DatabaseError) -> Connection | None:
-    """The connection to go on with. After most errors a fresh one: a file opened read-only stays read-only for ever."""
+    """The connection to use next, rolled back; None: open a fresh one, as a file opened read-only stays read-only."""
     if connection is None:
         return None
     if primary_code(error) in _LOCKED_OR_FULL:

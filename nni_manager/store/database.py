@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Write(Generic[T]):
-    """A function on its way to the writer, and where its answer goes."""
+    """A queued function, and the future that gets its result."""
 
     __slots__ = ("error", "function", "future", "is_patient", "result")
 
@@ -41,14 +41,14 @@ class Write(Generic[T]):
     ) -> None:
         self.function = function
         self.future = future
-        #: Waits, however long, until the file can be written.
+        #: Waits until the file can be written, without a limit.
         self.is_patient = is_patient
         self.result: T | None = None
         self.error: BaseException | None = None
 
 
 def run(path: Path, connection: Connection, batch: list[Write[Any]]) -> None:
-    """Runs a batch of writes as one transaction. A function that fails on its own account is undone alone."""
+    """Runs a batch of writes as one transaction. A function that raises is rolled back alone."""
     connection.execute("BEGIN IMMEDIATE")
     if len(batch) == 1:  # the usual case needs no savepoint
         connection.execute("COMMIT" if _attempt(path, connection, batch[0]) else "ROLLBACK")
@@ -62,7 +62,7 @@ def run(path: Path, connection: Connection, batch: list[Write[Any]]) -> None:
 
 
 def _attempt(path: Path, connection: Connection, write: Write[Any]) -> bool:
-    """Whether the function did its work; why not, it keeps. Raises what makes the whole batch fail for now."""
+    """Whether the function succeeded; else `write.error` is set. Raises transient errors, which concern the batch."""
     write.result = write.error = None
     try:
         write.result = write.function(connection)
@@ -75,7 +75,7 @@ def _attempt(path: Path, connection: Connection, write: Write[Any]) -> bool:
 
 
 def resolve(batch: list[Write[Any]]) -> None:
-    """Answers those who wait; on their event loop."""
+    """Resolves the futures of a batch; runs on their event loop."""
     for write in batch:
         assert write.future is not None
         if write.future.done():
@@ -90,7 +90,7 @@ log = logging.getLogger(__name__)
 
 #: Waits between tries while the file cannot be written, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-#: Most functions of one commit, so that one burst does not hold up the answers of all.
+#: Most functions of one commit, which bounds how long a result waits in a burst.
 _MAX_BATCH = 256
 #: All commits of this process, to any database.
 commits = Durations()
@@ -103,9 +103,9 @@ class Database:
 
     def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None) -> None:
         self.path = path
-        #: Grows with every commit, before anybody is answered: what is read after it was looked at is not older.
+        #: Commits so far. It grows before a result is delivered, so a later read is never older than the value seen.
         self.commits = 0
-        #: Why nothing can be written at the moment; empty when all is well.
+        #: Why the file cannot be written at the moment; empty: it can.
         self.trouble = ""
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
@@ -113,9 +113,9 @@ class Database:
         self._writer: threading.Thread | None = None
         self._closing = threading.Event()
         self._idle_readers: list[Connection] = []
-        #: Grows when readers are dropped: one that was opened before is not kept.
+        #: Grows when readers are dropped; a reader of an earlier age is closed after use.
         self._reader_age = 0
-        #: What was opened for writing; None: nothing yet.
+        #: The file that was opened for writing; None: none yet.
         self._file: os.stat_result | None = None
 
     @property
@@ -124,13 +124,13 @@ class Database:
         return self._queue.qsize()
 
     async def write(self, function: Callable[[Connection], T]) -> T:
-        """Runs `function` in a transaction; answers after the commit. Its own exceptions come back to the caller."""
+        """Runs `function` in a transaction and returns its result after the commit. Raises what it raises."""
         return await self.start_write(function)
 
     async def try_write(self, function: Callable[[Connection], T]) -> T:
-        """Writes for somebody who waits for the answer: a write that cannot be made now is refused.
+        """As `write`, but refused instead of queued while the file cannot be written: for interactive commands.
 
-        Raises StoreUnavailable, having changed nothing, while the file cannot be written.
+        Raises StoreUnavailable; nothing was changed then.
         """
         if self.trouble:
             raise _refusal(self.trouble)
@@ -139,24 +139,24 @@ class Database:
         return await future
 
     def start_write(self, function: Callable[[Connection], T]) -> asyncio.Future[T]:
-        """Queues a write before this returns; writes are carried out in the order they were started."""
+        """Queues a write synchronously; writes run in the order they were started."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._submit(Write(function, future))
         return future
 
     def post(self, function: Callable[[Connection], object]) -> None:
-        """Queues a write without an answer: stored soon, in order with everything else. An exception is logged."""
+        """Queues a write without a result, in order with the others. An exception is logged."""
         self._submit(Write(function, None))
 
     async def read(self, function: Callable[[Connection], T]) -> T:
-        """Runs `function` on a read-only connection; sees what is committed."""
+        """Runs `function` on a read-only connection, in a thread; sees committed data."""
         return await self._loop.run_in_executor(_readers, self._read, function)
 
     async def close(self) -> None:
-        """Writes what is queued (unless there is trouble), then closes everything. Idempotent."""
+        """Commits queued writes (unless the file cannot be written), then closes all connections. Idempotent."""
         writer, self._writer = self._writer, None
         self._closing.set()
-        # the writer last: a connection that may only read leaves the write-ahead log behind
+        # the writer last: read-only connections cannot remove the write-ahead log
         while self._idle_readers:
             self._idle_readers.pop().close()
         if writer is not None:
@@ -177,7 +177,7 @@ class Database:
         try:
             return self._read_present(function)
         except StoreUnavailable as error:
-            if self._is_gone():  # SQLite says no more than that it cannot be opened
+            if self._is_gone():  # SQLite only says that it cannot be opened
                 raise self._gone() from error
             raise
 
@@ -192,14 +192,14 @@ class Database:
         except sqlite3.DatabaseError as error:
             if primary_code(error) != sqlite3.SQLITE_IOERR:
                 raise classified(self.path, error) from error
-        # it may be about the files beside the database, which come and go: a fresh connection finds the present ones
+        # perhaps -wal or -shm were replaced: a fresh connection opens the present files
         try:
             return self._read_with(connect_readonly(self.path), age, function)
         except sqlite3.DatabaseError as error:
             raise classified(self.path, error) from error
 
     def _read_with(self, connection: Connection, age: int, function: Callable[[Connection], T]) -> T:
-        """A connection that failed is not used again."""
+        """Runs `function`; closes a connection that failed, and keeps the others."""
         try:
             found = function(connection)
         except sqlite3.DatabaseError:
@@ -218,8 +218,8 @@ class Database:
             self._idle_readers.append(connection)
 
     def _drop_readers(self) -> None:
-        """Readers that were opened while the files could only be read hold the write-ahead log's index like that, for
-        all connections of this process: none of them is kept."""
+        """Closes all idle readers. A reader opened while the files were read-only keeps the write-ahead log's index
+        read-only for every connection of this process."""
         self._reader_age += 1
         with suppress(IndexError):
             while True:
@@ -272,12 +272,12 @@ class Database:
                 if not is_transient(error) or (self._closing.is_set() and attempt):
                     return self._give_up(connection, batch, classified(self.path, error))
                 self._set_trouble(trouble(self.path, error))
-                batch[:] = self._refuse_impatient(batch)  # without any it is tried all the same: the trouble must end
+                batch[:] = self._refuse_impatient(batch)  # also retried when empty, to notice that the trouble is over
             self._closing.wait(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
             attempt += 1
 
     def _is_gone(self) -> bool:
-        """SQLite goes on writing into a file that was removed, where nobody will ever find it."""
+        """Whether the file was removed or replaced; SQLite would keep writing into the removed one."""
         if self._file is None:
             return False
         try:
@@ -285,7 +285,7 @@ class Database:
         except FileNotFoundError:
             return True
         except OSError:
-            return False  # SQLite has the words for it
+            return False  # SQLite reports it
 
     def _gone(self) -> StoreCorrupt:
         return StoreCorrupt(f"the database {self.path} was removed or exchanged while it was open; put it back")
@@ -296,7 +296,7 @@ class Database:
         return connection
 
     def _refuse_impatient(self, batch: list[Write[Any]]) -> list[Write[Any]]:
-        """Answers those that will not wait, also behind this batch; answers the others."""
+        """Refuses the writes that do not wait, in this batch and in the queue; returns the others."""
         while (item := self._next_queued()) is not None:
             batch.append(item)
         refused = [write for write in batch if not write.is_patient]
@@ -306,7 +306,7 @@ class Database:
         return [write for write in batch if write.is_patient]
 
     def _next_queued(self) -> Write[Any] | None:
-        """The next write of the queue; None when there is no other, or only the word that it was the last one."""
+        """The next queued write; None: the queue is empty, or only holds the end mark."""
         try:
             item = self._queue.get_nowait()
         except queue.Empty:

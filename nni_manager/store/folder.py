@@ -1,4 +1,4 @@
-"""An experiment's folder: the paths in it, and whether it lies on a network file system."""
+"""An experiment's folder: its paths, its creation and removal, and network file systems."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _NETWORK_FILE_SYSTEMS = (
 
 
 def is_on_network(path: Path) -> bool:
-    """Whether `path` lies on a file system that other machines write too."""
+    """Whether `path` lies on a network file system, which other machines may write."""
     real = os.path.realpath(path)
     below = [(point, kind) for point, kind in _mounted() if _is_below(real, point)]
-    # of two on one point the later one covers the earlier
+    # of two mounts on one point, the later covers the earlier
     return bool(below) and max(reversed(below), key=lambda mount: len(mount[0]))[1] in _NETWORK_FILE_SYSTEMS
 
 
 def _mounted() -> list[tuple[str, str]]:
-    """Mount point and type, in the order they were mounted; nothing where the kernel does not tell."""
+    """(mount point, type) in mount order; empty: /proc/self/mounts cannot be read."""
     try:
         lines = _TABLE.read_bytes().splitlines()
     except OSError:
@@ -61,7 +61,7 @@ def _mounted() -> list[tuple[str, str]]:
 
 
 def _text(field: bytes) -> str:
-    """Blanks and backslashes are written as octal numbers."""
+    """Decodes a field, in which blanks and backslashes are octal escapes."""
     return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
 
 
@@ -71,7 +71,7 @@ def _is_below(path: str, mount: str) -> bool:
 
 #: Below the data directory: databases of folders on network file systems.
 _DATABASES = "databases"
-#: What lies in the folder of every experiment.
+#: Entries that an experiment's folder may have.
 _OURS = ("db", "log", "trials", "checkpoint", "code", "environments", *private.FILES)
 _POINTER_BYTES = 64 * 1024
 
@@ -96,7 +96,7 @@ class Folder:
 
     @property
     def own_code(self) -> Path:
-        """A copy of the code that was sent for it; there is none where trials run the caller's own folder."""
+        """The experiment's copy of uploaded code; missing where trials run the caller's folder."""
         return self.code / "tree"
 
     @property
@@ -105,21 +105,21 @@ class Folder:
 
     @property
     def database(self) -> Path:
-        """The database: here, or where the pointer says when this folder lies on a network file system.
+        """The database: in this folder, or where its pointer file says, for folders on network file systems.
 
-        Raises StoreCorrupt for a pointer that says nothing, OSError for one that cannot be read.
+        Raises StoreCorrupt for an invalid pointer, OSError for one that cannot be read.
         """
         return self._database_of_pointer() or self.path / "db" / "nni.sqlite"
 
     @property
     def private(self) -> Path:
-        """The file with environment and secrets: here, or beside the database that lies elsewhere. Raises as
+        """The file with environment and secrets: in this folder, or beside a database elsewhere. Raises as
         `database`."""
         elsewhere = self._database_of_pointer()
         return self.path / private.FILE if elsewhere is None else elsewhere.with_name(private.FILE)
 
     def require_database(self) -> Path:
-        """The database's path. Raises NotFound when it is not there, StoreUnavailable when that cannot be told."""
+        """The database's path. Raises NotFound when it is missing, StoreUnavailable when that cannot be checked."""
         try:
             database = self.database
             is_there = database.exists()
@@ -149,7 +149,7 @@ class Folder:
             ) from None
 
     def create(self, data_directory: Path) -> None:
-        """Makes the folders, readable by their owner only. Raises OSError."""
+        """Creates the folders with mode 0700. Raises OSError."""
         self.path.mkdir(mode=0o700, parents=True)
         for name in ("db", "log", "trials", "checkpoint"):
             (self.path / name).mkdir(mode=0o700)
@@ -157,20 +157,22 @@ class Folder:
             home = data_directory / _DATABASES / self.path.name
             draft = self._pointer.with_suffix(".tmp")
             draft.write_text(json.dumps({"database": str(home / "nni.sqlite")}), encoding="utf-8")
-            draft.replace(self._pointer)  # first: who removes a half-made folder finds the rest by it
+            draft.replace(self._pointer)  # first: removing an incomplete folder finds the rest by it
             home.mkdir(mode=0o700, parents=True)
 
     def remove(self) -> list[str]:
-        """Removes what we put there, and the folder itself when nothing else is in it.
+        """Removes our entries, and the folder itself if it is empty then.
 
-        Answers what of it stays, and why: sentences, none when all is gone. Blocks; never raises.
+        Returns a sentence for each entry that could not be removed. Blocks; never raises.
         """
         findings: list[str] = []
         with suppress(OSError, StoreCorrupt):
             home = self.database.parent
-            if home.name == self.path.name and home.parent.name == _DATABASES:  # else it leads to what is not ours
+            if (
+                home.name == self.path.name and home.parent.name == _DATABASES
+            ):  # else the pointer names a foreign folder
                 findings += removal.remove(str(home))
-        if findings:  # the pointer is needed then
+        if findings:  # the pointer is needed for the next try
             return findings
         for name in (*_OURS, *self._of_services()):
             findings += removal.remove(str(self.path / name))
@@ -179,7 +181,7 @@ class Folder:
         return findings
 
     def _of_services(self) -> list[str]:
-        """Folders that adapters keep here bear their services' names."""
+        """Names of the folders that adapters made here, which are their services' names."""
         platforms = "|".join(map(re.escape, registry.names()))
         with suppress(OSError):
             return [name for name in os.listdir(self.path) if re.fullmatch(rf"(?:{platforms})(?:-[0-9]+)?", name)]

@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema: numbered SQL files and `PRAGMA user_version`."""
+"""Brings a database to the newest schema: numbered SQL files, `PRAGMA user_version` and `PRAGMA application_id`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
-from nni_manager.domain.errors import StoreTooNew
+from nni_manager.domain.errors import SchemaRefused
 from nni_manager.store.connection import classified, connect
 
-#: Where a database file has its `user_version`, in four bytes (SQLite's file format, 1.3).
-_VERSION_AT = 60
+#: Marks our databases, "NNIM" in ASCII. Databases from before the first release have a version and not this.
+_APPLICATION_ID = 0x4E4E494D
+#: Offsets of `user_version` and `application_id` in a database file, four bytes each (SQLite's file format, 1.3).
+_VERSION_AT, _APPLICATION_AT = 60, 68
 
 
 def migrate(path: Path, kind: str) -> None:
-    """Creates or upgrades the database at `path`; `kind` names a folder of `migrations`.
+    """Creates or upgrades the database at `path`; `kind`: a folder of `migrations`. Blocks.
 
-    An existing database is copied to ``<name>.v<version>.bak`` first. Raises StoreTooNew for a schema of the future,
-    StoreCorrupt or StoreUnavailable.
+    An existing database is copied to ``<name>.v<version>.bak`` first. Raises SchemaRefused, StoreCorrupt or
+    StoreUnavailable.
     """
     try:
         _migrate(path, kind)
@@ -29,11 +31,11 @@ def migrate(path: Path, kind: str) -> None:
 
 
 def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
-    """A copy of an older database in `folder`, of the newest schema; None: it has that itself, or a newer one.
+    """A copy of an older database in `folder`, upgraded, for reading; None: the database has the newest schema.
 
-    For whoever reads what nobody may write. Raises StoreCorrupt or StoreUnavailable.
+    Raises SchemaRefused, StoreCorrupt or StoreUnavailable.
     """
-    if version_in_file(path) >= len(_steps(kind)):
+    if _version_in_file(path) >= len(_steps(kind)):
         return None
     try:
         connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
@@ -48,21 +50,36 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
     return folder / path.name
 
 
+def require_ours(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises SchemaRefused for a database from before the first release; quiet for one without any schema."""
+    if _pragma(connection, "user_version"):
+        _require_mark(path, _pragma(connection, "application_id"))
+
+
 def _migrate(path: Path, kind: str) -> None:
     connection = connect(path)
     try:
-        steps = _steps(kind)
-        version = _version(connection)
+        require_ours(connection, path)
+        steps, version = _steps(kind), _pragma(connection, "user_version")
         if version > len(steps):
-            raise StoreTooNew(
+            raise SchemaRefused(
                 f"{path} has schema {version}, this version knows {len(steps)}: use the version that wrote it"
             )
         if 0 < version < len(steps):
             _back_up(connection, path.with_name(f"{path.name}.v{version}.bak"))
         for number, text in enumerate(steps[version:], start=version + 1):
-            connection.executescript(f"BEGIN IMMEDIATE;\n{text}\nPRAGMA user_version={number};\nCOMMIT;")
+            marks = f"PRAGMA application_id={_APPLICATION_ID};\nPRAGMA user_version={number};"
+            connection.executescript(f"BEGIN IMMEDIATE;\n{text}\n{marks}\nCOMMIT;")
     finally:
         connection.close()
+
+
+def _require_mark(path: Path, application_id: int) -> None:
+    if application_id != _APPLICATION_ID:
+        raise SchemaRefused(
+            f"{path} was written before the first release, and this version does not read it: use the version that"
+            " wrote it, or move it away and begin anew"
+        )
 
 
 def _steps(kind: str) -> list[str]:
@@ -71,23 +88,29 @@ def _steps(kind: str) -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def version_in_file(path: Path) -> int:
-    """The version in a file's header, as opening the database would leave files beside it; 0: it cannot be read."""
+def _version_in_file(path: Path) -> int:
+    """The schema in a file's header, read without SQLite, which would leave files beside it; 0: none, or unreadable.
+
+    Raises SchemaRefused.
+    """
     try:
         with path.open("rb") as file:
-            header = file.read(_VERSION_AT + 4)
+            header = file.read(_APPLICATION_AT + 4)
     except OSError:
         return 0
-    return int.from_bytes(header[_VERSION_AT:], "big")
+    version = int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4], "big")
+    if version:
+        _require_mark(path, int.from_bytes(header[_APPLICATION_AT:], "big"))
+    return version
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
 
 
 def _back_up(connection: sqlite3.Connection, target: Path) -> None:
-    """The copy is its owner's alone, whatever the umask: an index may hold secrets."""
+    """Copies a database into a file of mode 0600, whatever the umask: an index may hold secrets."""
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
         os.fchmod(file.fileno(), 0o600)
     copy = sqlite3.connect(target)

@@ -27,16 +27,16 @@ class Ownership:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the lock file is where it was: its folder may have been moved, deleted or exchanged since."""
+        """Whether the lock file is still at its path; its folder may have been moved, deleted or replaced."""
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(self.path))
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError:  # a disk that does not answer now
+        except OSError:  # the disk does not answer now
             return True
 
     def release(self) -> None:
-        """Gives the ownership back. Idempotent."""
+        """Releases the lock. Idempotent."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

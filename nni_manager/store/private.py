@@ -1,7 +1,7 @@
-"""What of an experiment is nobody else's: the variables of its creator's environment, and the secrets its config refers
-to. They lie in a file of their own (0600), as the database is what people copy and send. Never log what is in it.
+"""The private file of an experiment: its creator's environment variables, and the secrets its config refers to. It is
+separate from the database (mode 0600), as databases are copied and sent. Never log its content.
 
-Everything here blocks, and raises StoreCorrupt or StoreUnavailable.
+All functions block, and raise StoreCorrupt or StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.platform_kit.private_text import PrivateText
 from nni_manager.store.connection import classified
 
-#: Its name, and that of the journal which a killed process leaves beside it.
+#: Its name, and its journal, which a killed process leaves behind.
 FILE, JOURNAL = "private.sqlite", "private.sqlite-journal"
-#: What becomes the file when it is whole.
+#: Renamed to the file once complete.
 DRAFT = "private.sqlite.draft"
-#: All that may lie there.
+#: Every file name that may occur.
 FILES = (FILE, JOURNAL, DRAFT, f"{DRAFT}-journal")
 _MODE = 0o600
 _TABLES = (
@@ -35,16 +35,16 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of one experiment."""
+    """The private data of one experiment."""
 
-    #: The variables that trials on this machine and the tuner run with; None: they are not there.
+    #: The variables that local trials and the tuner run with; None: missing.
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     #: Reference → value.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def load(path: Path) -> Kept:
-    """What is kept; nothing where there is no file, or only what a killed process made of it."""
+    """The private data; empty: the file is missing, or a killed process left it without tables."""
     if not _is_there(path):
         return Kept()
     with _opened(path) as connection:
@@ -56,20 +56,20 @@ def load(path: Path) -> Kept:
 
 
 def replace(path: Path, kept: Kept) -> None:
-    """Writes the file anew, whatever was there; it appears whole or not at all."""
+    """Replaces the file atomically."""
     draft = path.with_name(DRAFT)
     with _said(path):
         for left in FILES[2:]:
             path.with_name(left).unlink(missing_ok=True)
     put(draft, kept.secrets, environment=kept.environment)
     with _said(path):
-        path.unlink(missing_ok=True)  # first: what a killed process left beside it would be played back onto another
+        path.unlink(missing_ok=True)  # first: a left-over journal would be replayed onto the new file
         path.with_name(JOURNAL).unlink(missing_ok=True)
         draft.replace(path)
 
 
 def put(path: Path, secrets: Mapping[str, str], *, environment: Mapping[str, str] | None = None) -> None:
-    """Adds or exchanges secrets, reference → value, and the environment where one is given; others stay."""
+    """Adds or replaces secrets (reference → value), and the environment if given; other secrets stay."""
     with _writing(path) as connection:
         connection.executemany("INSERT OR REPLACE INTO secrets (reference, value) VALUES (?, ?)", secrets.items())
         if environment is not None:
@@ -77,7 +77,7 @@ def put(path: Path, secrets: Mapping[str, str], *, environment: Mapping[str, str
 
 
 def keep_only(path: Path, references: Collection[str]) -> None:
-    """Removes all secrets but these, as nothing refers to the others any more."""
+    """Removes all secrets but these."""
     gone = [(reference,) for reference in load(path).secrets.keys() - set(references)]
     if gone:
         with _writing(path) as connection:
@@ -85,7 +85,7 @@ def keep_only(path: Path, references: Collection[str]) -> None:
 
 
 class ServiceText(PrivateText):
-    """What a training service of the experiment keeps here."""
+    """The text that a training service stores in the private file."""
 
     def __init__(self, path: Path, service: str) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """A transaction that is on the disk when it is over, and leaves nothing of old values in the file."""
+    """A durable transaction; overwritten values are erased from the file (`secure_delete`)."""
     if not _is_there(path):
         _make(path)
     with _opened(path) as connection:
@@ -140,7 +140,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether the file is there; one that others might read, as a copy may be, is ours alone from now on."""
+    """Whether the file exists. Its mode is set to 0600 where it is wider, as that of a copy may be."""
     with _said(path):
         try:
             found = path.lstat()
@@ -154,8 +154,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _make(path: Path) -> None:
-    """An empty file with its mode from the beginning; SQLite gives its journal the same. Quiet where another thread
-    made it just now."""
+    """Creates an empty file with mode 0600, which SQLite also gives its journal. Quiet if it exists by now."""
     with _said(path), suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
 

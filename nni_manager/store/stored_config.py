@@ -1,4 +1,4 @@
-"""The fields of a config that the store itself reads: canonical, or as an NNI before us has written it."""
+"""The fields of a config that the store reads; the config is canonical, or as NNI wrote it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import NAME, service_names, without_name
 
-#: Tuners that go by smaller results where nothing else is said; all others of NNI's go by greater ones.
+#: Tuners that minimize by default; NNI's others maximize.
 MINIMIZE_BY_DEFAULT = ("TPE", "TPE_legacy", "Anneal")
 
 
@@ -31,20 +31,20 @@ def platform(config: Mapping[str, Any]) -> str:
 
 
 def services(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Training service → its section without its name, in their order."""
+    """Training service → its section without the name field, in config order."""
     sections = _sections(config)
     names = service_names((str(one.get("platform", "")), str(one.get(NAME) or "")) for one in sections)
     return dict(zip(names, map(without_name, sections), strict=True))
 
 
 def _sections(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """NNI 2.x has the platform of its first dialect beside the section."""
+    """The sections; NNI 2.x has its first dialect's platform beside the section."""
     section = config.get("trainingService") or {"platform": config.get("trainingServicePlatform", "")}
     return section if isinstance(section, list) else [section]
 
 
 def maximizes(config: Mapping[str, Any]) -> bool:
-    """Whether greater results are better, to the tuner, or to the advisor that NNI has in its place."""
+    """Whether the tuner, or NNI's advisor in its place, maximizes."""
     algorithm = config.get("tuner") or config.get("advisor") or {}
     said = (algorithm.get("classArgs") or {}).get("optimize_mode")
     if said is None:

@@ -24,8 +24,8 @@ def load(
     by_runner: Collection[str],
     first_ended: int,
 ) -> StoredState:
-    """`proposals`: how many are in hand; `submitting`: jobs whose submission is under way; `by_runner`: services whose
-    running jobs nothing but posts of their runners tell of; `first_ended`: how many of the first ends are wanted."""
+    """`proposals`: number in hand; `submitting`: names of jobs being submitted; `by_runner`: services that observe a
+    running job only through its runner's posts; `first_ended`: number of the earliest ended trials to load."""
     experiment = experiments.load(connection)
     open_trials = trials.load_open(connection)
     failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job, by_runner)]
@@ -58,16 +58,16 @@ def _may_have_failed(attempt: Attempt, by_runner: Collection[str]) -> bool:
 
 
 def _without_handle(open_trials: Iterable[OpenTrial], submitting: Collection[str]) -> Iterator[str]:
-    """Names of jobs that were submitted in vain, or by a process that died before it wrote the answer down."""
+    """Names of jobs without a stored handle: their submission failed, or its result was lost with a process."""
     for trial in open_trials:
         if trial.job is not None and trial.job.handle is None and trial.job.job_name not in submitting:
             yield trial.job.job_name
 
 
 def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, str]:
-    """After a stop that did not reach their service, and a resume."""
+    """Trial → service on which an earlier job may still run, after a stop that did not reach it and a resume."""
     tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
-    return {id_: service for id_ in tried if (service := jobs.left_of(connection, id_)) is not None}
+    return {id_: service for id_ in tried if (service := jobs.leftover_service(connection, id_)) is not None}
 
 
 def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Attempt, ...]]:
@@ -81,8 +81,8 @@ def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) ->
 def _missing(
     connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]
 ) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
-    """The results that are missing, by job, of jobs whose runner has said that its command ended."""
+    """(job name, missing results per outbox) of jobs with a runner exit."""
     for trial in open_trials:
         if trial.job is not None and trial.job.runner_exit is not None:
-            word = RunnerExit.parse(trial.job.runner_exit)
-            yield trial.job.job_name, runners.missing(connection, trial.job.job_name, word.outboxes)
+            runner_exit = RunnerExit.parse(trial.job.runner_exit)
+            yield trial.job.job_name, runners.missing(connection, trial.job.job_name, runner_exit.outboxes)

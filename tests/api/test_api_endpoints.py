@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, cast
 
 import httpx
@@ -16,7 +15,6 @@ from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import experiments
-from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
 from tests.api.world import World
 from tests.scheduler.fake_endpoints import FakeEndpoints
@@ -24,7 +22,6 @@ from tests.scheduler.fake_endpoints import FakeEndpoints
 pytestmark = pytest.mark.unit
 
 EXPERIMENTS = "/api/v1/experiments"
-OLD_DATABASES = Path(__file__).parents[1] / "store" / "old_databases"
 
 
 @pytest.fixture
@@ -217,21 +214,15 @@ async def test_a_folder_from_elsewhere(api: httpx.AsyncClient, world: World, tmp
     assert refused.status_code == 409 and f"is at work in {elsewhere / 'seeded'}" in refused.json()["error"]
 
 
-async def add_old(world: World, version: int) -> Folder:
-    """A closed experiment `old` whose database has the schema of that version."""
-    folder = await world.add("old")
-    for companion in folder.database.parent.glob("nni.sqlite-*"):
-        companion.unlink()
-    shutil.copy(OLD_DATABASES / f"{version:04}.sqlite", folder.database)
-    return folder
-
-
-async def test_a_folder_of_an_earlier_version_is_upgraded_to_be_read(api: httpx.AsyncClient, world: World) -> None:
-    folder = await add_old(world, 2)
-    assert (await asyncio.to_thread(index.read_folder, folder)).endpoint is None
-    answer = await api.post(f"{EXPERIMENTS}/view", json={"id": "old", "endpoint": {"port": 8001}})
-    assert answer.json()["status"] == "VIEWED"
-    assert folder.database.with_name("nni.sqlite.v2.bak").exists()
+async def test_folder_from_before_the_first_release_is_refused(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    connection = connect(folder.database)
+    connection.execute("PRAGMA application_id=0")
+    connection.close()
+    answer = await api.post(f"{EXPERIMENTS}/view", json={"id": "seeded"})
+    assert answer.is_error and "was written before the first release" in answer.json()["error"]
+    answer = await api.get(f"{EXPERIMENTS}/seeded/trials")
+    assert answer.is_error and "was written before the first release" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -273,12 +264,3 @@ async def test_a_folder_that_cannot_be_looked_into_is_none(api: httpx.AsyncClien
     path = f"{EXPERIMENTS}/view" if verb == "view" else f"{EXPERIMENTS}/seeded/resume"
     answer = await api.post(path, json=body)
     assert (answer.status_code, "there is no experiment folder" in answer.text) == (404, True)
-
-
-async def test_a_folder_of_an_earlier_version_that_nobody_upgraded_can_be_read(
-    api: httpx.AsyncClient, world: World
-) -> None:
-    await add_old(world, 3)
-    found = await api.get(f"{EXPERIMENTS}/old")
-    assert (found.status_code, [w["code"] for w in found.json()["warnings"]]) == (200, ["WAS_ON_HOLD"])
-    assert (await api.get(f"{EXPERIMENTS}/old/trials")).status_code == 200

@@ -18,7 +18,7 @@ from nni_manager.api.runners import trial_listener
 from nni_manager.api.runners.trial_listener import BODY_LIMIT, TrialListener
 from nni_manager.api.runners.trial_room import MOST_BODIES, SMALL_BYTES, Room
 from nni_manager.domain.errors import TooBusy
-from nni_manager.scheduler.experiments.attempt_reports import RunnerOf
+from nni_manager.scheduler.experiments.attempt_reports import RunnerIdentity
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 from trial_runner import protocol
 
@@ -39,7 +39,7 @@ GETS = ["parameters", "code", "outboxes"]
 class Runner:
     """Speaks to the listener as one attempt; `token` may be another's."""
 
-    def __init__(self, world: RunnerWorld, application: ASGIApp, who: RunnerOf, token: str | None = None) -> None:
+    def __init__(self, world: RunnerWorld, application: ASGIApp, who: RunnerIdentity, token: str | None = None) -> None:
         self.token = world.reports.tokens.token(who.job_name) if token is None else token
         transport = httpx.ASGITransport(cast(Any, application))
         self.client = httpx.AsyncClient(
@@ -71,7 +71,7 @@ def application(world: RunnerWorld) -> ASGIApp:
 
 @pytest.fixture
 async def runner(world: RunnerWorld, application: ASGIApp) -> Runner:
-    return Runner(world, application, world.who)
+    return Runner(world, application, world.runner)
 
 
 async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
@@ -169,10 +169,10 @@ async def test_what_is_no_list_of_posts(runner: Runner, posts: object) -> None:
 async def test_the_token_of_another_attempt(world: RunnerWorld, application: ASGIApp, route: str) -> None:
     other = await world.add_trial()
     token = world.reports.tokens.token(other.job_name)
-    answer = await Runner(world, application, world.who, token).any(route)
+    answer = await Runner(world, application, world.runner, token).any(route)
     assert (answer.status_code, answer.json()) == (403, {"error": "this token is not the one of this attempt"})
-    later = RunnerOf(experiment_id=world.id, trial_id=world.who.trial_id, attempt=2)
-    answer = await Runner(world, application, later, world.reports.tokens.token(world.who.job_name)).any(route)
+    later = RunnerIdentity(experiment_id=world.id, trial_id=world.runner.trial_id, attempt=2)
+    answer = await Runner(world, application, later, world.reports.tokens.token(world.runner.job_name)).any(route)
     assert answer.status_code == 403
     assert (await world.trial())["attempts"][0]["runnerVersion"] is None, "nothing was taken"
 
@@ -180,7 +180,7 @@ async def test_the_token_of_another_attempt(world: RunnerWorld, application: ASG
 @pytest.mark.parametrize("route", [*POSTS, *GETS])
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", "Basic dTpw", "Token x"])
 async def test_no_token(world: RunnerWorld, application: ASGIApp, route: str, header: str | None) -> None:
-    runner = Runner(world, application, world.who, "")
+    runner = Runner(world, application, world.runner, "")
     if header is not None:
         runner.client.headers["Authorization"] = header
     answer = await runner.any(route)
@@ -206,15 +206,15 @@ async def test_no_token(world: RunnerWorld, application: ASGIApp, route: str, he
     ],
 )
 async def test_what_can_be_no_attempt_is_as_unknown_as_any(world: RunnerWorld, application: ASGIApp, path: str) -> None:
-    runner = Runner(world, application, world.who)
+    runner = Runner(world, application, world.runner)
     answer = await runner.client.get(f"http://manager/trial/v1/{path}/parameters")
     assert answer.status_code in (403, 404)
 
 
 async def test_a_right_token_for_something_that_is_not_there(world: RunnerWorld, application: ASGIApp) -> None:
     for who in (
-        RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1),
-        RunnerOf(experiment_id=world.id, trial_id="zzzzz", attempt=1),
+        RunnerIdentity(experiment_id="nobody", trial_id="aaaaa", attempt=1),
+        RunnerIdentity(experiment_id=world.id, trial_id="zzzzz", attempt=1),
     ):
         assert (await Runner(world, application, who).any("parameters")).status_code == 404
 
@@ -306,7 +306,7 @@ async def test_every_answer_names_the_manager_and_the_attempt(
     world: RunnerWorld, application: ASGIApp, runner: Runner
 ) -> None:
     """Also each refusal; what lies between may answer with any status, and its word must not count."""
-    who = world.who
+    who = world.runner
     name = f"{world.reports.tokens.manager}/{who.experiment_id}/{who.trial_id}/{who.attempt}"
     assert runner.token.startswith(f"{world.reports.tokens.manager}.")
     stranger = Runner(world, application, who, "another.token")
@@ -413,7 +413,7 @@ async def test_without_a_token_no_body_is_read(world: RunnerWorld, application: 
         raise AssertionError("it was read")
         yield b""
 
-    answer = await Runner(world, application, world.who, "wrong").client.post("metrics", content=never())
+    answer = await Runner(world, application, world.runner, "wrong").client.post("metrics", content=never())
     assert answer.status_code == 403
 
 
@@ -466,7 +466,7 @@ async def test_large_bodies_of_all_attempts_have_so_much_room(
 ) -> None:
     monkeypatch.setattr(trial_listener, "ROOM_BYTES", BODY_LIMIT)
     application = TrialListener(world.reports)
-    runner, other = (Runner(world, application, who) for who in (world.who, await world.add_trial()))
+    runner, other = (Runner(world, application, who) for who in (world.runner, await world.add_trial()))
     for each in (runner, other):
         await each.post("version")
     slow = SlowPost(runner, BODY_LIMIT - 2 * SMALL_BYTES)
@@ -474,7 +474,7 @@ async def test_large_bodies_of_all_attempts_have_so_much_room(
     refused = await other.client.post("metrics", content=b" " * (3 * SMALL_BYTES))
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert (await other.post("heartbeat")).status_code == 200
-    assert (await Runner(world, application, world.who, "wrong").post("metrics")).status_code == 403
+    assert (await Runner(world, application, world.runner, "wrong").post("metrics")).status_code == 403
     assert await slow.end() == 200
     assert (await other.client.post("metrics", content=b" " * (3 * SMALL_BYTES) + b"{}")).status_code == 400
 

@@ -95,15 +95,15 @@ async def test_a_turn_by_the_old_limit_does_not_end_what_has_a_new_one(
     id_ = await created(api, world)
     experiment = world.service.at_work(id_)
     assert experiment is not None
-    go_by = experiment.go_by
+    apply = experiment.apply
 
     def after_the_turn(spec: ExperimentSpec) -> None:
         with closing(connect(experiment.database.path)) as connection:
             experiments.set_status(connection, ExperimentStatus.DONE, 5)
-        go_by(spec)
+        apply(spec)
 
     await experiment.database.write(lambda c: c.execute("UPDATE experiment SET next_sequence_id = 10") and None)
-    monkeypatch.setattr(experiment, "go_by", after_the_turn)
+    monkeypatch.setattr(experiment, "apply", after_the_turn)
     await world.service.change(id_, {"maxTrialNumber": 20})
     assert (await api.get(path(id_))).json()["status"] == "RUNNING"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,9 @@ from nni_manager.app.doctor import shared_places
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome
 from nni_manager.config import experiment_file
 from nni_manager.store.folder import Folder
-from nni_manager.store.upgrade import upgrade
 
 pytestmark = pytest.mark.unit
 
-OLD = Path(__file__).parents[1] / "store" / "old_databases" / "0010.sqlite"
 CONFIG = """\
 trialCommand: 'true'
 trialConcurrency: 1
@@ -84,13 +81,9 @@ def test_settings_that_others_read_or_write(data: Path) -> None:
     assert "others may write" in looked(data)["privacy"].sentence
 
 
-def test_folders_that_others_enter_and_databases_that_hold_secrets(data: Path) -> None:
+def test_folders_readable_by_others(data: Path) -> None:
     folder = Folder(data / "abc")
     folder.create(data)
-    shutil.copy(OLD, folder.database)
-    found = looked(data)["privacy"]
-    assert "the databases of abc, of an earlier version, hold environment and secrets" in found.sentence
-    upgrade(folder)
     assert "privacy" not in looked(data)
     folder.path.chmod(0o755)
     assert "others may read or write the folders of abc" in looked(data)["privacy"].sentence

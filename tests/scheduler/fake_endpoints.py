@@ -11,7 +11,7 @@ class FakeEndpoints:
         self.endpoints: dict[str, Endpoint] = {}
         self.restored: dict[str, Endpoint] = {}
         self.problems: dict[str, str] = {}
-        #: Ports that somebody else has.
+        #: Ports in use by another process.
         self.taken: set[int] = set()
         #: As when a service shows every experiment.
         self.has_service = False

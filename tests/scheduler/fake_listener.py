@@ -1,4 +1,4 @@
-"""A trial listener's listener that opens nothing, and remembers who wanted it."""
+"""A trial listener that opens no socket, and records the experiments that opened it."""
 
 from __future__ import annotations
 

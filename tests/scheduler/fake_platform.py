@@ -17,7 +17,7 @@ KILLED = Observation(state=JobState.FAILED, signal=15, started_ms=5, ended_ms=9)
 
 
 class FakePlatform(Platform):
-    """Jobs run until somebody ends them; every change is told to the host."""
+    """Jobs run until the test ends them; every change is reported to the host."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(watches=True, reads_files=False, slow_poll_s=20)
 

@@ -109,7 +109,7 @@ class Feed:
         self._news = asyncio.Event()
         place = HostPlace(interpreter="python", environment={}, folder=Path("/x"), log_folder=Path("/x"))
         self._spec = LiveSpec(spec)
-        self.feed = TunerFeed(database, self._spec, place, told=told, patience_s=60, wake=self._news.set)
+        self.feed = TunerFeed(database, self._spec, place, reported=told, patience_s=60, wake=self._news.set)
 
     def change_search_space(self, space: dict[str, object]) -> None:
         """A person did."""

@@ -16,12 +16,13 @@ from nni_manager.domain.experiment import (
     StoredExperiment,
 )
 from nni_manager.domain.ids import job_name
+from nni_manager.domain.space.parameters import Proposal
 from nni_manager.domain.stored_state import StoredState
 from nni_manager.domain.trial import OpenTrial, StopRequest, TrialStatus
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning.decisions import AskTuner, Cancel, Decisions, Forget, Submit
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
-from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, ServiceState, Snapshot
+from nni_manager.scheduler.planning.snapshot import ProcessState, ServiceState, Snapshot
 
 NOW = 1_000_000
 #: Wait code → what `spec` and `hold` make of it.

@@ -1,4 +1,4 @@
-"""One experiment whose jobs have trial runners, in a whole manager; the test is the runner."""
+"""One experiment in a whole manager; the test acts as the trial runner of its jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.config import experiment_file
 from nni_manager.platform_kit.contract import Capabilities
-from nni_manager.scheduler.experiments.attempt_reports import RunnerOf
+from nni_manager.scheduler.experiments.attempt_reports import RunnerIdentity
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.submission import Submission
@@ -27,24 +27,24 @@ VERSION = protocol.VERSION
 
 
 class RunnerWorld:
-    """`who`: the runner of the one trial."""
+    """`runner`: the runner of the one trial."""
 
     def __init__(self, world: World, reports: RunnerReports, id: str) -> None:
         self.world = world
         self.reports = reports
         self.id = id
-        self.who: RunnerOf
+        self.runner: RunnerIdentity
 
     @property
     def experiment(self) -> OpenExperiment:
         return self.world.supervisor.find(self.id)
 
-    async def add_trial(self, values: object = None) -> RunnerOf:
+    async def add_trial(self, values: object = None) -> RunnerIdentity:
         """Answers when its job runs on the platform."""
         added = await self.world.service.add_trial(self.id, values or {"x": 0.5})
-        who = RunnerOf(experiment_id=self.id, trial_id=added["id"], attempt=1)
-        await self.until(lambda: who.job_name in MemoryPlatform.jobs)
-        return who
+        runner = RunnerIdentity(experiment_id=self.id, trial_id=added["id"], attempt=1)
+        await self.until(lambda: runner.job_name in MemoryPlatform.jobs)
+        return runner
 
     async def until(self, condition: Callable[[], object]) -> None:
         """The experiment's changes are watched, so that nothing waits for a clock."""
@@ -54,24 +54,24 @@ class RunnerWorld:
                     changed.clear()
                     await changed.wait()
 
-    async def trial(self, who: RunnerOf | None = None) -> dict[str, Any]:
+    async def trial(self, runner: RunnerIdentity | None = None) -> dict[str, Any]:
         """As the API shows it."""
-        id_ = (who or self.who).trial_id
+        id_ = (runner or self.runner).trial_id
         return json.loads(await self.world.service.read(self.id, lambda c: answers.trial(c, id_)))  # type: ignore[no-any-return]
 
-    async def ended(self, who: RunnerOf | None = None) -> dict[str, Any]:
+    async def ended(self, runner: RunnerIdentity | None = None) -> dict[str, Any]:
         with self.experiment.changes.watch() as changed:
             async with asyncio.timeout(10):
-                while (trial := await self.trial(who))["endedMs"] is None:
+                while (trial := await self.trial(runner))["endedMs"] is None:
                     await changed.wait()
                     changed.clear()
         return trial
 
-    async def greet(self) -> None:
-        await self.reports.greet(self.who, VERSION, "push")
+    async def register(self) -> None:
+        await self.reports.register(self.runner, VERSION, "push")
 
-    def folder(self, who: RunnerOf | None = None) -> Path:
-        return self.experiment.folder.trials / (who or self.who).trial_id
+    def folder(self, runner: RunnerIdentity | None = None) -> Path:
+        return self.experiment.folder.trials / (runner or self.runner).trial_id
 
 
 @asynccontextmanager
@@ -87,7 +87,7 @@ async def make_runner_world(
         id_ = await world.service.create(Submission(spec=experiment_file.load(text, directory=world.code)))
         reports = RunnerReports(world.supervisor, RunnerTokens(b"secret"), version)
         made = RunnerWorld(world, reports, id_)
-        made.who = await made.add_trial()
+        made.runner = await made.add_trial()
         yield made
 
 

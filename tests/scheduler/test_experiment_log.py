@@ -53,7 +53,7 @@ def test_a_traceback_follows_its_line(log: ExperimentLog, tmp_path: Path) -> Non
     assert "KeyError: 'gone'\nStack (most recent call last):" in _written(tmp_path) and "_log.exception" in last
 
 
-def test_only_what_concerns_the_experiment_is_written(log: ExperimentLog, tmp_path: Path) -> None:
+def test_log_takes_only_records_of_its_experiment(log: ExperimentLog, tmp_path: Path) -> None:
     _log.debug("below the level")
     experiment_log.current.set("e2")
     _log.error("of another experiment")
@@ -92,13 +92,13 @@ def test_nor_in_a_traceback(log: ExperimentLog, tmp_path: Path) -> None:
     assert "\x1b" not in _written(tmp_path) and r"ValueError: \x1b[2J" in _written(tmp_path)
 
 
-def test_what_is_plain_stays_as_it_is(log: ExperimentLog, tmp_path: Path) -> None:
+def test_printable_text_is_unchanged(log: ExperimentLog, tmp_path: Path) -> None:
     _log.info("näher\t%s", "試験\u3000\xa0C:\\new")
 
     assert _written(tmp_path).endswith("näher\t試験\u3000\xa0C:\\new\n")
 
 
-def test_what_a_job_wrote_at_last_is_a_line_for_a_line(log: ExperimentLog, tmp_path: Path) -> None:
+def test_stderr_tail_is_logged_line_by_line(log: ExperimentLog, tmp_path: Path) -> None:
     report = Observation(state=JobState.FAILED, exit_code=1, stderr_tail=f"Traceback\n\n  File x\n{EVIL}\n")
     change_log.log_changes((), (), [("nni_exp_e1_trial_t1", report)])
 
@@ -118,7 +118,7 @@ def test_no_more_than_the_last_lines_of_a_text_are_written(log: ExperimentLog, t
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_what_a_trial_put_in_its_place_is_neither_waited_for_nor_followed(tmp_path: Path, kind: str) -> None:
+def test_log_is_not_opened_through_a_pipe_or_link(tmp_path: Path, kind: str) -> None:
     place, elsewhere = tmp_path / "nnimanager.log", tmp_path / "elsewhere"
     os.mkfifo(place) if kind == "pipe" else place.symlink_to(elsewhere)
     with pytest.raises(OSError, match="not a regular file"):

@@ -73,7 +73,7 @@ class AtWork:
         place = HostPlace(interpreter="python", environment={}, folder=path.parent, log_folder=path.parent)
         inbox, live = Inbox(), LiveSpec(config)
         heartbeats = Heartbeats(inbox.wake)
-        feed = TunerFeed(self.database, live, place, told=row.ended_trials, patience_s=60, wake=inbox.wake)
+        feed = TunerFeed(self.database, live, place, reported=row.ended_trials, patience_s=60, wake=inbox.wake)
         self.listener = FakeListener()
         self.messages = JobMessages(
             experiment_id="exp1",
@@ -150,7 +150,7 @@ class AtWork:
             connections=Connections(),
             folder=self.path.parent,
             code=cast(Any, None),
-            greet=self.messages.greet,
+            greet=self.messages.register,
             exited=self.messages.exited,
         )
 
@@ -282,8 +282,8 @@ async def test_news_that_no_decision_waits_for_share_a_turn(monkeypatch: Patch, 
         assert tally.turns.read()[0] == before + 1
 
 
-async def test_what_decides_takes_along_what_could_wait(monkeypatch: Patch, path: Path) -> None:
-    """Nobody looks for the news that a job was accepted and runs; its end, or a stop, looks at once."""
+async def test_turn_takes_waiting_events_along(monkeypatch: Patch, path: Path) -> None:
+    """Acceptance and start of a job start no turn at once; its end, or a stop, does."""
     for seconds in ("GATHER_S", "DETAIL_S"):
         monkeypatch.setattr(inboxes, seconds, 3600)
     async with at_work(monkeypatch, path, spec(max_trial_number=3, trial_concurrency=1)) as work:
@@ -349,7 +349,7 @@ async def test_the_next_process_goes_on(monkeypatch: Patch, path: Path) -> None:
         assert second.statuses_of_trials == {"SUCCEEDED": 2}
 
 
-async def test_a_lost_job_is_tried_again(monkeypatch: Patch, path: Path) -> None:
+async def test_lost_job_is_resubmitted(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
         (name,) = await work.runs(1)
         del work.platform.jobs[name]
@@ -374,7 +374,7 @@ async def test_a_job_that_is_refused_for_good_fails_its_trial(monkeypatch: Patch
         )
 
 
-async def test_what_an_earlier_call_may_have_started_is_not_taken_back(monkeypatch: Patch, path: Path) -> None:
+async def test_repeated_submission_is_not_withdrawn(monkeypatch: Patch, path: Path) -> None:
     """A repeat that was certainly not taken says nothing of the call before: its job may run, and be ended there."""
 
     def refuse(platform: FakePlatform) -> None:
@@ -452,7 +452,7 @@ async def test_a_refusal_of_now_and_then_is_no_hold(monkeypatch: Patch, path: Pa
         assert _holds(path) == []
 
 
-async def test_a_hold_of_an_earlier_process_ends_where_credentials_are_taken(monkeypatch: Patch, path: Path) -> None:
+async def test_hold_of_an_earlier_process_ends_with_accepted_credentials(monkeypatch: Patch, path: Path) -> None:
     connection = connect(path)
     services.set_hold(connection, spec().platforms[0].service, REFUSED)
     experiments.set_hold(connection, REFUSED)
@@ -479,7 +479,7 @@ async def test_refused_credentials_hold_until_somebody_resumes(monkeypatch: Patc
 
 
 @pytest.mark.parametrize("verb", ["submit", "observe"])
-async def test_refused_credentials_do_not_hinder_a_stop(monkeypatch: Patch, path: Path, verb: str) -> None:
+async def test_refused_credentials_do_not_block_a_stop(monkeypatch: Patch, path: Path, verb: str) -> None:
     monkeypatch.setattr(refusals, "HOLD_AFTER_S", 0.0)
 
     def refuse(platform: FakePlatform) -> None:
@@ -513,7 +513,7 @@ async def test_a_stop_that_does_not_arrive_is_sent_again(monkeypatch: Patch, pat
         (name,) = await work.runs(1)
         work.platform.raises["cancel"] = [PlatformUnavailable("away")]
         (id_,) = (name[-5:],)
-        await work.command(lambda c: trials.ask_stop(c, id_, StopRequest.USER))
+        await work.command(lambda c: trials.request_stop(c, id_, StopRequest.USER))
         await work.until(lambda: "DONE" in work.statuses)
         assert work.platform.cancelled == [name, name]
         assert work.statuses_of_trials == {"USER_CANCELED": 1}
@@ -523,7 +523,7 @@ async def test_stops_are_sent_again_after_a_reconnection(monkeypatch: Patch, pat
     async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
         (name,) = await work.runs(1)
         work.platform.jobs[name] = KILLED  # a stop that got lost on the way: the platform ignores it
-        await work.command(lambda c: trials.ask_stop(c, name[-5:], StopRequest.USER))
+        await work.command(lambda c: trials.request_stop(c, name[-5:], StopRequest.USER))
         await work.until(lambda: work.platform.cancelled == [name])
         work.platform.jobs[name] = RUNNING
         work.platform.host.wake("")
@@ -581,9 +581,7 @@ async def test_last_lines_that_a_broken_store_cannot_take_are_not_acknowledged(m
     await work.database.close()
 
 
-async def test_what_is_to_be_forgotten_is_gathered_but_not_when_the_experiment_is_closed(
-    monkeypatch: Patch, path: Path
-) -> None:
+async def test_forget_calls_are_batched_except_on_close(monkeypatch: Patch, path: Path) -> None:
     monkeypatch.setattr(forgetting, "GATHER_S", 600.0)
     async with at_work(monkeypatch, path, spec(max_trial_number=2)) as work:
         calls: list[list[str]] = []
@@ -656,7 +654,7 @@ async def test_a_clock_that_is_set_ends_nothing(
         ]
 
 
-async def test_a_platform_is_tried_again_in_time_though_the_clock_was_set_back(monkeypatch: Patch, path: Path) -> None:
+async def test_platform_is_retried_in_time_after_the_clock_was_set_back(monkeypatch: Patch, path: Path) -> None:
     def refuses(platform: FakePlatform) -> None:
         platform.raises["submit"] = [PlatformUnavailable("away", refused=True)]
 
@@ -670,7 +668,7 @@ def _starts_now(platform: FakePlatform) -> None:
     platform.first_report = dataclasses.replace(RUNNING, started_ms=now_ms())
 
 
-async def test_a_platform_that_never_forgets_does_not_hinder_a_stop(monkeypatch: Patch, path: Path) -> None:
+async def test_platform_that_never_forgets_does_not_block_a_stop(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
         await work.runs(1)
         never = asyncio.Event()
@@ -728,7 +726,7 @@ async def test_behind_a_closed_listener_an_experiment_can_be_stopped(monkeypatch
         await work.until(lambda: work.loop.closed.is_set())
 
 
-async def test_what_the_platform_says_after_the_decision_is_compared(
+async def test_late_platform_report_is_compared_with_the_runner_exit(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
@@ -738,7 +736,7 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     await work.messages.exited(name, json.dumps({"exitCode": 0}))
     await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'") == 1)
     assert work.platform.forgotten == []
-    task.cancel()  # whoever comes next asks for the platform's word, too
+    task.cancel()  # the next connection asks for the platform's report, too
     await asyncio.gather(task, return_exceptions=True)
     work.platform.jobs[name] = Observation(state=JobState.FAILED, exit_code=1)
     task = asyncio.create_task(work.loop.run())
@@ -749,7 +747,7 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     await work.database.close()
 
 
-async def test_nonsense_in_an_outbox_is_one_warning(
+async def test_broken_lines_of_an_outbox_log_one_warning(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """400,000 empty lines were 240 MB of log."""
@@ -766,9 +764,7 @@ async def test_nonsense_in_an_outbox_is_one_warning(
         assert len([text for text in caplog.messages if "is no metric" in text]) == 10
 
 
-async def test_a_daemon_that_ends_is_not_held_up_by_an_adapter_that_cannot_be_left(
-    monkeypatch: Patch, path: Path
-) -> None:
+async def test_adapter_that_cannot_be_left_does_not_delay_the_daemons_end(monkeypatch: Patch, path: Path) -> None:
     class Sticky(FakePlatform):
         async def __aexit__(self, *_: object) -> None:
             raise TimeoutError

@@ -1,4 +1,4 @@
-"""Closed jobs: forgotten at once, or when their platform has said what it has to say about the runner's word."""
+"""Closed jobs: forgotten at once, or after their platform's report was compared with the runner's exit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Bench:
         """`exit_code`: the runner's word, which alone decided."""
         word = "" if exit_code is None else json.dumps({"exitCode": exit_code})
         handle = JobHandle(platform="fake", version=1, job_name=name)
-        self.forgetting.add([Forget(handle=handle, service="fake", runner_word=word)])
+        self.forgetting.add([Forget(handle=handle, service="fake", runner_exit=word)])
 
     async def say(self, name: str, report: Observation) -> None:
         self.platform.change(name, report)
@@ -85,7 +85,7 @@ def disagreements(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "disagreement"]
 
 
-async def test_a_job_whose_platform_has_spoken_is_forgotten_unseen(bench: Bench) -> None:
+async def test_job_with_platform_report_is_forgotten_without_observation(bench: Bench) -> None:
     bench.decide(A)
     bench.decide(B)
     await bench.until(lambda: bench.platform.forgotten == [A, B])
@@ -101,7 +101,7 @@ async def test_a_job_whose_platform_has_spoken_is_forgotten_unseen(bench: Bench)
         (3, FAILED, []),
     ],
 )
-async def test_what_the_platform_says_afterwards_is_compared(
+async def test_contradicting_platform_report_is_logged(
     bench: Bench, caplog: pytest.LogCaptureFixture, said: int, report: Observation, sentences: list[str]
 ) -> None:
     bench.platform.jobs[A] = RUNNING
@@ -114,7 +114,7 @@ async def test_what_the_platform_says_afterwards_is_compared(
     assert disagreements(caplog) == sentences
 
 
-async def test_it_may_have_spoken_while_that_was_decided(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_platform_report_during_the_decision_is_compared(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.platform.jobs[A] = FAILED
     await bench.observer.look()
     bench.decide(A, 0)
@@ -151,7 +151,7 @@ async def test_a_runner_that_still_delivers_is_not_cut_off(
     await bench.until(lambda: B in bench.platform.forgotten and (A in bench.platform.forgotten) is not is_left)
 
 
-async def test_a_closing_experiment_waits_for_nobody(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_experiment_does_not_wait_for_reports(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.platform.jobs[A] = FAILED
     bench.decide(A, 0)
     await bench.forgetting.finish()
@@ -159,14 +159,14 @@ async def test_a_closing_experiment_waits_for_nobody(bench: Bench, caplog: pytes
     assert disagreements(caplog) == [f"Job {A}: {BOTH}"]
 
 
-async def test_others_are_not_kept_waiting(bench: Bench) -> None:
+async def test_awaited_platform_report_does_not_delay_other_jobs(bench: Bench) -> None:
     bench.platform.jobs[A] = RUNNING
     bench.decide(A, 0)
     bench.decide(B)
     await bench.until(lambda: bench.platform.forgotten == [B])
 
 
-async def test_a_platform_that_is_away_is_told_again(
+async def test_forget_is_retried_while_the_platform_is_unreachable(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forgetting, "_RETRY_WAITS_S", (0.01, 0.01))
@@ -179,7 +179,7 @@ async def test_a_platform_that_is_away_is_told_again(
     assert bench.forgotten == [A, B]
 
 
-async def test_a_closing_experiment_does_not_wait_for_a_platform_that_is_away(
+async def test_closing_experiment_does_not_wait_for_an_unreachable_platform(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next start of its loop tells it."""

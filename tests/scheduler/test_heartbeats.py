@@ -1,4 +1,4 @@
-"""When runners were last heard, and that a loop which did not look blames nobody."""
+"""The last heartbeats of runners; a stall of the loop does not count as their silence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_silence_is_counted_from_the_last_post() -> None:
     assert heartbeats.silence_ms() == (35_000, {})
 
 
-async def test_a_loop_that_stood_still_could_not_have_heard_anything() -> None:
+async def test_stalled_loop_does_not_count_as_silence() -> None:
     heartbeats = Heartbeats(lambda: None)
     heartbeats.begin()
     heartbeats.hear("a")

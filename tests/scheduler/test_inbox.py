@@ -54,7 +54,7 @@ def due(inbox: Inbox) -> str:
         ([RUNNING, SUCCEEDED], ("job",), "late"),
     ],
 )
-async def test_only_what_may_change_a_trial_has_a_turn_soon(
+async def test_only_trial_changes_start_a_turn_soon(
     monkeypatch: pytest.MonkeyPatch, reports: list[Observation], decided: tuple[str, ...], when: str
 ) -> None:
     """A cluster tells of a pod again and again; a turn for each cost more than all else that is done with it."""
@@ -69,7 +69,7 @@ async def test_only_what_may_change_a_trial_has_a_turn_soon(
     assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": reports[-1]}, "nothing is left out"
 
 
-async def test_what_decides_does_not_wait_for_details(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_final_state_starts_a_turn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inboxes, "GATHER_S", 600.0)
     monkeypatch.setattr(inboxes, "DETAIL_S", 6000.0)
     inbox = Inbox()

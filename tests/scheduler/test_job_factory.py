@@ -51,7 +51,7 @@ async def test_every_attempt_has_a_folder_of_its_own(attempt: int, folder: str) 
 
 
 @pytest.mark.parametrize("number", [None, 0, 2])
-async def test_no_gpus_and_nothing_said_about_gpus_differ(number: int | None) -> None:
+async def test_zero_gpus_differ_from_unspecified_gpus(number: int | None) -> None:
     assert (await job(trial_gpu_number=number)).gpu_number == number
 
 

@@ -18,9 +18,7 @@ def sizes_in(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(("most", "each"), [(3_000, 1_000), (100 * 2**20, job_logs.KEPT_BYTES)])
-async def test_a_copy_has_its_share_of_what_is_kept_whatever_the_service_answers(
-    tmp_path: Path, most: int, each: int
-) -> None:
+async def test_log_copy_is_limited_to_its_share(tmp_path: Path, most: int, each: int) -> None:
     handle = JobHandle(platform="openpai", version=1, job_name="nni_exp_abcd1234_trial_abcde")
     asked = []
 

@@ -30,11 +30,11 @@ def turns(connection: sqlite3.Connection) -> Turns:
 
 
 def lose(turns: Turns) -> str:
-    """A trial whose job is not reachable for longer than its service allows, before another attempt is started."""
+    """A trial with a job unreachable for longer than its service allows, before another attempt is started."""
     (name,) = turns.start(0)
     turns.take(Seen(reports={name: GONE}), **GRACE)
     lost = turns.take(now_ms=LATER, **GRACE)
-    assert [type(record) for record in lost.records] == [d.LoseJob, d.GiveUpAttempt]
+    assert [type(record) for record in lost.records] == [d.MarkLost, d.GiveUpAttempt]
     assert not [call for call in lost.calls if isinstance(call, d.Forget)], "its machine keeps what it reported"
     return name
 
@@ -63,14 +63,14 @@ def result_of(turns: Turns) -> tuple[Any, ...]:
     return row
 
 
-def test_it_is_followed_and_kept_while_its_trial_goes_on(turns: Turns) -> None:
+def test_missed_job_is_observed_and_kept_while_its_trial_is_open(turns: Turns) -> None:
     name = lose(turns)
     start_again(turns)
     assert name in {handle.job_name for handle in jobs.undecided(turns.connection, "fake")}
     assert jobs.unforgotten(turns.connection, "fake") == []
 
 
-def test_one_that_ended_well_counts_although_another_attempt_runs(turns: Turns) -> None:
+def test_succeeded_missed_attempt_replaces_a_running_one(turns: Turns) -> None:
     name = lose(turns)
     second = start_again(turns)
     report(turns, name, 7)
@@ -84,7 +84,7 @@ def test_one_that_ended_well_counts_although_another_attempt_runs(turns: Turns) 
     assert jobs.retries(turns.connection, trial_id(turns)) == (1, 0), "of the one that was in vain"
 
 
-def test_it_waits_for_a_submission_under_way(turns: Turns) -> None:
+def test_missed_attempt_waits_for_a_running_submission(turns: Turns) -> None:
     name = lose(turns)
     second = start_again(turns, accepted=False)
     under_way = frozenset({second})
@@ -94,7 +94,7 @@ def test_it_waits_for_a_submission_under_way(turns: Turns) -> None:
     assert [type(record) for record in back.records] == [d.ReviveAttempt]
 
 
-def test_one_that_still_runs_goes_on_where_no_other_was_started(turns: Turns) -> None:
+def test_running_missed_attempt_is_revived_without_another_attempt(turns: Turns) -> None:
     name = lose(turns)
     back = turns.take(Seen(reports={name: RUNNING}), now_ms=LATER, free=0, **GRACE)
     assert [type(record) for record in back.records] == [d.ReviveAttempt]
@@ -107,7 +107,7 @@ def test_one_that_still_runs_goes_on_where_no_other_was_started(turns: Turns) ->
     assert [call.attempt.job_name for call in again] == [f"{name}-2"]
 
 
-def test_one_that_still_runs_is_ended_where_another_one_was_started(turns: Turns) -> None:
+def test_running_missed_attempt_is_ended_after_another_started(turns: Turns) -> None:
     name = lose(turns)
     start_again(turns)
     back = turns.take(Seen(reports={name: RUNNING}), now_ms=LATER, **GRACE)
@@ -115,10 +115,10 @@ def test_one_that_still_runs_is_ended_where_another_one_was_started(turns: Turns
     assert not [call for call in turns.take(now_ms=LATER, **GRACE).calls if isinstance(call, d.Forget)]
     assert jobs.unforgotten(turns.connection, "fake")[0].job_name == name
     jobs.set_forgotten(turns.connection, name)
-    assert state_of(turns, name) == "CANCELLED", "of an attempt that is over nobody says that it runs"
+    assert state_of(turns, name) == "CANCELLED", "an ended attempt is not shown as running"
 
 
-def test_a_job_that_its_trial_no_longer_waits_for_does_not_run_for_ever(turns: Turns) -> None:
+def test_missed_job_without_use_is_ended(turns: Turns) -> None:
     name = lose(turns)
     second = start_again(turns)
     turns.take(Seen(reports={name: RUNNING, second: SUCCEEDED}), now_ms=LATER, **GRACE)
@@ -127,7 +127,7 @@ def test_a_job_that_its_trial_no_longer_waits_for_does_not_run_for_ever(turns: T
     assert (state_of(turns, name), state_of(turns, second)) == ("CANCELLED", "SUCCEEDED")
 
 
-def test_it_is_forgotten_with_the_end_of_its_trial(turns: Turns) -> None:
+def test_missed_job_is_forgotten_when_its_trial_ends(turns: Turns) -> None:
     name = lose(turns)
     second = start_again(turns)
     last = turns.take(Seen(reports={second: SUCCEEDED}), now_ms=LATER, **GRACE)
@@ -136,7 +136,7 @@ def test_it_is_forgotten_with_the_end_of_its_trial(turns: Turns) -> None:
     assert metrics.store(turns.connection, part, LATER).stored is Stored.FENCED
 
 
-def test_one_that_its_machine_does_not_know_is_dropped(turns: Turns) -> None:
+def test_missed_attempt_unknown_to_its_machine_is_dropped(turns: Turns) -> None:
     name = lose(turns)
     back = turns.take(Seen(reports={name: Observation(state=JobState.LOST)}), now_ms=LATER, free=0, **GRACE)
     assert [type(record) for record in back.records][:1] == [d.DropMissed]

@@ -1,4 +1,4 @@
-"""Who is looked at and when, and how often."""
+"""Which jobs are observed, when, and how often."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def watch(path: Path) -> AsyncIterator[Watch]:
     await database.close()
 
 
-async def test_only_what_changed_is_looked_at(watch: Watch) -> None:
+async def test_only_changed_jobs_are_observed(watch: Watch) -> None:
     await watch.observer.look()
     for name in (A, B):
         watch.observer.add(handle(name))
@@ -100,7 +100,7 @@ async def test_a_new_process_looks_at_what_the_store_knows(watch: Watch, path: P
     assert watch.told == [{A: Observation(state=JobState.LOST)}]
 
 
-async def test_what_was_decided_is_looked_at_no_more(watch: Watch) -> None:
+async def test_closed_attempt_is_not_observed(watch: Watch) -> None:
     watch.observer.add(handle(A))
     watch.observer.remove(A)
     watch.observer.remove(A)
@@ -127,7 +127,7 @@ async def test_a_bug_of_the_adapter_is_not_hidden(watch: Watch) -> None:
         await watch.observer.look()
 
 
-async def test_it_runs_on_news(watch: Watch) -> None:
+async def test_observer_runs_on_changes(watch: Watch) -> None:
     seen = asyncio.Event()
     watch.observer.add(handle(A))
     watch.platform.jobs[A] = RUNNING
@@ -173,7 +173,7 @@ class Asked(Watch):
         return moments
 
 
-async def test_a_job_that_is_over_a_moment_after_its_start_is_not_looked_at() -> None:
+async def test_short_job_is_not_observed_after_its_start() -> None:
     with looptime.enabled(strict=True):
         watch = Watch(cast(Any, Empty()))
         task = asyncio.create_task(watch.observer.run())
@@ -189,7 +189,7 @@ async def test_a_job_that_is_over_a_moment_after_its_start_is_not_looked_at() ->
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_service_that_must_be_asked_is_asked_soon_after_a_start_and_then_less_and_less(path: Path) -> None:
+async def test_service_without_watch_is_polled_at_growing_intervals(path: Path) -> None:
     database = Database(path)
     asked = Asked(cast(Database, Empty()))  # a thread would let the loop's own time run on
     asked.observer._look_at_all = False
@@ -211,13 +211,13 @@ async def test_a_hundred_starts_are_one_question_a_second(path: Path) -> None:
     await database.close()
 
 
-async def test_it_looks_at_everything_now_and_then(watch: Watch) -> None:
+async def test_all_jobs_are_observed_periodically(watch: Watch) -> None:
     await watch.observer.look()
     watch.observer.add(handle(A))
     await watch.observer.look()
     assert watch.told == [{A: Observation(state=JobState.LOST)}]
     watch.observer._news.clear()
-    watch.platform.jobs[A] = SUCCEEDED  # and nobody says so
+    watch.platform.jobs[A] = SUCCEEDED  # without a notification
     seen = asyncio.Event()
     watch.observer._tell = lambda reports: (watch.told.append(reports), seen.set())[0]
     loop = asyncio.get_running_loop()
@@ -231,7 +231,7 @@ async def test_it_looks_at_everything_now_and_then(watch: Watch) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_submission_that_came_to_nothing_is_told_of_once_and_by_its_name(watch: Watch) -> None:
+async def test_failed_submission_is_reported_once_with_its_handle(watch: Watch) -> None:
     await watch.observer.look()
     watch.observer.add(handle(A))
     untaken = Observation(state=JobState.LOST, is_untaken=True)

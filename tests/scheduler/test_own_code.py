@@ -1,4 +1,4 @@
-"""The copy of code that was sent, which every experiment has: the same in all that matters, and nobody else's."""
+"""Each experiment's copy of uploaded code: equal in content, links and modes, and separate."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def listed(folder: Path) -> Iterator[tuple[str, int, str]]:
         yield str(path.relative_to(folder)), path.lstat().st_mode, inside
 
 
-def test_it_is_the_same_and_another(submission: Submission, sent: Path) -> None:
+def test_copy_of_uploaded_code_is_equal_and_separate(submission: Submission, sent: Path) -> None:
     before = list(listed(sent))
     folder = make(submission)
     assert list(listed(folder.own_code)) == before and len(before) == 8
@@ -84,7 +84,7 @@ class Shipping:
         return Capabilities(watches=True, reads_files=False, ships_code=True)
 
 
-def test_what_jobs_elsewhere_get_is_what_was_sent(
+def test_remote_jobs_get_the_uploaded_code(
     submission: Submission, sent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "adapter_of", lambda _: Shipping)

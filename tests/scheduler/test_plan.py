@@ -15,13 +15,13 @@ from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
-    AskStop,
     Finish,
     Forget,
     GiveUpAttempt,
     HoldService,
-    LoseSight,
+    MarkUnknown,
     PutOnHold,
+    RequestStop,
     SetStatus,
     SetWait,
     StartAttempt,
@@ -134,7 +134,7 @@ def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
     assert found.wake_at == NOW
 
 
-def test_a_trial_waits_wherever_there_is_room_while_its_last_job_may_run() -> None:
+def test_trial_waits_while_its_last_job_may_run() -> None:
     two = spec(platforms=tuple(PlatformSpec(name="fake", service=name, settings={}) for name in ("fake", "fake-2")))
     away = {"fake": ServiceState(away_since_ms=NOW, trouble="no route to host", retry_at_ms=NOW + 1000)}
     trials = waiting("aaaaa", attempt=2), waiting("bbbbb", attempt=2)
@@ -154,7 +154,7 @@ def test_trials_of_an_experiment_in_error_say_so() -> None:
     ]
 
 
-def test_lowered_concurrency_stops_nobody() -> None:
+def test_lowered_concurrency_stops_no_trial() -> None:
     found = Plan(running("aaaaa"), running("bbbbb"), running("ccccc"), config=spec(trial_concurrency=1))
     assert found.decisions.calls == found.decisions.records == []
 
@@ -218,7 +218,7 @@ def test_a_platform_in_trouble_is_left_alone_until_its_time() -> None:
     }
 
 
-def test_then_it_is_tried_again() -> None:
+def test_intended_job_is_resubmitted_at_the_retry_time() -> None:
     found = Plan(trial("aaaaa", state="INTENT"), waiting("bbbbb"), **{**AWAY, "retry_at_ms": NOW})
     assert found.submitted == ["aaaaa", "bbbbb"]
 
@@ -239,7 +239,7 @@ def test_a_hold_and_trouble_together_do_not_spin(retry_at: int) -> None:
     assert found.wake_at is None or found.wake_at > NOW
 
 
-def test_a_job_in_the_platforms_queue_says_so_again_when_the_platform_is_back() -> None:
+def test_platform_wait_reason_returns_after_an_outage() -> None:
     found = Plan(trial("aaaaa", state="PENDING", wait="PLATFORM_UNAVAILABLE"))
     (wait,) = found.records(SetWait)
     assert (wait.trial_id, wait.wait.code) == ("aaaaa", WaitCode.SUBMITTED)
@@ -251,8 +251,8 @@ def test_an_intent_under_way_is_not_submitted_twice() -> None:
     assert found.submitted == []
 
 
-def test_a_runner_that_speaks_before_its_platform_does_not_end_the_submission() -> None:
-    """A crash came between the runner's first word and the platform's answer."""
+def test_runner_report_before_the_handle_keeps_the_submission() -> None:
+    """A crash came between the runner's first post and the platform's answer."""
     spoke = trial("aaaaa", "RUNNING", "RUNNING", handle=None, started=NOW)
     assert Plan(spoke).submitted == ["aaaaa"]
     assert Plan(spoke, submitting=frozenset({"nni_exp_exp1_trial_aaaaa"})).submitted == []
@@ -286,18 +286,18 @@ def test_a_running_trial_that_was_asked_to_stop_is_cancelled_once() -> None:
     assert Plan(running("aaaaa", asked="USER"), cancelled=sent).cancelled == []
 
 
-def test_an_intent_that_was_asked_to_stop_is_submitted_and_cancelled_when_it_has_a_handle() -> None:
+def test_stopped_intent_is_submitted_and_cancelled_with_its_handle() -> None:
     found = Plan(trial("aaaaa", state="INTENT", asked="USER"))
     assert (found.submitted, found.cancelled) == (["aaaaa"], [])
     assert Plan(trial("aaaaa", asked="USER", **PENDING)).cancelled == ["aaaaa"]
 
 
-def test_an_unknown_trial_that_was_asked_to_stop_is_told() -> None:
+def test_unknown_trial_with_stop_request_is_cancelled() -> None:
     assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), away_since_ms=NOW - 99_000).cancelled == ["aaaaa"]
 
 
 @pytest.mark.parametrize("sequence", range(2))
-def test_stopping_asks_everybody(sequence: int) -> None:
+def test_stopping_requests_the_stop_of_all_trials(sequence: int) -> None:
     row = experiment("STOPPING", next_sequence_id=4)
     found = Plan(
         running("aaaaa"),
@@ -308,7 +308,7 @@ def test_stopping_asks_everybody(sequence: int) -> None:
         proposals=proposals(1),
         ahead=4,
     )
-    assert [(r.trial_id, r.by) for r in found.records(AskStop)] == [
+    assert [(r.trial_id, r.by) for r in found.records(RequestStop)] == [
         (id_, StopRequest.EXPERIMENT_STOPPED) for id_ in ("aaaaa", "bbbbb", "ddddd")
     ]
     assert found.cancelled == ["aaaaa", "bbbbb"]
@@ -319,7 +319,7 @@ def test_stopping_asks_everybody(sequence: int) -> None:
 
 def test_stopping_keeps_an_earlier_wish() -> None:
     found = Plan(running("aaaaa", asked="USER"), row=experiment("STOPPING", next_sequence_id=1))
-    assert found.records(AskStop) == []
+    assert found.records(RequestStop) == []
 
 
 def test_stopping_ends_when_the_last_trial_has() -> None:
@@ -328,7 +328,7 @@ def test_stopping_ends_when_the_last_trial_has() -> None:
     assert [r.status for r in found.records(SetStatus)] == ["STOPPED"]
 
 
-def test_what_succeeded_before_it_was_told_has_succeeded() -> None:
+def test_success_before_the_stop_counts() -> None:
     found = Plan(
         ended("aaaaa", "SUCCEEDED", asked="EXPERIMENT_STOPPED"), row=experiment("STOPPING", next_sequence_id=1)
     )
@@ -349,36 +349,36 @@ def test_what_succeeded_before_it_was_told_has_succeeded() -> None:
 )
 def test_max_trial_duration(started: int, stopped: bool, wake_at: int | None) -> None:
     found = Plan(running("aaaaa", started=started), config=spec(trial_concurrency=1, max_trial_duration_s=10))
-    assert [r.by for r in found.records(AskStop)] == ([StopRequest.TIMEOUT] if stopped else [])
+    assert [r.by for r in found.records(RequestStop)] == ([StopRequest.TIMEOUT] if stopped else [])
     assert found.cancelled == (["aaaaa"] if stopped else [])
     assert found.wake_at == wake_at
 
 
-def test_a_trial_of_an_earlier_daemon_is_not_stopped_before_its_platform_has_told_of_it() -> None:
+def test_max_trial_duration_waits_for_an_observation_after_a_restart() -> None:
     """The clock may have been set meanwhile: by what is stored it has run for too long."""
     config = spec(trial_concurrency=1, max_trial_duration_s=10)
     trial_ = running("aaaaa", started=NOW - 3_600_000)
-    assert Plan(trial_, config=config, heard=frozenset()).records(AskStop) == []
+    assert Plan(trial_, config=config, heard=frozenset()).records(RequestStop) == []
     told = running("aaaaa", started=NOW - 3_600_000, started_ms=NOW - 9_000)
     found = Plan(told, config=config, heard=frozenset({job_name("exp1", "aaaaa", 1)}))
-    assert (found.records(AskStop), found.wake_at) == ([], NOW + 1000)
+    assert (found.records(RequestStop), found.wake_at) == ([], NOW + 1000)
 
 
-def test_the_start_of_a_trial_that_ends_is_the_one_that_was_told_last() -> None:
+def test_ended_trial_has_the_last_reported_start() -> None:
     found = Plan(ended("aaaaa", started=NOW + 3_600_000, started_ms=NOW - 9_000, ended_ms=NOW))
     assert [r.started_ms for r in found.records(StartTrial)] == [NOW - 9_000]
 
 
 def test_max_trial_duration_does_not_count_waiting() -> None:
     found = Plan(trial("aaaaa", **PENDING), config=spec(trial_concurrency=1, max_trial_duration_s=10))
-    assert (found.records(AskStop), found.wake_at) == ([], None)
+    assert (found.records(RequestStop), found.wake_at) == ([], None)
 
 
 @pytest.mark.parametrize(
     ("since", "status", "decided", "wake_at"),
     [
         (NOW - 29_999, "RUNNING", None, NOW + 1),
-        (NOW - 30_000, "RUNNING", LoseSight, None),
+        (NOW - 30_000, "RUNNING", MarkUnknown, None),
         (NOW, "RUNNING", None, NOW + 30_000),
         (NOW - 40_000, "UNKNOWN", None, None),
         (None, "UNKNOWN", StartTrial, None),
@@ -396,8 +396,8 @@ def test_unknown_after_thirty_seconds_and_back(
         retry_at_ms=NOW,
     )
     assert [type(record) for record in found.decisions.records] == ([decided] if decided else [])
-    if decided is LoseSight:
-        assert found.records(LoseSight)[0].sentence == "the platform cannot be asked: away"
+    if decided is MarkUnknown:
+        assert found.records(MarkUnknown)[0].sentence == "the platform cannot be asked: away"
     if decided is StartTrial:
         assert found.records(StartTrial)[0].started_ms == 5
     assert found.wake_at == wake_at
@@ -405,11 +405,11 @@ def test_unknown_after_thirty_seconds_and_back(
 
 def test_a_waiting_trial_never_becomes_unknown() -> None:
     found = Plan(trial("aaaaa", **PENDING), away_since_ms=0, trouble="away")
-    assert found.records(LoseSight) == []
+    assert found.records(MarkUnknown) == []
     assert [w.wait.code for w in found.records(SetWait)] == [WaitCode.PLATFORM_UNAVAILABLE]
 
 
-def test_what_ended_while_nobody_could_ask_has_ended() -> None:
+def test_end_during_an_outage_counts() -> None:
     assert Plan(trial("aaaaa", "UNKNOWN", "SUCCEEDED")).records(Finish)[0].status == "SUCCEEDED"
 
 
@@ -470,7 +470,7 @@ def test_a_refused_job_leaves_nothing_to_forget() -> None:
 
 
 @pytest.mark.parametrize("word", Reason)
-def test_a_platform_s_word_that_reads_like_a_reason_of_ours_decides_nothing(word: Reason) -> None:
+def test_native_reason_equal_to_a_cause_decides_nothing(word: Reason) -> None:
     told = ended("aaaaa", "FAILED", exit_code=1, native_reason=word.value)
     assert outcome_of(Plan(told)) == ("FAILED", "USER_CODE")
 
@@ -545,9 +545,7 @@ def failing(count: int, words: str = "ValueError: 0.{} is no rate") -> list[Open
         ([SAME] * 9, 0, 10, False),
     ],
 )
-def test_so_many_failing_alike_in_a_row_hold_the_experiment_at_any_time(
-    last: list[str], now: int, most: int, held: bool
-) -> None:
+def test_max_same_failures_in_a_row_hold_the_experiment(last: list[str], now: int, most: int, held: bool) -> None:
     row = experiment(ended_trials=50, next_sequence_id=50 + now)
     config = spec(max_same_failures=most)
     found = Plan(*failing(now), row=row, config=config, last_keys=tuple(last), proposals=proposals(1))
@@ -555,7 +553,7 @@ def test_so_many_failing_alike_in_a_row_hold_the_experiment_at_any_time(
     assert bool(found.submitted) is not held
 
 
-def test_the_hold_says_the_last_words_of_one_of_them() -> None:
+def test_hold_has_the_last_stderr_line_of_one_trial() -> None:
     row = experiment(ended_trials=50, next_sequence_id=51)
     (record,) = Plan(*failing(1), row=row, last_keys=(SAME,) * 9).records(PutOnHold)
     assert record.hold.sentence == (
@@ -565,7 +563,7 @@ def test_the_hold_says_the_last_words_of_one_of_them() -> None:
     )
 
 
-def test_a_platform_that_loses_all_jobs_holds_too_and_no_code_is_blamed() -> None:
+def test_platform_that_loses_all_jobs_holds_the_experiment() -> None:
     lost = ended("aaaaa", "LOST", message="node 7 is gone")
     (record,) = Plan(
         lost, row=experiment(ended_trials=50), retries={"aaaaa": (2, 0)}, last_keys=("LOST: node # is gone",) * 9
@@ -575,7 +573,7 @@ def test_a_platform_that_loses_all_jobs_holds_too_and_no_code_is_blamed() -> Non
 
 
 @pytest.mark.parametrize(("failed", "now", "held"), [(20, 1, True), (19, 2, True), (18, 2, False), (30, 0, False)])
-def test_one_failure_more_than_may_be_holds_the_experiment(failed: int, now: int, held: bool) -> None:
+def test_failure_above_max_failed_trials_holds_the_experiment(failed: int, now: int, held: bool) -> None:
     row = experiment(ended_trials=50, next_sequence_id=50 + now)
     found = Plan(*failing(now), row=row, config=spec(max_failed_trials=20), failed=failed)
     if not held:
@@ -610,7 +608,7 @@ def test_the_other_services_go_on() -> None:
 
 
 @pytest.mark.parametrize("status", ["USER_CANCELED", "SYS_CANCELED"])
-def test_only_failures_are_failures(status: str) -> None:
+def test_other_ends_do_not_count_as_failures(status: str) -> None:
     before = tuple((f"b{n:04}", status, "", "x") for n in range(4))
     row = experiment(ended_trials=4, next_sequence_id=5)
     assert Plan(ended("aaaaa", "FAILED", message="x"), row=row, first_ended=before).records(PutOnHold) == []
@@ -703,7 +701,7 @@ def test_time_after_the_end_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("status", ["STOPPED", "VIEWED", "ERROR", "INITIALIZED"])
-def test_what_is_not_at_work_starts_nothing(status: str) -> None:
+def test_inactive_experiment_starts_nothing(status: str) -> None:
     found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=experiment(status), proposals=proposals(1), ahead=5)
     assert found.decisions.calls == []
     reasons = [record.wait.code for record in found.records(SetWait)]
@@ -714,7 +712,7 @@ def test_a_done_experiment_asks_its_tuner_nothing() -> None:
     assert Plan(row=experiment("DONE"), ahead=5).asked == 0
 
 
-def test_every_status_is_looked_at() -> None:
+def test_active_statuses() -> None:
     assert {s for s in ExperimentStatus if s.is_active} == {"RUNNING", "NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL"}
 
 
@@ -727,7 +725,8 @@ SIGNAL_9 = '{"exitCode": null, "signal": 9}'
 
 
 def with_runner(id: str, state: str = "RUNNING", said: str | None = None, ago_ms: int = 1, **more: Any) -> OpenTrial:
-    """An attempt whose runner pushes. `ago_ms`: how long ago the platform's end, or the runner's word, was stored."""
+    """An attempt with a runner that pushes. `ago_ms`: how long ago the platform's end, or the runner's exit, was
+    stored."""
     seen_ms = NOW - ago_ms if state not in ("RUNNING", "PENDING") else None
     said_ms = NOW - ago_ms if said is not None else None
     times = {"runner_exit": said, "runner_exit_ms": said_ms, "final_seen_ms": seen_ms}
@@ -739,15 +738,15 @@ def outcome_of(found: Plan) -> tuple[str, str]:
     return record.status, record.reason
 
 
-def test_the_runner_s_word_settles_once_all_results_are_there() -> None:
+def test_runner_exit_decides_once_all_results_are_stored() -> None:
     found = Plan(with_runner("aaaaa", said=EXIT_0), drained=("aaaaa",))
     (record,) = found.records(Finish)
     assert (record.status, record.ended_ms, record.disagreement) == ("SUCCEEDED", 999_500, "")
     assert found.forgotten == ["nni_exp_exp1_trial_aaaaa"]
 
 
-def test_the_runner_s_word_waits_until_the_platform_has_taken_the_job() -> None:
-    """Else nobody could tell the platform to forget it: a daemon died before the answer was written down."""
+def test_runner_exit_waits_for_the_handle() -> None:
+    """Without a handle the platform could not be told to forget it: a daemon died before storing the handle."""
     job = "nni_exp_exp1_trial_aaaaa"
     found = Plan(with_runner("aaaaa", said=EXIT_0, handle=None), drained=("aaaaa",))
     assert (found.records(Finish), found.submitted) == ([], ["aaaaa"])
@@ -757,7 +756,7 @@ def test_the_runner_s_word_waits_until_the_platform_has_taken_the_job() -> None:
     assert outcome_of(refused)[0] == "SUCCEEDED"
 
 
-def test_a_success_whose_runner_was_never_heard_says_that_results_may_be_missing() -> None:
+def test_success_without_a_registered_runner_has_a_doubt() -> None:
     (record,) = Plan(with_runner("aaaaa", "SUCCEEDED", ago_ms=GRACE_MS)).records(Finish)
     assert (record.status, record.message, record.disagreement) == ("SUCCEEDED", UNHEARD, UNHEARD)
     (record,) = Plan(with_runner("aaaaa", "SUCCEEDED", ago_ms=GRACE_MS, channel="keeper")).records(Finish)
@@ -773,10 +772,10 @@ def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan
     )
 
 
-def test_a_container_whose_runner_is_not_heard_is_unknown_then_lost() -> None:
-    assert (heard("aaaaa", 0.4).records(LoseSight), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
-    (record,) = heard("aaaaa", 0.5).records(LoseSight)
-    assert record.sentence == "its runner is not heard, and nobody else can tell whether it runs"
+def test_silent_runner_makes_its_trial_unknown_then_lost() -> None:
+    assert (heard("aaaaa", 0.4).records(MarkUnknown), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
+    (record,) = heard("aaaaa", 0.5).records(MarkUnknown)
+    assert record.sentence == "its runner is not heard, and no other source tells whether it runs"
     waiting = heard("aaaaa", 9, "UNKNOWN")
     assert (waiting.decisions.records, waiting.wake_at) == ([], NOW + 60_000)
     (given_up,) = heard("aaaaa", 10, "UNKNOWN").records(GiveUpAttempt)
@@ -785,22 +784,22 @@ def test_a_container_whose_runner_is_not_heard_is_unknown_then_lost() -> None:
     assert (finish.status, finish.reason) == ("SYS_CANCELED", "LOST")
 
 
-def test_one_that_is_heard_again_runs() -> None:
+def test_unknown_trial_runs_after_a_new_heartbeat() -> None:
     (record,) = heard("aaaaa", 0.1, "UNKNOWN").records(StartTrial)
     assert record.trial_id == "aaaaa"
 
 
 @pytest.mark.parametrize("here", [{}, {"silent_ms": {"nni_exp_exp1_trial_aaaaa": 9_000_000}}])
-def test_where_the_platform_tells_silence_says_nothing(here: dict[str, Any]) -> None:
+def test_silence_is_ignored_on_services_that_observe_jobs(here: dict[str, Any]) -> None:
     assert Plan(trial("aaaaa", "RUNNING", "RUNNING", channel="push", started=1), **here).decisions.records == []
 
 
-def test_who_is_read_is_never_heard() -> None:
+def test_runner_read_from_storage_needs_no_heartbeat() -> None:
     told = trial("aaaaa", "RUNNING", "RUNNING", channel="pull", started=1)
     assert Plan(told, listening_ms=9_000_000).decisions.records == []
 
 
-def test_a_daemon_that_came_back_has_heard_nobody_yet() -> None:
+def test_restarted_daemon_counts_silence_anew() -> None:
     told = trial("aaaaa", "RUNNING", "RUNNING", channel="push", started=1)
     assert Plan(told, listening_ms=1_000).decisions.records == []
 
@@ -815,9 +814,7 @@ def test_a_daemon_that_came_back_has_heard_nobody_yet() -> None:
         (77, "", False, "USER_CODE"),
     ],
 )
-def test_the_exit_code_of_a_runner_that_never_greeted(
-    exit_code: int, channel: str, has_runner: bool, reason: str
-) -> None:
+def test_exit_code_of_an_unregistered_runner(exit_code: int, channel: str, has_runner: bool, reason: str) -> None:
     told = with_runner("aaaaa", "FAILED", ago_ms=GRACE_MS, channel=channel, exit_code=exit_code)
     assert outcome_of(Plan(told, has_runner=has_runner, retries={"aaaaa": (2, 0)})) == ("FAILED", reason)
 
@@ -829,7 +826,7 @@ def test_a_runner_s_own_failure_costs_no_retry_of_the_user_s() -> None:
     assert record.account == "PLATFORM" and "the trial runner did not start the command" in record.sentence
 
 
-def test_what_was_not_delivered_stands_on_failed_trials_too() -> None:
+def test_undelivered_results_are_named_on_failed_trials() -> None:
     for code, message in ((0, "not everything was delivered: x"), (3, "exit code 3; not everything was delivered: x")):
         word = json.dumps({"exitCode": code, "signal": None, "undelivered": ["x"]})
         (record,) = Plan(with_runner("aaaaa", said=word), drained=("aaaaa",)).records(Finish)
@@ -847,7 +844,7 @@ def test_what_was_not_delivered_stands_on_failed_trials_too() -> None:
     ],
 )
 def test_how_long_a_success_waits_for_what_is_missing(channel: str, here: dict[str, bool], grace: int) -> None:
-    """Storage may show it late; a failure has less to lose, and somebody who waits for its place."""
+    """Storage may show results late; a failure loses less by not waiting, and its slot is needed."""
     for said in (None, EXIT_0):
         state = "RUNNING" if said else "SUCCEEDED"
         early = with_runner("aaaaa", state, said=said, ago_ms=grace * GRACE_MS - 1, channel=channel)
@@ -865,7 +862,7 @@ def test_a_success_without_all_its_results_says_so() -> None:
     assert (record.status, record.disagreement) == ("SUCCEEDED", record.message)
 
 
-def test_a_success_whose_runner_was_not_heard_at_all_says_so() -> None:
+def test_success_without_a_runner_exit_has_a_doubt() -> None:
     never = with_runner("aaaaa", "SUCCEEDED", channel="", ago_ms=12 * GRACE_MS)
     (record,) = Plan(never, has_runner=True, is_read=True).records(Finish)
     assert (record.status, record.message) == ("SUCCEEDED", NEVER_HEARD)
@@ -883,7 +880,7 @@ def test_results_on_their_way_are_waited_for() -> None:
     assert Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=GRACE_MS - 1)).records(Finish) == []
 
 
-def test_not_for_ever() -> None:
+def test_missing_results_are_awaited_for_a_limited_time() -> None:
     found = Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=GRACE_MS))
     assert outcome_of(found) == ("SUCCEEDED", "")
 
@@ -895,30 +892,30 @@ def test_how_long_is_metric_grace(grace_s: float, settled: bool) -> None:
 
 
 @pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED"])
-def test_after_the_platform_s_word_the_runner_s_is_waited_for(state: str) -> None:
+def test_runner_exit_is_awaited_after_the_platform_end(state: str) -> None:
     assert Plan(with_runner("aaaaa", state, ago_ms=4_000)).wake_at == NOW + 6_000
     assert Plan(with_runner("aaaaa", state, ago_ms=GRACE_MS)).records(Finish)
 
 
 @pytest.mark.parametrize("channel", ["", "keeper"])
-def test_where_no_runner_speaks_none_is_waited_for(channel: str) -> None:
+def test_no_runner_exit_is_awaited_without_a_runner(channel: str) -> None:
     assert outcome_of(Plan(with_runner("aaaaa", "SUCCEEDED", channel=channel))) == ("SUCCEEDED", "")
 
 
 @pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
-def test_what_the_platform_did_itself_needs_no_second_word(state: str) -> None:
+def test_platform_caused_end_needs_no_runner_exit(state: str) -> None:
     (record,) = Plan(with_runner("aaaaa", state, ago_ms=GRACE_MS)).records(GiveUpAttempt)
     assert state in record.sentence
     assert Plan(with_runner("aaaaa", state, channel="")).records(GiveUpAttempt), "of no runner results are on their way"
 
 
 @pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
-def test_but_results_that_are_on_their_way(state: str) -> None:
+def test_results_on_their_way_are_awaited_after_a_platform_end(state: str) -> None:
     found = Plan(with_runner("aaaaa", state, ago_ms=4_000))
     assert (found.records(GiveUpAttempt), found.records(Finish), found.wake_at) == ([], [], NOW + 6_000)
 
 
-def test_unless_somebody_wanted_the_end_anyway() -> None:
+def test_results_are_not_awaited_after_a_stop_request() -> None:
     found = Plan(with_runner("aaaaa", "PREEMPTED", asked="USER", ago_ms=4_000))
     assert outcome_of(found) == ("USER_CANCELED", "USER_REQUEST")
 
@@ -935,12 +932,12 @@ def test_a_final_result_that_came_is_not_tried_again(state: str, spent: int, cha
     )
 
 
-def test_a_signal_that_nobody_here_sent_waits_for_the_platform_s_word() -> None:
+def test_foreign_signal_waits_for_the_platform_report() -> None:
     found = Plan(with_runner("aaaaa", said=SIGNAL_9, ago_ms=2_000), drained=("aaaaa",))
     assert (found.records(Finish), found.wake_at) == ([], NOW + 8_000)
 
 
-def test_which_may_explain_it() -> None:
+def test_platform_report_explains_a_foreign_signal() -> None:
     told = with_runner("aaaaa", "PREEMPTED", said=SIGNAL_9)
     (record,) = Plan(told, drained=("aaaaa",)).records(GiveUpAttempt)
     assert "PREEMPTED" in record.sentence
@@ -948,7 +945,7 @@ def test_which_may_explain_it() -> None:
     assert outcome_of(Plan(killed, drained=("aaaaa",))) == ("FAILED", "OUT_OF_MEMORY")
 
 
-def test_or_never_comes() -> None:
+def test_signal_without_platform_report_is_decided_after_the_wait() -> None:
     found = Plan(with_runner("aaaaa", said=SIGNAL_9, ago_ms=GRACE_MS), drained=("aaaaa",))
     (record,) = found.records(Finish)
     assert (record.status, record.reason) == ("FAILED", "USER_CODE") and "SIGKILL" in record.message
@@ -968,13 +965,13 @@ def test_a_signal_that_was_sent_from_here_needs_no_explanation() -> None:
         ("LOST", EXIT_0, "SUCCEEDED"),
     ],
 )
-def test_a_disagreement_is_recorded_with_both_words(state: str, said: str, status: str) -> None:
+def test_contradiction_is_recorded_with_both_reports(state: str, said: str, status: str) -> None:
     (record,) = Plan(with_runner("aaaaa", state, said=said), drained=("aaaaa",)).records(Finish)
     assert record.status == status
     assert f"the platform says {state}" in record.disagreement and "the runner says exit code" in record.disagreement
 
 
-def test_a_disagreement_about_an_attempt_that_is_given_up_is_recorded_too() -> None:
+def test_contradiction_about_a_given_up_attempt_is_recorded() -> None:
     found = Plan(with_runner("aaaaa", "SUCCEEDED", said=EXIT_3), drained=("aaaaa",), config=spec(max_trial_retries=1))
     (record,) = found.records(GiveUpAttempt)
     assert "the platform says SUCCEEDED" in record.disagreement
@@ -984,10 +981,10 @@ def test_a_disagreement_about_an_attempt_that_is_given_up_is_recorded_too() -> N
 def test_the_platform_may_still_confirm_what_the_runner_said(state: str, word: str) -> None:
     found = Plan(with_runner("aaaaa", state, said=EXIT_0), drained=("aaaaa",))
     (call,) = [call for call in found.decisions.calls if isinstance(call, Forget)]
-    assert call.runner_word == word
+    assert call.runner_exit == word
 
 
-def test_the_runner_s_last_words_sort_the_failure() -> None:
+def test_runner_stderr_determines_the_reason() -> None:
     said = '{"exitCode": 1, "stderrTail": "torch.cuda.OutOfMemoryError: CUDA out of memory"}'
     found = Plan(with_runner("aaaaa", "FAILED", said=said, exit_code=1), drained=("aaaaa",))
     assert outcome_of(found) == ("FAILED", "GPU_OUT_OF_MEMORY")
@@ -1008,7 +1005,7 @@ def test_a_runner_of_another_version_fails_its_trial_and_stops_the_experiment() 
     assert found.cancelled == [], "the other trials are left as they are"
 
 
-def test_in_an_experiment_with_that_error_nothing_starts() -> None:
+def test_version_mismatch_error_starts_no_trials() -> None:
     found = Plan(running("bbbbb"), waiting("ccccc"), row=experiment("ERROR"), proposals=proposals(1))
     assert (found.submitted, found.records(SetStatus)) == ([], [])
 

@@ -14,10 +14,10 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.space.parameters import Parameters, ParameterSource
+from nni_manager.domain.space.parameters import Parameters, ParameterSource, Proposal
 from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.scheduler.planning import decisions as d
-from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, ServiceState
+from nni_manager.scheduler.planning.snapshot import ProcessState, ServiceState
 from nni_manager.scheduler.turns.turn import Seen, take_turn
 from nni_manager.store.experiment import experiments, services, trials
 from tests.scheduler.pictures import hold, spec
@@ -100,7 +100,7 @@ class World:
             ahead=1,
         )
         self.connection.execute("BEGIN IMMEDIATE")
-        result = take_turn(self.connection, self.spec, seen, here, told=self.known_until, assessed=False)
+        result = take_turn(self.connection, self.spec, seen, here, reported=self.known_until, assessed=False)
         self.connection.execute("COMMIT")
         added = {r.parameter_id for r in result.records if isinstance(r, d.AddTrial)}
         self.proposals = [p for p in self.proposals if p.parameter_id not in added]
@@ -164,7 +164,7 @@ class World:
             self.now += 60_000
             self.turn()
         elif what in ("kill", "judge"):
-            self._ask_stop(which, StopRequest.USER if what == "kill" else StopRequest.ASSESSOR)
+            self._request_stop(which, StopRequest.USER if what == "kill" else StopRequest.ASSESSOR)
         elif what == "add" and self.status is not ExperimentStatus.STOPPED:
             self._add()
         elif what in ("hold", "go on"):
@@ -243,10 +243,10 @@ class World:
             add_with(self.connection, id_, parameters, self.now)
             self.turn()
 
-    def _ask_stop(self, which: int, by: StopRequest) -> None:
+    def _request_stop(self, which: int, by: StopRequest) -> None:
         found = trials.load_open(self.connection)
         if found:
-            trials.ask_stop(self.connection, found[which % len(found)].id, by)
+            trials.request_stop(self.connection, found[which % len(found)].id, by)
             self.turn()
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""What runners tell, and what becomes of it: evidence, results, logs; who is refused, and what they may learn."""
+"""Posts of runners: observations, results and logs that are stored, refusals, and answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy, VersionRefused
 from nni_manager.domain.job import JobState
 from nni_manager.scheduler.experiments import attempt_reports
-from nni_manager.scheduler.experiments.attempt_reports import RunnerOf
+from nni_manager.scheduler.experiments.attempt_reports import RunnerIdentity
 from nni_manager.scheduler.turns import observer
 from tests.api.world import MemoryPlatform
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
@@ -35,14 +35,14 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def test_the_life_of_a_runner(world: RunnerWorld) -> None:
-    await world.greet()
-    assert json.loads(await world.reports.record(world.who))["parameters"] == {"x": 0.5}
-    assert await world.reports.started(world.who, None) is False
+    await world.register()
+    assert json.loads(await world.reports.record(world.runner))["parameters"] == {"x": 0.5}
+    assert await world.reports.started(world.runner, None) is False
     lines, size = lines_of(0.25, 0.5)
-    assert await world.reports.lines(world.who, OUTBOX, 0, size, lines) == size
-    assert await world.reports.must_stop(world.who) is False
+    assert await world.reports.lines(world.runner, OUTBOX, 0, size, lines) == size
+    assert await world.reports.must_stop(world.runner) is False
     word = {**EXIT_0, "outboxes": {OUTBOX: size}}
-    assert await world.reports.exited(world.who, word) is False
+    assert await world.reports.exited(world.runner, word) is False
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"], trial["lastValue"]) == ("SUCCEEDED", 2, 0.5)
     (attempt,) = trial["attempts"]
@@ -50,50 +50,50 @@ async def test_the_life_of_a_runner(world: RunnerWorld) -> None:
     assert attempt["runnerExit"] == word
 
 
-async def test_a_greeting_is_one_way_to_the_database(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_registration_is_one_database_write(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its attempt is looked up where the greeting is stored."""
     reads = list[Callable[..., object]]()
     read = world.experiment.database.read
     with monkeypatch.context() as patch:
         patch.setattr(world.experiment.database, "read", lambda function: reads.append(function) or read(function))
-        await world.greet()
+        await world.register()
     assert [one.__module__ for one in reads if one.__module__ != observer.__name__] == []
 
 
 async def test_the_end_waits_for_the_last_results(world: RunnerWorld) -> None:
-    await world.greet()
+    await world.register()
     lines, size = lines_of(1, 2)
-    await world.reports.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
+    await world.reports.exited(world.runner, {**EXIT_0, "outboxes": {OUTBOX: size}})
     assert (await world.trial())["endedMs"] is None
-    assert await world.reports.lines(world.who, OUTBOX, 0, size, lines) == size
+    assert await world.reports.lines(world.runner, OUTBOX, 0, size, lines) == size
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"]) == ("SUCCEEDED", 2)
 
 
 async def test_results_are_stored_once_and_in_order(world: RunnerWorld) -> None:
-    await world.greet()
+    await world.register()
     (first, a), (second, b) = lines_of(1, 2), lines_of(3)
-    assert await world.reports.lines(world.who, OUTBOX, a, a + b, second) == 0, "something before it is missing"
-    assert await world.reports.lines(world.who, OUTBOX, 0, a, first) == a
-    assert await world.reports.lines(world.who, OUTBOX, 0, a, first) == a, "a repeat"
-    assert await world.reports.lines(world.who, OUTBOX, a, a + b, second) == a + b
-    assert await world.reports.lines(world.who, "outbox/other.jsonl", 0, b, second) == b
-    assert await world.reports.offsets(world.who) == {OUTBOX: a + b, "outbox/other.jsonl": b}
+    assert await world.reports.lines(world.runner, OUTBOX, a, a + b, second) == 0, "something before it is missing"
+    assert await world.reports.lines(world.runner, OUTBOX, 0, a, first) == a
+    assert await world.reports.lines(world.runner, OUTBOX, 0, a, first) == a, "a repeat"
+    assert await world.reports.lines(world.runner, OUTBOX, a, a + b, second) == a + b
+    assert await world.reports.lines(world.runner, "outbox/other.jsonl", 0, b, second) == b
+    assert await world.reports.offsets(world.runner) == {OUTBOX: a + b, "outbox/other.jsonl": b}
     assert (await world.trial())["intermediates"] == 4
 
 
 async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -> None:
-    old, new = (dataclasses.replace(world.who, container=letter * 16) for letter in "ab")
-    await world.reports.greet(old, protocol.VERSION, "push", {})
+    old, new = (dataclasses.replace(world.runner, container=letter * 16) for letter in "ab")
+    await world.reports.register(old, protocol.VERSION, "push", {})
     (first, a), (second, b) = lines_of(1, 2), lines_of(7)
     assert await world.reports.lines(old, OUTBOX, 0, a, first) == a
-    await world.reports.greet(new, protocol.VERSION, "push", {})
+    await world.reports.register(new, protocol.VERSION, "push", {})
     for refused in (
         world.reports.lines(old, OUTBOX, a, a + b, second),
         world.reports.write_log(old, "stdout", 0, b"old"),
         world.reports.must_stop(old),
         world.reports.exited(old, EXIT_0),
-        world.reports.greet(old, protocol.VERSION, "push", {}),
+        world.reports.register(old, protocol.VERSION, "push", {}),
     ):
         with pytest.raises(AttemptDecided, match="a newer container"):
             await refused
@@ -109,21 +109,21 @@ async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -
     assert (trial["attempts"][0]["containers"], trial["attempts"][0]["epoch"]) == (2, 1)
 
 
-async def test_who_only_logs_is_no_container(world: RunnerWorld) -> None:
-    reporter = dataclasses.replace(world.who, container="a" * 16)
-    await world.reports.greet(reporter, protocol.VERSION, "push", {})
-    await world.reports.greet(world.who, protocol.VERSION, "push")
-    assert await world.reports.write_log(world.who, "stdout", 0, b"worker", "node-1") == 6
+async def test_log_posts_do_not_register_a_container(world: RunnerWorld) -> None:
+    reporter = dataclasses.replace(world.runner, container="a" * 16)
+    await world.reports.register(reporter, protocol.VERSION, "push", {})
+    await world.reports.register(world.runner, protocol.VERSION, "push")
+    assert await world.reports.write_log(world.runner, "stdout", 0, b"worker", "node-1") == 6
     assert await world.reports.must_stop(reporter) is False
 
 
 async def test_a_line_that_was_too_long_is_named_on_the_trial(
     world: RunnerWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await world.greet()
+    await world.register()
     size = 2 * protocol.MAX_RECORD
-    assert await world.reports.lines(world.who, OUTBOX, 0, size, [protocol.TOO_LONG]) == size
-    await world.reports.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
+    assert await world.reports.lines(world.runner, OUTBOX, 0, size, [protocol.TOO_LONG]) == size
+    await world.reports.exited(world.runner, {**EXIT_0, "outboxes": {OUTBOX: size}})
     trial = await world.ended()
     assert trial["status"] == "SUCCEEDED" and "longer than 4194304 bytes" in trial["message"]
     assert "line 1 is longer than 4194304 bytes, the most that is taken; report less at once" in caplog.text
@@ -131,84 +131,84 @@ async def test_a_line_that_was_too_long_is_named_on_the_trial(
 
 async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with make_runner_world(tmp_path, monkeypatch, metricGrace="0.1s") as world:
-        await world.greet()
-        await world.reports.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: 40}})
+        await world.register()
+        await world.reports.exited(world.runner, {**EXIT_0, "outboxes": {OUTBOX: 40}})
         trial = await world.ended()
     assert trial["status"] == "SUCCEEDED" and f"0 of 40 bytes of {OUTBOX} came in time" in trial["message"]
 
 
-async def test_an_outbox_whose_name_is_no_text_harms_nobody(world: RunnerWorld) -> None:
-    await world.greet()
-    (lines, size), job = lines_of(1), world.who.job_name
+async def test_outbox_name_that_is_not_utf8_is_escaped(world: RunnerWorld) -> None:
+    await world.register()
+    (lines, size), job = lines_of(1), world.runner.job_name
     await world.experiment.messages.deliver(job, "outbox/\udce9", 0, size, lines)
     ended = Observation(state=JobState.SUCCEEDED, exit_code=0)
     await world.experiment.messages.deliver(job, "outbox/\udce9", size, 2 * size, lines, ended)
-    await world.reports.exited(world.who, EXIT_0)
+    await world.reports.exited(world.runner, EXIT_0)
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"]) == ("SUCCEEDED", 2)
 
 
 async def test_orders_reach_the_runner(world: RunnerWorld) -> None:
-    await world.greet()
-    await world.world.service.kill_trial(world.id, world.who.trial_id)
-    assert await world.reports.must_stop(world.who)
-    assert (await world.reports.attempt(world.who)).grace_s == 5.0
-    assert await world.reports.started(world.who, None)
-    assert await world.reports.exited(world.who, {**EXIT_0, "exitCode": None, "signal": 15})
+    await world.register()
+    await world.world.service.kill_trial(world.id, world.runner.trial_id)
+    assert await world.reports.must_stop(world.runner)
+    assert (await world.reports.attempt(world.runner)).grace_s == 5.0
+    assert await world.reports.started(world.runner, None)
+    assert await world.reports.exited(world.runner, {**EXIT_0, "exitCode": None, "signal": 15})
     assert (await world.ended())["status"] == "USER_CANCELED"
 
 
-# ------------------------------------------------------------------------------------------------ who is refused
+# ------------------------------------------------------------------------------------------------ refusals
 
 
 async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
-    await world.greet()
-    await world.reports.exited(world.who, EXIT_0)
+    await world.register()
+    await world.reports.exited(world.runner, EXIT_0)
     await world.ended()
-    who, lines = world.who, ["{}"]
+    runner, lines = world.runner, ["{}"]
     for call in (
-        world.reports.greet(who, protocol.VERSION, "push"),
-        world.reports.record(who),
-        world.reports.started(who, 1),
-        world.reports.exited(who, EXIT_0),
-        world.reports.lines(who, OUTBOX, 0, 3, lines),
-        world.reports.offsets(who),
-        world.reports.must_stop(who),
-        world.reports.code(who),
+        world.reports.register(runner, protocol.VERSION, "push"),
+        world.reports.record(runner),
+        world.reports.started(runner, 1),
+        world.reports.exited(runner, EXIT_0),
+        world.reports.lines(runner, OUTBOX, 0, 3, lines),
+        world.reports.offsets(runner),
+        world.reports.must_stop(runner),
+        world.reports.code(runner),
     ):
-        with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {who.trial_id} is decided"):
+        with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {runner.trial_id} is decided"):
             await call
     assert not (world.folder() / "stdout").exists()
 
 
 async def test_logs_after_the_end_are_no_sign_of_life(world: RunnerWorld) -> None:
     """Each job would be remembered for good, and be looked at in every turn."""
-    await world.greet()
-    assert set(world.experiment.loop.heartbeats.silence_ms()[1]) == {world.who.job_name}
-    await world.reports.exited(world.who, EXIT_0)
+    await world.register()
+    assert set(world.experiment.loop.heartbeats.silence_ms()[1]) == {world.runner.job_name}
+    await world.reports.exited(world.runner, EXIT_0)
     await world.ended()
-    assert await world.reports.write_log(world.who, "stdout", 0, b"late") == 4
+    assert await world.reports.write_log(world.runner, "stdout", 0, b"late") == 4
     assert world.experiment.loop.heartbeats.silence_ms()[1] == {}
 
 
-async def test_what_there_is_not(world: RunnerWorld) -> None:
+async def test_unknown_attempt_is_not_found(world: RunnerWorld) -> None:
     with pytest.raises(NotFound):
-        await world.reports.record(RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1))
+        await world.reports.record(RunnerIdentity(experiment_id="missing", trial_id="aaaaa", attempt=1))
     with pytest.raises(NotFound):
-        await world.reports.record(RunnerOf(experiment_id=world.id, trial_id=world.who.trial_id, attempt=2))
+        await world.reports.record(RunnerIdentity(experiment_id=world.id, trial_id=world.runner.trial_id, attempt=2))
 
 
-async def test_a_stopped_experiment_is_over_and_one_that_is_not_open_yet_is_not(world: RunnerWorld) -> None:
-    await world.greet()
-    await world.reports.exited(world.who, EXIT_0)
+async def test_posts_to_stopped_and_to_unopened_experiments(world: RunnerWorld) -> None:
+    await world.register()
+    await world.reports.exited(world.runner, EXIT_0)
     await world.ended()
     await world.world.service.stop(world.id)
     with pytest.raises(AttemptDecided, match="is stopped"):
-        await world.reports.must_stop(world.who)
+        await world.reports.must_stop(world.runner)
     await world.world.service.resume(world.id)
     world.world.supervisor._open.pop(world.id)  # as a daemon that has just started
     with pytest.raises(StoreUnavailable, match="is not open yet; try again"):
-        await world.reports.must_stop(world.who)
+        await world.reports.must_stop(world.runner)
 
 
 # ------------------------------------------------------------------------------------------------ versions
@@ -217,7 +217,7 @@ async def test_a_stopped_experiment_is_over_and_one_that_is_not_open_yet_is_not(
 @pytest.mark.parametrize(("version", "named"), [("0.5.1", "0.5.1"), (None, "no version"), ("0.60", "0.60")])
 async def test_a_version_that_does_not_fit(world: RunnerWorld, version: str | None, named: str) -> None:
     with pytest.raises(VersionRefused) as refusal:
-        await world.reports.greet(world.who, version, "push")
+        await world.reports.register(world.runner, version, "push")
     trial = await world.ended()
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", str(refusal.value))
     assert named in trial["message"] and protocol.VERSION in trial["message"]
@@ -225,9 +225,9 @@ async def test_a_version_that_does_not_fit(world: RunnerWorld, version: str | No
     assert (shown["status"], shown["errors"]) == ("ERROR", [str(refusal.value)])
 
 
-async def test_whoever_does_not_say_its_version_says_nothing_at_all(world: RunnerWorld) -> None:
+async def test_runner_without_a_version_is_refused(world: RunnerWorld) -> None:
     with pytest.raises(VersionRefused, match="names no version"):
-        await world.reports.lines(world.who, OUTBOX, 0, 3, ["{}"])
+        await world.reports.lines(world.runner, OUTBOX, 0, 3, ["{}"])
     assert (await world.ended())["reason"] == "VERSION_MISMATCH"
 
 
@@ -236,18 +236,18 @@ async def test_the_check_can_be_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
 ) -> None:
     async with make_runner_world(tmp_path, monkeypatch, **fields) as world:
-        await world.reports.greet(world.who, "0.5.1", "push")
+        await world.reports.register(world.runner, "0.5.1", "push")
         other = await world.add_trial()
         assert await world.reports.must_stop(other) is False, "one that names none"
-        shown = [(await world.trial(who))["attempts"][0]["runnerVersion"] for who in (world.who, other)]
+        shown = [(await world.trial(runner))["attempts"][0]["runnerVersion"] for runner in (world.runner, other)]
         assert shown == ["0.5.1", "unknown"]
 
 
 async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWorld) -> None:
     with pytest.raises(VersionRefused):
-        await world.reports.greet(world.who, "0.5.1", "push")
+        await world.reports.register(world.runner, "0.5.1", "push")
     exit_78 = Observation(state=JobState.FAILED, exit_code=78)
-    world.experiment.loop.inbox.report({world.who.job_name: exit_78})  # before there was a turn
+    world.experiment.loop.inbox.report({world.runner.job_name: exit_78})  # before there was a turn
     assert (await world.ended())["reason"] == "VERSION_MISMATCH"
 
 
@@ -256,9 +256,9 @@ async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWo
 
 @pytest.mark.parametrize("claimed", [0, 2**53 - 1])
 async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed: int) -> None:
-    await world.greet()
-    MemoryPlatform.jobs[world.who.job_name] = Observation(state=JobState.RUNNING)
-    await world.reports.exited(world.who, {**EXIT_0, "startedMs": claimed, "endedMs": claimed})
+    await world.register()
+    MemoryPlatform.jobs[world.runner.job_name] = Observation(state=JobState.RUNNING)
+    await world.reports.exited(world.runner, {**EXIT_0, "startedMs": claimed, "endedMs": claimed})
     trial = await world.ended()
     exit_ = trial["attempts"][0]["runnerExit"]
     now_ms = world.world.supervisor.shared.clock()
@@ -272,11 +272,11 @@ async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed
 
 async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_reports, "MAX_UNSTORED_LINES", 5)
-    await world.greet()
+    await world.register()
     lines, size = lines_of(1, 2, 3, 4)
     other = await world.add_trial()
-    await world.reports.greet(other, protocol.VERSION, "push")
-    attempt, other_attempt = await world.reports.attempt(world.who), await world.reports.attempt(other)
+    await world.reports.register(other, protocol.VERSION, "push")
+    attempt, other_attempt = await world.reports.attempt(world.runner), await world.reports.attempt(other)
     first = asyncio.ensure_future(attempt.lines(OUTBOX, 0, size, lines))
     await asyncio.sleep(0)  # it has begun
     with pytest.raises(TooBusy, match="taken again in a second"):
@@ -287,10 +287,10 @@ async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatc
 
 async def test_a_large_post_is_taken_when_it_is_alone(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_reports, "MAX_UNSTORED_LINES", 5)
-    await world.greet()
+    await world.register()
     lines, size = lines_of(*range(9))
     for start in (0, size):
-        assert await world.reports.lines(world.who, OUTBOX, start, start + size, lines) == start + size
+        assert await world.reports.lines(world.runner, OUTBOX, start, start + size, lines) == start + size
 
 
 async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
@@ -298,18 +298,18 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
 ) -> None:
     """What is posted is refused, and stays with the runner; so does what was taken and is not stored in time."""
     monkeypatch.setattr(attempt_reports, "_PATIENCE_S", 0.05)
-    await world.greet()
+    await world.register()
     lines, size = lines_of(1)
     lock = sqlite3.connect(world.experiment.database.path)
     lock.execute("BEGIN IMMEDIATE")
     try:
         with pytest.raises(StoreUnavailable, match="not stored yet"):
-            await world.reports.lines(world.who, OUTBOX, 0, size, lines)
+            await world.reports.lines(world.runner, OUTBOX, 0, size, lines)
         await world.until(lambda: world.experiment.database.trouble)
         for call in (
-            world.reports.lines(world.who, OUTBOX, 0, size, lines),
-            world.reports.exited(world.who, EXIT_0),
-            world.reports.greet(world.who, protocol.VERSION, "push"),
+            world.reports.lines(world.runner, OUTBOX, 0, size, lines),
+            world.reports.exited(world.runner, EXIT_0),
+            world.reports.register(world.runner, protocol.VERSION, "push"),
         ):
             with pytest.raises(StoreUnavailable, match="is locked by another process"):
                 await call
@@ -317,7 +317,7 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
         lock.rollback()
         lock.close()
     await world.until(lambda: not world.experiment.database.trouble)
-    assert await world.reports.lines(world.who, OUTBOX, 0, size, lines) == size, "once, although it was posted twice"
+    assert await world.reports.lines(world.runner, OUTBOX, 0, size, lines) == size, "once, although it was posted twice"
     assert (await world.trial())["intermediates"] == 1
 
 
@@ -325,76 +325,76 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
 
 
 async def test_a_log_is_written_as_it_comes(world: RunnerWorld) -> None:
-    await world.greet()
+    await world.register()
     write = world.reports.write_log
-    assert await write(world.who, "stdout", 0, b"0123456789") == 10
-    assert await write(world.who, "stdout", 0, b"0123456789") == 10, "a repeat"
-    assert await write(world.who, "stdout", 5, b"56789abc") == 13, "half a repeat"
-    assert await write(world.who, "stdout", 99, b"too far") == 13, "something before it is missing"
-    assert await write(world.who, "stdout", 13, b"") == 13
+    assert await write(world.runner, "stdout", 0, b"0123456789") == 10
+    assert await write(world.runner, "stdout", 0, b"0123456789") == 10, "a repeat"
+    assert await write(world.runner, "stdout", 5, b"56789abc") == 13, "half a repeat"
+    assert await write(world.runner, "stdout", 99, b"too far") == 13, "something before it is missing"
+    assert await write(world.runner, "stdout", 13, b"") == 13
     assert (world.folder() / "stdout").read_bytes() == b"0123456789abc"
     assert (world.folder() / "stdout").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_log_is_taken_although_its_service_is_in_the_config_no_more(world: RunnerWorld) -> None:
-    await world.greet()
-    await world.reports.exited(world.who, EXIT_0)
+async def test_log_is_stored_after_its_service_was_removed(world: RunnerWorld) -> None:
+    await world.register()
+    await world.reports.exited(world.runner, EXIT_0)
     await world.ended()
     services = world.experiment._services.all
     name, service = services.popitem()
     try:
-        assert await world.reports.write_log(world.who, "stdout", 0, b"late") == 4
+        assert await world.reports.write_log(world.runner, "stdout", 0, b"late") == 4
     finally:
         services[name] = service
 
 
 async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorld) -> None:
-    await world.greet()
-    await world.reports.write_log(world.who, "stderr", 0, b"of a worker", "../../worker 1\n")
-    await world.reports.write_log(world.who, "stderr", 0, b"of the reporter")
+    await world.register()
+    await world.reports.write_log(world.runner, "stderr", 0, b"of a worker", "../../worker 1\n")
+    await world.reports.write_log(world.runner, "stderr", 0, b"of the reporter")
     found = {path.name: path.read_bytes() for path in world.folder().iterdir()}
     assert found == {"stderr": b"of the reporter", "stderr-.._.._worker_1_": b"of a worker"}
 
 
 async def test_logs_kept_apart_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_reports, "MOST_SOURCES", 2)
-    await world.greet()
+    await world.register()
     for source in ("a", "b"):
-        assert await world.reports.write_log(world.who, "stdout", 0, b"x", source) == 1
+        assert await world.reports.write_log(world.runner, "stdout", 0, b"x", source) == 1
     with pytest.raises(InvalidInput, match="at most 2 processes"):
-        await world.reports.write_log(world.who, "stdout", 0, b"x", "c")
-    assert await world.reports.write_log(world.who, "stdout", 1, b"y", "b") == 2, "those there are go on"
-    assert await world.reports.write_log(world.who, "stdout", 0, b"z") == 1, "so does the reporter's own"
+        await world.reports.write_log(world.runner, "stdout", 0, b"x", "c")
+    assert await world.reports.write_log(world.runner, "stdout", 1, b"y", "b") == 2, "those there are go on"
+    assert await world.reports.write_log(world.runner, "stdout", 0, b"z") == 1, "so does the reporter's own"
 
 
 async def test_outboxes_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "MOST_OUTBOXES", 2)
-    await world.greet()
+    await world.register()
     lines, size = lines_of(1)
     for name in ("a", "b"):
-        assert await world.reports.lines(world.who, f"outbox/{name}", 0, size, lines) == size
+        assert await world.reports.lines(world.runner, f"outbox/{name}", 0, size, lines) == size
     with pytest.raises(InvalidInput, match="at most 2"):
-        await world.reports.lines(world.who, "outbox/c", 0, size, lines)
-    assert await world.reports.lines(world.who, "outbox/b", size, 2 * size, lines) == 2 * size
-    assert set(await world.reports.offsets(world.who)) == {"outbox/a", "outbox/b"}
+        await world.reports.lines(world.runner, "outbox/c", 0, size, lines)
+    assert await world.reports.lines(world.runner, "outbox/b", size, 2 * size, lines) == 2 * size
+    assert set(await world.reports.offsets(world.runner)) == {"outbox/a", "outbox/b"}
 
 
 @pytest.mark.parametrize("name", ["../stdout", "exit.json", "", "stdout-1", "parameter.cfg", "outbox/main.jsonl"])
-async def test_what_is_no_log_is_not_written(world: RunnerWorld, name: str) -> None:
-    await world.greet()
+async def test_unknown_log_name_is_refused(world: RunnerWorld, name: str) -> None:
+    await world.register()
     with pytest.raises(NotFound, match="is no log of a trial"):
-        await world.reports.write_log(world.who, name, 0, b"x")
+        await world.reports.write_log(world.runner, name, 0, b"x")
 
 
 @pytest.mark.parametrize("trick", ["link", "pipe", "directory"])
-async def test_what_stands_in_place_of_a_log_is_not_written(world: RunnerWorld, tmp_path: Path, trick: str) -> None:
-    await world.greet()
+async def test_foreign_file_in_place_of_a_log_is_not_written(world: RunnerWorld, tmp_path: Path, trick: str) -> None:
+    await world.register()
     victim, log = tmp_path / "victim", world.folder() / "stdout"
     victim.write_bytes(b"untouched")
     world.folder().mkdir(exist_ok=True)
     {"link": lambda: log.symlink_to(victim), "pipe": lambda: os.mkfifo(log), "directory": log.mkdir}[trick]()
     with pytest.raises(StoreUnavailable, match="stdout cannot be written"):
-        await world.reports.write_log(world.who, "stdout", 0, b"evil")
+        await world.reports.write_log(world.runner, "stdout", 0, b"evil")
     assert victim.read_bytes() == b"untouched"
 
 
@@ -402,9 +402,9 @@ async def test_what_stands_in_place_of_a_log_is_not_written(world: RunnerWorld, 
 
 
 async def test_the_packed_code_is_handed_out(world: RunnerWorld) -> None:
-    await world.greet()
-    path = await world.reports.code(world.who)
-    assert path is not None and path == await world.reports.code(world.who)
+    await world.register()
+    path = await world.reports.code(world.runner)
+    assert path is not None and path == await world.reports.code(world.runner)
     with tarfile.open(path) as archive:
         assert "trial.py" in archive.getnames()
 
@@ -417,10 +417,10 @@ async def _experiment(world: RunnerWorld) -> dict[str, object]:
 async def test_logs_of_one_attempt_are_kept_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """150 MB came in a second and a half with one token, and all of it stayed."""
     async with make_runner_world(tmp_path, monkeypatch, maxLogSize="1MB") as world:
-        await world.greet()
+        await world.register()
         piece, offset = b"0123456789abcde\n" * 4096, 0
         for _ in range(160):
-            offset = await world.reports.write_log(world.who, "stdout", offset, piece)
+            offset = await world.reports.write_log(world.runner, "stdout", offset, piece)
         assert offset == 160 * len(piece), "the runner goes on behind what it has sent"
         kept = (world.folder() / "stdout").read_bytes()
     assert len(kept) <= 2**20 + len(piece) and b"maxLogSize" in kept

@@ -1,4 +1,4 @@
-"""Several training services of one experiment: who gets the next trial, and why one waits."""
+"""Several training services of one experiment: placement of the next trial, and wait reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nni_manager.scheduler.planning.decisions import (
     Finish,
     Forget,
     GiveUpAttempt,
-    LoseJob,
+    MarkLost,
     PutOnHold,
     SetWait,
     StartAttempt,
@@ -63,7 +63,7 @@ def on(service: str, id: str, **more: Any) -> OpenTrial:
     return running(id, service=service, **more)
 
 
-def test_the_service_with_the_fewest_open_attempts_is_next_and_of_equal_ones_the_first() -> None:
+def test_next_service_has_the_fewest_open_attempts() -> None:
     found = Plan(on("a", "aaaaa"), waiting("bbbbb"), waiting("ccccc"), waiting("ddddd"), config=two(concurrency=9))
     assert places(found) == {"bbbbb": "b", "ccccc": "a", "ddddd": "b"}
     assert {r.attempt.trial_id: r.attempt.service for r in found.records(StartAttempt)} == places(found)
@@ -97,7 +97,7 @@ def test_an_intent_stays_with_its_service() -> None:
     assert places(Plan(trial("aaaaa", state="INTENT", service="b"), config=two(), services=away)) == {}
 
 
-def test_without_room_trials_are_made_all_the_same_and_say_why_they_wait() -> None:
+def test_trials_without_room_are_added_with_a_wait_reason() -> None:
     full = {"a": ServiceState(free=0, full=GPU), "b": ServiceState(free=0, full=GPU)}
     found = Plan(proposals=proposals(1, 2, 3), config=two(concurrency=2), services=full)
     assert len(found.records(AddTrial)) == 2
@@ -106,13 +106,13 @@ def test_without_room_trials_are_made_all_the_same_and_say_why_they_wait() -> No
     assert found.decisions.wants == {"a": 2, "b": 2}
 
 
-def test_what_waits_for_a_slot_waits_for_no_room() -> None:
+def test_trial_waiting_for_a_slot_wants_no_room() -> None:
     found = Plan(on("a", "aaaaa"), on("b", "bbbbb"), waiting("ccccc"), config=two(concurrency=2))
     assert found.decisions.wants == {}
     assert reasons(found)["ccccc"][0] == "CONCURRENCY"
 
 
-def test_every_services_reason_is_told() -> None:
+def test_wait_reason_joins_the_reasons_of_all_services() -> None:
     states = {
         "a": ServiceState(free=0, full=GPU),
         "b": ServiceState(away_since_ms=0, trouble="no answer from b", retry_at_ms=NOW + 9),
@@ -128,7 +128,7 @@ def test_a_retry_says_so_rather_than_what_the_services_say() -> None:
     assert reasons(Plan(waiting("aaaaa", wait="RETRY"), config=two(), services=full)) == {}
 
 
-def test_the_platforms_own_reason_of_a_pending_job_is_told_and_updated_once_a_second() -> None:
+def test_platform_wait_reason_is_updated_once_a_second() -> None:
     pending: dict[str, Any] = {"state": "PENDING", "wait_code": "UNSCHEDULABLE", "wait_details": "{}"}
     first = Plan(trial("aaaaa", wait="SUBMITTED", wait_sentence="0/3 nodes", **pending))
     assert reasons(first)["aaaaa"] == ("UNSCHEDULABLE", "0/3 nodes")
@@ -147,13 +147,13 @@ def test_the_same_sentence_with_other_details_is_news() -> None:
     assert reasons(Plan(job._replace(wait_details="{}")))["aaaaa"][0] == "GPU"
 
 
-def test_one_unreachable_job_becomes_unknown_and_the_others_go_on() -> None:
+def test_unreachable_job_becomes_unknown_alone() -> None:
     found = Plan(
         on("a", "aaaaa", unreachable_ms=NOW - 30_000, unreachable="hostA does not answer"),
         on("a", "bbbbb"),
         config=two(),
     )
-    assert [type(record).__name__ for record in found.decisions.records] == ["LoseSight"]
+    assert [type(record).__name__ for record in found.decisions.records] == ["MarkUnknown"]
     assert "hostA does not answer" in found.decisions.records[0].sentence  # type: ignore[union-attr]
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_stays_unreachable_is_lost_after_the_grace_of_its_service() -
     assert waits.wake_at == NOW + 1000
     lost = Plan(on("a", "aaaaa", unreachable_ms=NOW - 600_000, unreachable="away"), config=two(), services=graces)
     said, given_up = lost.decisions.records[:2]
-    assert said == LoseJob(trial_id="aaaaa", attempt=1, message="not reachable for 600 s: away", ended_ms=NOW)
+    assert said == MarkLost(trial_id="aaaaa", attempt=1, message="not reachable for 600 s: away", ended_ms=NOW)
     assert isinstance(given_up, GiveUpAttempt)
     assert not [call for call in lost.decisions.calls if isinstance(call, Forget)], "what it reported is kept there"
     job = on("a", "aaaaa", unreachable_ms=NOW - 600_000, unreachable="away")
@@ -183,7 +183,7 @@ def test_a_stop_reaches_each_jobs_own_service() -> None:
         (ServiceState(), {"unreachable_ms": NOW - 9000, "unreachable": "no answer"}, 8_000),
     ],
 )
-def test_a_stopping_experiment_does_not_wait_for_what_is_out_of_reach(
+def test_stopping_experiment_does_not_wait_for_unreachable_jobs(
     state: ServiceState, job: dict[str, Any], after_ms: int
 ) -> None:
     def at(stopping_ms: int) -> Plan:
@@ -217,7 +217,7 @@ def test_a_stopping_experiment_does_not_wait_for_what_is_out_of_reach(
         ("", None),
     ],
 )
-def test_a_trial_that_is_to_end_on_a_removed_service_does_not_wait_for_it(
+def test_stop_on_a_removed_service_does_not_wait_for_it(
     state: dict[str, Any], job: dict[str, Any], asked: str, ends: tuple[str, str] | None
 ) -> None:
     def at(now_ms: int, service: str = "gone") -> Plan:
@@ -257,7 +257,7 @@ def test_the_experiment_is_on_hold_when_all_its_services_are() -> None:
 TRIED = {"a": ServiceState(is_tried=True), "b": ServiceState()}
 
 
-def test_of_a_service_on_hold_for_credentials_one_job_is_tried() -> None:
+def test_service_on_hold_for_credentials_gets_one_try() -> None:
     held = hold("BAD_CREDENTIALS")
     row = experiment(hold=held, next_sequence_id=3)
     trials = [waiting("aaaaa"), waiting("bbbbb")]
@@ -269,7 +269,7 @@ def test_of_a_service_on_hold_for_credentials_one_job_is_tried() -> None:
 
 
 @pytest.mark.parametrize("code", ["INTERNAL", "SAME_FAILURE"])
-def test_what_a_person_must_put_right_is_not_tried(code: str) -> None:
+def test_service_that_needs_the_user_is_not_tried(code: str) -> None:
     row = experiment(hold=hold(code), next_sequence_id=3)
     credentials = hold("BAD_CREDENTIALS")
     holds = {"a": credentials, "b": credentials}
@@ -278,7 +278,7 @@ def test_what_a_person_must_put_right_is_not_tried(code: str) -> None:
     assert places(Plan(waiting("aaaaa"), config=two(9), holds=held, services=TRIED)) == {}
 
 
-def test_an_unasked_end_by_a_signal_waits_for_the_word_of_a_portal() -> None:
+def test_foreign_signal_waits_for_the_report_of_a_portal() -> None:
     def ended(exit_code: int, *, has_portal: bool) -> Plan:
         word = json.dumps({"exitCode": exit_code, "outboxes": {}})
         job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW, channel="push")
@@ -289,7 +289,7 @@ def test_an_unasked_end_by_a_signal_waits_for_the_word_of_a_portal() -> None:
     assert ended(1, has_portal=True).records(Finish) != []
 
 
-def test_where_the_platform_decides_the_runners_word_ends_nothing() -> None:
+def test_runner_exit_alone_does_not_end_a_restartable_job() -> None:
     word = json.dumps({"exitCode": 1, "outboxes": {}})
     job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW - 99_000, channel="push")
     found = Plan(job, config=two(), services={"a": service_state(platform_decides=True)}, drained=("aaaaa",))

@@ -91,7 +91,7 @@ async def test_ahead_of_need_where_the_tuner_does_not_mind(
         assert at.feed.ahead == expected
 
 
-async def test_a_process_is_told_the_past_once(monkeypatch: Patch, path: Path) -> None:
+async def test_history_is_sent_once_per_process(monkeypatch: Patch, path: Path) -> None:
     end_trial(path, "aaaaa", 0, 0.1)
     end_trial(path, "bbbbb", 1)
     run_trial(path, "ccccc")
@@ -119,9 +119,7 @@ async def test_results_come_before_the_next_proposal(monkeypatch: Patch, path: P
 
 
 @pytest.mark.parametrize("verb", ["start", "propose", "learn"])
-async def test_a_process_that_dies_is_started_again_and_told_everything_once(
-    monkeypatch: Patch, path: Path, verb: str
-) -> None:
+async def test_restarted_process_gets_every_result_once(monkeypatch: Patch, path: Path, verb: str) -> None:
     script = Script()
     async with feeding(monkeypatch, path, spec(), script) as at:
         at.feed.want(1)
@@ -332,8 +330,8 @@ async def test_only_new_intermediates_are_judged(monkeypatch: Patch, path: Path)
         assert at.feed.judged_bad == ["aaaaa"]
 
 
-async def test_one_that_has_ended_is_not_judged_again(monkeypatch: Patch, path: Path) -> None:
-    """Its last values and its end are stored together, and whoever delivered them says so after the end was told."""
+async def test_ended_trial_is_not_judged(monkeypatch: Patch, path: Path) -> None:
+    """Its last values and its end are stored together; the delivery reports them after the end was sent."""
     run_trial(path, "aaaaa", 0.1)
     run_trial(path, "bbbbb", -1)
     with closing(connect(path)) as connection:
@@ -365,7 +363,7 @@ async def test_a_new_process_judges_what_still_runs(monkeypatch: Patch, path: Pa
         assert at.feed.judged_bad == ["aaaaa"]
 
 
-async def test_at_the_end_everything_is_told_and_the_process_goes(monkeypatch: Patch, path: Path) -> None:
+async def test_done_experiment_sends_all_results_and_ends_the_process(monkeypatch: Patch, path: Path) -> None:
     async with feeding(monkeypatch, path, spec()) as at:
         at.feed.want(1)
         await at.proposed(1)

@@ -25,7 +25,7 @@ def sleeper(mark: str, command: str = "exec sleep 1000") -> subprocess.Popen[byt
     return process
 
 
-def test_those_of_one_tuner_or_of_all_that_an_experiment_had(tmp_path: Path) -> None:
+def test_orphans_of_one_tuner_or_of_the_experiment_are_killed(tmp_path: Path) -> None:
     first, second = orphans.new_mark(tmp_path), orphans.new_mark(tmp_path)
     others = orphans.new_mark(tmp_path.with_name(f"{tmp_path.name}2"))
     earlier, later, foreign = sleeper(first), sleeper(second), sleeper(others)

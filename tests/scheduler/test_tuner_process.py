@@ -89,7 +89,7 @@ def child(tmp_path: Path) -> Iterator[Callable[..., Child]]:
 
 
 def user_tuner(folder: Path, body: str, name: str = "mine") -> Message:
-    """A tuner whose `generate_parameters` has this body."""
+    """A tuner class with this body of `generate_parameters`."""
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     (folder / f"{name}.py").write_text(
         "import os, subprocess, sys, threading\n"
@@ -115,7 +115,7 @@ def test_requests_sent_together_are_answered_in_order_and_eof_ends_it(child: Cal
     assert "ERROR (tuner_host) dance failed\nTraceback" in log
 
 
-def test_what_the_user_prints_or_reads_cannot_break_the_pipes(child: Callable[..., Child], tmp_path: Path) -> None:
+def test_user_class_cannot_break_the_pipes(child: Callable[..., Child], tmp_path: Path) -> None:
     body = (
         "print('by print')\n"
         "os.write(1, b'by write' + bytes([10]))\n"
@@ -130,7 +130,7 @@ def test_what_the_user_prints_or_reads_cannot_break_the_pipes(child: Callable[..
     assert all(words in log for words in ("by print", "by write", "by a child"))
 
 
-def test_it_outlives_what_a_user_class_raises(child: Callable[..., Child], tmp_path: Path) -> None:
+def test_host_survives_an_exception_of_a_user_class(child: Callable[..., Child], tmp_path: Path) -> None:
     body = (
         "if parameter_id == 0: raise ValueError('a mistake')\n"
         "if parameter_id == 1: sys.exit(3)\n"
@@ -187,9 +187,7 @@ class A(Saves, Assessor):
 """
 
 
-def test_a_class_may_save_itself_when_it_ends_and_load_that_when_there_is_a_past(
-    child: Callable[..., Child], tmp_path: Path
-) -> None:
+def test_user_class_saves_and_loads_a_checkpoint(child: Callable[..., Child], tmp_path: Path) -> None:
     (tmp_path / "saves.py").write_text(SAVING)
     saved = tmp_path / "checkpoint"
     saved.mkdir()

@@ -116,7 +116,7 @@ def test_errors_are_answered_with_their_traceback(tuner: InProcess, request_: Me
     assert error["details"].startswith("Traceback")
 
 
-def test_after_a_failed_start_another_one_may_succeed(tuner: InProcess) -> None:
+def test_tuner_start_is_retried_after_a_failure(tuner: InProcess) -> None:
     tuner.result(**start())
     assert "error" in tuner.ask(**start(search_space=[]))
     assert "has not been started" in tuner.ask(verb="propose", ids=[0])["error"]["message"]

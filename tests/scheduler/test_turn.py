@@ -39,7 +39,7 @@ class Turns:
     def take(self, seen: Seen | None = None, *, assessed: bool = False, **here: Any) -> Result:
         every = {name: here.pop(name) for name in OF_A_SERVICE if name in here}
         state = ProcessState(**{"now_ms": NOW, "services": {"fake": service_state(**every)}, **here})
-        result = take_turn(self.connection, self.config, seen or Seen(), state, told=self.told, assessed=assessed)
+        result = take_turn(self.connection, self.config, seen or Seen(), state, reported=self.told, assessed=assessed)
         if result.to_tell:
             self.told = result.to_tell[-1]["end_order"]
         return result
@@ -99,7 +99,7 @@ def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> 
     assert times == [("SUCCEEDED", NOW + 1, NOW + 5)]
 
 
-def test_what_is_told_by_the_steady_clock_is_dated_by_what_was_seen(turns: Turns) -> None:
+def test_monotonic_times_are_converted_at_receipt(turns: Turns) -> None:
     """A turn may wait long for the database: a job is no older for that."""
     (name,) = turns.start(1)
     steady = Observation(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
@@ -117,7 +117,7 @@ def test_a_second_look_decides_nothing_new(turns: Turns) -> None:
         assert (found.calls, found.records, found.to_tell) == ((), (), ())
 
 
-def test_a_submission_under_way_is_left_alone_and_one_that_was_lost_is_repeated(turns: Turns) -> None:
+def test_lost_submission_is_repeated_and_a_running_one_is_not(turns: Turns) -> None:
     (first,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
     under_way = turns.take(submitting=frozenset({first.attempt.job_name}), asked=1)
     assert (under_way.calls, under_way.records) == ((), ())
@@ -129,7 +129,7 @@ def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) 
     (name,) = turns.start(0)
     experiments.set_status(turns.connection, ExperimentStatus.STOPPING, NOW)
     first = turns.take()
-    assert [type(record) for record in first.records] == [d.AskStop]
+    assert [type(record) for record in first.records] == [d.RequestStop]
     (cancel,) = first.calls
     assert turns.take(cancelled=frozenset({name})).calls == ()
     again = turns.take()
@@ -148,14 +148,14 @@ def test_a_job_that_was_accepted_and_never_ran_costs_nothing(turns: Turns) -> No
     assert jobs.retries(turns.connection, submit.attempt.trial_id) == (0, 0)
 
 
-def test_what_ran_is_not_taken_back(turns: Turns) -> None:
+def test_job_that_ran_is_not_withdrawn(turns: Turns) -> None:
     """It is lost: left as it was, it would run for ever."""
     (name,) = turns.start(0)
     records = turns.take(Seen(reports={name: Observation(state=JobState.LOST, is_untaken=True)})).records
     assert [record.account for record in records if isinstance(record, d.GiveUpAttempt)] == [PLATFORM]
 
 
-def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:
+def test_refused_submission_is_withdrawn_and_retried(turns: Turns) -> None:
     (submit,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
     away: dict[str, Any] = {"trouble": "no", "retry_at_ms": NOW + 9}
     refused = turns.take(Seen(refused=(submit.attempt.job_name,)), **away)
@@ -194,7 +194,7 @@ def test_a_retry_never_shows_the_experiment_as_done(connection: sqlite3.Connecti
     assert experiments.load(connection).ended_ms is None
 
 
-def test_what_the_assessor_dislikes_is_stopped_in_the_same_turn(turns: Turns) -> None:
+def test_assessed_trial_is_stopped_in_the_same_turn(turns: Turns) -> None:
     (name,) = turns.start(0)
     found = turns.take(Seen(judged_bad=(turns.open_trials()[name].id, "zzzzz")))
     assert [type(call) for call in found.calls if not isinstance(call, d.AskTuner)] == [d.Cancel]
@@ -208,7 +208,7 @@ def test_a_hold_counts_in_the_turn_it_is_seen(turns: Turns) -> None:
     assert [type(call) for call in turns.take(proposals=proposals(0)).calls] == [d.Submit, d.AskTuner]
 
 
-def test_results_are_told_once_and_in_order(turns: Turns) -> None:
+def test_results_are_sent_once_in_order(turns: Turns) -> None:
     names = turns.start(0, 1)
     together = turns.take(Seen(reports={name: SUCCEEDED for name in names}))
     assert [item["end_order"] for item in together.to_tell] == [1, 2]
@@ -238,7 +238,7 @@ def test_the_last_lines_of_a_job_and_its_end_are_one_step(turns: Turns) -> None:
     assert [(item["status"], item["value"]) for item in result.to_tell] == [("SUCCEEDED", 7)]
 
 
-def test_an_end_whose_last_lines_lack_what_comes_before_is_not_believed(turns: Turns) -> None:
+def test_end_with_a_gap_before_its_last_lines_is_ignored(turns: Turns) -> None:
     (name,) = turns.start(0)
     result = turns.take(last_lines(name, start=50))
     assert [receipt.stored for receipt in result.receipts] == [Stored.GAP]
@@ -247,20 +247,20 @@ def test_an_end_whose_last_lines_lack_what_comes_before_is_not_believed(turns: T
 
 
 def with_word(job_name: str, start: int = 0) -> Seen:
-    """Last lines that came with their runner's word about the end."""
+    """Last lines with their runner's exit report."""
     (chunk,) = last_lines(job_name, start).last_lines
     word = json.dumps({"exitCode": 0, "signal": None, "outboxes": {chunk.outbox: chunk.end}})
-    return Seen(last_lines=(replace(chunk, word=word),))
+    return Seen(last_lines=(replace(chunk, runner_exit=word),))
 
 
-def test_last_lines_and_their_runners_word_are_one_step(turns: Turns) -> None:
+def test_last_lines_and_runner_exit_are_one_commit(turns: Turns) -> None:
     (name,) = turns.start(0)
     result = turns.take(with_word(name))
     assert [(item["status"], item["value"]) for item in result.to_tell] == [("SUCCEEDED", 7)]
 
 
-def test_a_word_that_came_with_lines_that_are_not_stored_is_none(turns: Turns) -> None:
-    """The platform's own word, which is not told again, counts all the same."""
+def test_runner_exit_with_rejected_lines_is_ignored(turns: Turns) -> None:
+    """The platform's own report, which does not come again, counts as well."""
     first, second = turns.start(0, 1)
     turns.take(with_word(first, start=50))
     job = turns.open_trials()[first].job
@@ -269,14 +269,14 @@ def test_a_word_that_came_with_lines_that_are_not_stored_is_none(turns: Turns) -
     assert [item["status"] for item in result.to_tell] == ["SUCCEEDED"]
 
 
-def test_last_words_that_are_told_again_change_nothing(turns: Turns) -> None:
+def test_repeated_last_lines_are_rejected(turns: Turns) -> None:
     (name,) = turns.start(0)
     first, second = (turns.take(last_lines(name)) for _ in range(2))
     assert (len(first.to_tell), len(second.to_tell)) == (1, 0)
     assert [receipt.stored for receipt in second.receipts] == [Stored.FENCED]
 
 
-def test_it_may_run_again_after_a_rollback(turns: Turns) -> None:
+def test_turn_runs_again_after_a_rollback(turns: Turns) -> None:
     """The database could not be written: the same turn is taken again from the start."""
     results = []
     for _ in range(2):
@@ -300,7 +300,7 @@ def test_a_job_that_is_submitted_again_is_read_from_what_is_stored(turns: Turns)
     assert (again.attempt.job_name, again.stored) == (name, {"outbox/main.jsonl": 30})
 
 
-def test_what_its_platform_never_had_is_submitted_again_without_charge(turns: Turns) -> None:
+def test_job_unknown_to_its_platform_is_resubmitted_without_a_retry(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
     name = submit.attempt.job_name
     unsure = JobHandle(platform="fake", version=1, job_name=name)
@@ -313,7 +313,7 @@ def test_what_its_platform_never_had_is_submitted_again_without_charge(turns: Tu
 
 
 @pytest.mark.parametrize("kind", ["was_never_taken", "is_untaken"])
-def test_what_is_told_of_an_earlier_submission_says_nothing_of_the_next(turns: Turns, kind: str) -> None:
+def test_report_on_an_earlier_submission_is_ignored(turns: Turns, kind: str) -> None:
     """Which may be at another machine, and run."""
     (submit,) = turns.submitted(proposals=proposals(0))
     name = submit.attempt.job_name
@@ -326,17 +326,17 @@ def test_what_is_told_of_an_earlier_submission_says_nothing_of_the_next(turns: T
     assert jobs.undecided(turns.connection, submit.attempt.service) == [now]
 
 
-def test_what_was_seen_to_run_is_lost_whatever_its_platform_says_later(turns: Turns) -> None:
+def test_job_that_ran_is_lost_if_its_platform_forgets_it(turns: Turns) -> None:
     (name,) = turns.start(0)
     never = Observation(state=JobState.LOST, was_never_taken=True)
     records = turns.take(Seen(reports={name: never})).records
     assert [record for record in records if isinstance(record, d.GiveUpAttempt)]
 
 
-def test_what_was_never_had_and_is_to_end_ends(turns: Turns) -> None:
+def test_stop_of_a_job_unknown_to_its_platform_ends_the_trial(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
     turns.take(Seen(handles=(JobHandle(platform="fake", version=1, job_name=submit.attempt.job_name),)))
-    trials.ask_stop(turns.connection, submit.attempt.trial_id, StopRequest.USER)
+    trials.request_stop(turns.connection, submit.attempt.trial_id, StopRequest.USER)
     never = Observation(state=JobState.LOST, was_never_taken=True)
     result = turns.take(Seen(reports={submit.attempt.job_name: never}))
     assert [record.status for record in result.records if isinstance(record, d.Finish)] == ["USER_CANCELED"]

@@ -52,14 +52,14 @@ def five(connection: sqlite3.Connection) -> sqlite3.Connection:
     return connection
 
 
-def test_nothing_yet(connection: sqlite3.Connection) -> None:
+def test_empty_experiment(connection: sqlite3.Connection) -> None:
     assert listed(connection) == {"total": 0, "trials": []}
     assert strict(answers.metrics(connection, trial_id=None, type=None, after=0, page=ALL)) == {"metrics": []}
     assert answers.counts(connection) == {}
     assert answers.best(connection, maximize=True) is None
 
 
-def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
+def test_trial_with_attempts(connection: sqlite3.Connection) -> None:
     values = {"ü \"'\n": [0.1, None, True, {"_name": "☃"}]}
     add(connection, "aaaaa", 3, values, at=1)
     job = start(connection, "aaaaa", at=2)
@@ -211,7 +211,7 @@ def test_a_trial_that_waits_says_why(connection: sqlite3.Connection) -> None:
     assert [attempt["givenUp"] for attempt in found["attempts"]] == ["PLATFORM"]
 
 
-def test_why_the_platform_does_not_start_a_job_and_since_when_it_is_out_of_reach(
+def test_wait_reason_and_unreachable_time_of_a_job(
     connection: sqlite3.Connection,
 ) -> None:
     add(connection, "aaaaa")
@@ -228,7 +228,7 @@ def test_why_the_platform_does_not_start_a_job_and_since_when_it_is_out_of_reach
     assert attempt["interruptions"] == []
 
 
-def test_when_a_job_was_out_of_reach_stays_in_its_record(connection: sqlite3.Connection) -> None:
+def test_interruptions_are_kept(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     jobs.intend(connection, Attempt("aaaaa", 1, "j", service="remote", intended_ms=1))
     back = Observation(state=JobState.RUNNING, started_ms=2)
@@ -258,12 +258,12 @@ def test_a_job_that_is_known_to_be_kept_is_out_of_reach_no_more(connection: sqli
     assert jobs.why_unreachable(connection) == {}
 
 
-def test_there_is_no_such_trial(connection: sqlite3.Connection) -> None:
+def test_unknown_trial_is_not_found(connection: sqlite3.Connection) -> None:
     with pytest.raises(NotFound, match="there is no trial zzzzz"):
         answers.trial(connection, "zzzzz")
 
 
-def test_numbers_json_has_no_word_for_are_null(five: sqlite3.Connection) -> None:
+def test_nan_and_infinity_are_null(five: sqlite3.Connection) -> None:
     found = listed(five)
     assert [t["finalValue"] for t in found["trials"]] == [0.5, None, None, -1e300, None]
     assert [t["finalResult"] for t in found["trials"]] == ["0.5", "NaN", "Infinity", "-1e300", None]
@@ -374,13 +374,13 @@ def test_the_best_is_a_number_of_a_trial_that_succeeded(five: sqlite3.Connection
         assert best is not None and best[0] == id_
 
 
-def test_of_equals_the_oldest_is_best(connection: sqlite3.Connection) -> None:
+def test_oldest_of_equal_results_is_best(connection: sqlite3.Connection) -> None:
     for number, id_ in enumerate(("bbbbb", "aaaaa")):
         finished(connection, id_, number, "1", 1)
     assert [(answers.best(connection, maximize=m) or "")[0] for m in (True, False)] == ["bbbbb", "bbbbb"]
 
 
-def test_a_trial_that_cannot_be_asked_about_says_why_at_once(connection: sqlite3.Connection) -> None:
+def test_unreachable_trial_has_a_message_at_once(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     name = start(connection, "aaaaa")
     trials.set_running(connection, "aaaaa", 5)

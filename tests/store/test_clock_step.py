@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
-def test_what_is_open_moves_and_what_is_over_stays(connection: sqlite3.Connection, step_ms: int) -> None:
+def test_clock_step_shifts_only_open_trials(connection: sqlite3.Connection, step_ms: int) -> None:
     add(connection, "aaaaa", at=2 * HOUR_MS)
     add(connection, "bbbbb", at=2 * HOUR_MS)
     add(connection, "ccccc", at=2 * HOUR_MS)
@@ -25,41 +25,41 @@ def test_what_is_open_moves_and_what_is_over_stays(connection: sqlite3.Connectio
     end(connection, "bbbbb", at=4 * HOUR_MS)
     over = _moments(connection, "bbbbb")
     open_ = _moments(connection, "aaaaa")
-    experiments.shift_moments(connection, step_ms, 5 * HOUR_MS + step_ms)
+    experiments.shift_times(connection, step_ms, 5 * HOUR_MS + step_ms)
     assert _moments(connection, "bbbbb") == over
     assert _moments(connection, "aaaaa") == tuple(value and value + step_ms for value in open_)
     assert _moments(connection, "ccccc") == (2 * HOUR_MS + step_ms, None, None, None)
 
 
 @pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
-def test_a_step_is_no_time_at_work(connection: sqlite3.Connection, step_ms: int) -> None:
+def test_clock_step_does_not_count_as_active_time(connection: sqlite3.Connection, step_ms: int) -> None:
     experiments.count_time(connection, 5 * HOUR_MS)
     before = experiments.load(connection).exec_ms
     now_ms = 5 * HOUR_MS + 100 + step_ms
-    experiments.shift_moments(connection, step_ms, now_ms)
+    experiments.shift_times(connection, step_ms, now_ms)
     experiments.count_time(connection, now_ms)
     assert experiments.load(connection).exec_ms == before + 100
 
 
-def test_what_was_counted_by_the_new_clock_already_hides_nothing_that_comes(connection: sqlite3.Connection) -> None:
+def test_time_counted_by_the_new_clock_is_capped(connection: sqlite3.Connection) -> None:
     experiments.count_time(connection, 2 * HOUR_MS)
-    experiments.shift_moments(connection, HOUR_MS, 2 * HOUR_MS)
+    experiments.shift_times(connection, HOUR_MS, 2 * HOUR_MS)
     assert experiments.load(connection).counted_ms == 2 * HOUR_MS
 
 
-def test_since_when_a_job_is_out_of_reach_moves_too(connection: sqlite3.Connection) -> None:
+def test_unreachable_since_is_shifted(connection: sqlite3.Connection) -> None:
     """Else a step would use up the time for which its machine may be away."""
     add(connection, "aaaaa", at=2 * HOUR_MS)
     job = start(connection, "aaaaa", at=3 * HOUR_MS)
     away = Observation(state=JobState.UNKNOWN, unreachable="the machine is away")
     jobs.set_report(connection, job, away, 4 * HOUR_MS)
-    experiments.shift_moments(connection, HOUR_MS, 6 * HOUR_MS)
+    experiments.shift_times(connection, HOUR_MS, 6 * HOUR_MS)
     (trial,) = trials.load_open(connection)
     assert trial.job is not None and trial.job.unreachable_ms == 5 * HOUR_MS
 
 
-def test_nothing_that_is_stored_ended_before_it_began(connection: sqlite3.Connection) -> None:
-    """The clock was set back while nobody looked."""
+def test_end_is_never_stored_before_the_start(connection: sqlite3.Connection) -> None:
+    """The clock was set back while no daemon ran."""
     add(connection, "aaaaa", at=5 * HOUR_MS)
     job = start(connection, "aaaaa", at=5 * HOUR_MS)
     jobs.set_report(connection, job, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=HOUR_MS), HOUR_MS)

@@ -118,7 +118,7 @@ async def test_writes_are_carried_out_in_the_order_they_were_started(database: D
 
 
 @pytest.mark.unit
-async def test_what_waits_together_is_committed_together(database: Database) -> None:
+async def test_queued_writes_share_a_commit(database: Database) -> None:
     gate = await Gate(database).reached()
     answers = [database.start_write(insert(number)) for number in range(50)]
     await gate.open()
@@ -128,7 +128,7 @@ async def test_what_waits_together_is_committed_together(database: Database) -> 
 
 
 @pytest.mark.unit
-async def test_a_failing_function_harms_no_other_of_its_commit(database: Database) -> None:
+async def test_failing_function_is_rolled_back_alone(database: Database) -> None:
     def fail(connection: Connection) -> None:
         insert(2)(connection)
         raise ValueError("by mistake")
@@ -144,7 +144,7 @@ async def test_a_failing_function_harms_no_other_of_its_commit(database: Databas
 
 
 @pytest.mark.unit
-async def test_nobody_is_answered_before_the_commit(database: Database, file: Path) -> None:
+async def test_result_is_delivered_after_the_commit(database: Database, file: Path) -> None:
     gate = await Gate(database).reached()
     early = database.start_write(insert(1))
     late = Gate(database)
@@ -156,7 +156,7 @@ async def test_nobody_is_answered_before_the_commit(database: Database, file: Pa
 
 
 @pytest.mark.unit
-async def test_who_no_longer_waits_loses_nothing(database: Database) -> None:
+async def test_cancelled_caller_does_not_cancel_the_write(database: Database) -> None:
     gate = await Gate(database).reached()
     answer = asyncio.ensure_future(database.write(insert(1)))
     await asyncio.sleep(0)  # it is queued
@@ -194,9 +194,7 @@ async def test_another_process_locks_the_file_for_a_while(database: Database, fi
 
 
 @pytest.mark.unit
-async def test_who_will_not_wait_is_refused_and_nothing_of_it_is_stored(
-    database: Database, file: Path, troubles: Troubles
-) -> None:
+async def test_impatient_write_is_refused_and_not_stored(database: Database, file: Path, troubles: Troubles) -> None:
     assert await database.try_write(insert(0)) == 0
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -217,9 +215,7 @@ async def test_who_will_not_wait_is_refused_and_nothing_of_it_is_stored(
 
 
 @pytest.mark.unit
-async def test_trouble_ends_although_nobody_is_left_to_write(
-    database: Database, file: Path, troubles: Troubles
-) -> None:
+async def test_trouble_ends_without_pending_writes(database: Database, file: Path, troubles: Troubles) -> None:
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable):
@@ -253,7 +249,7 @@ async def test_a_connection_that_was_opened_read_only_is_not_kept(
 
 
 @pytest.mark.unit
-async def test_a_reader_of_a_time_when_nothing_could_be_written_keeps_nothing_from_being_written(
+async def test_reader_of_a_read_only_time_does_not_block_writes(
     database: Database, file: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a reader has the write-ahead log's index open for reading, which all connections of a process share."""
@@ -298,7 +294,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fate", ["removed", "exchanged"])
-async def test_a_file_that_is_gone_is_not_written_to(database: Database, fate: str) -> None:
+async def test_removed_database_is_not_written(database: Database, fate: str) -> None:
     """SQLite itself would not mind, and what it stores could never be read again."""
     await database.write(insert(1))
     copy = database.path.with_name("copy")
@@ -312,8 +308,8 @@ async def test_a_file_that_is_gone_is_not_written_to(database: Database, fate: s
     assert database.path.exists() == (fate == "exchanged"), "none was made in its place"
 
 
-async def test_who_reads_a_file_that_is_gone_hears_that_it_is(database: Database) -> None:
-    """And not that it may be opened later: it ends the experiment, however somebody comes upon it first."""
+async def test_read_of_a_removed_database_says_so(database: Database) -> None:
+    """StoreCorrupt, not StoreUnavailable: it ends the experiment, whether a read or a write finds it first."""
     await database.write(insert(1))
     database.path.unlink()
     with pytest.raises(StoreCorrupt, match="was removed or exchanged while it was open"):
@@ -336,7 +332,7 @@ async def test_a_damaged_page_met_while_writing(database: Database) -> None:
 
 
 @pytest.mark.unit
-async def test_an_input_error_is_looked_at_twice(database: Database) -> None:
+async def test_read_is_retried_after_an_input_error(database: Database) -> None:
     """Of which the first may be about a log that was just removed; the second is the disk's."""
     await database.write(insert(1))
     errors, met = [failure(sqlite3.SQLITE_IOERR)], []
@@ -398,7 +394,7 @@ async def test_closing_does_not_wait_for_the_end_of_trouble(file: Path, troubles
 
 
 @pytest.mark.unit
-async def test_a_database_nobody_used_is_closed_quietly(tmp_path: Path) -> None:
+async def test_unused_database_is_closed_quietly(tmp_path: Path) -> None:
     await Database(tmp_path / "nothing.sqlite").close()
     assert os.listdir(tmp_path) == []
 

@@ -27,7 +27,7 @@ def test_a_folder_is_private_and_complete(tmp_path: Path) -> None:
         folder.create(tmp_path)
 
 
-def test_on_a_network_the_database_lies_in_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_of_a_network_folder_is_in_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, share = tmp_path / "data", tmp_path / "share"
     monkeypatch.setattr(module, "is_on_network", lambda path: path.is_relative_to(share))
     folder = Folder(share / "exp1")
@@ -35,12 +35,12 @@ def test_on_a_network_the_database_lies_in_the_data_directory(tmp_path: Path, mo
     assert folder.database == data / "databases" / "exp1" / "nni.sqlite"
     assert folder.lock.parent == folder.database.parent
     assert folder.database.parent.stat().st_mode & 0o777 == 0o700
-    assert Folder(share / "exp1").database == folder.database, "the pointer is read by whoever comes later"
+    assert Folder(share / "exp1").database == folder.database, "a later reader finds it by the pointer"
     folder.remove()
     assert not folder.path.exists() and not (data / "databases" / "exp1").exists()
 
 
-def test_only_what_is_ours_is_removed(tmp_path: Path) -> None:
+def test_remove_keeps_foreign_files(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "exp1")
     folder.create(tmp_path)
     (folder.path / "notes.txt").write_text("mine")
@@ -52,9 +52,7 @@ def test_only_what_is_ours_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[", "[" * 60_000, "7", "{}", '{"database": 7}', None])
-def test_a_pointer_that_says_nothing_is_named_and_costs_nothing_but_this_experiment(
-    tmp_path: Path, content: str | None
-) -> None:
+def test_invalid_pointer_is_named_and_affects_one_experiment(tmp_path: Path, content: str | None) -> None:
     folder = Folder(tmp_path / "exp1")
     folder.create(tmp_path)
     pointer = folder.path / "db" / "pointer.json"
@@ -90,13 +88,13 @@ def test_links_that_trials_put_in_place_of_our_folders_go_alone(tmp_path: Path) 
     assert (kept / "file").exists() and not folder.path.exists()
 
 
-def test_what_adapters_keep_is_removed_by_the_names_of_their_services(tmp_path: Path) -> None:
+def test_remove_deletes_folders_named_after_services(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "exp1")
     folder.create(tmp_path)
     for name in ("scripted", "local-2"):
         (folder.path / name).mkdir()
     assert folder.remove() == [] and not folder.path.exists()
     folder.create(tmp_path)
-    (folder.path / "somebody's").mkdir()
+    (folder.path / "foreign").mkdir()
     folder.remove()
-    assert [path.name for path in folder.path.iterdir()] == ["somebody's"]
+    assert [path.name for path in folder.path.iterdir()] == ["foreign"]

@@ -50,9 +50,9 @@ def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
     assert jobs.followed(connection, "local") == {NAME: {}}
 
 
-def test_a_job_whose_runner_has_spoken_is_not_taken_back(connection: sqlite3.Connection) -> None:
+def test_job_with_runner_exit_is_not_withdrawn(connection: sqlite3.Connection) -> None:
     runners.set_exit(connection, NAME, '{"exitCode": 0}', 50)
-    jobs.take_back(connection, NAME)
+    jobs.withdraw(connection, NAME)
     assert attempt(connection).runner_exit is not None
 
 
@@ -76,30 +76,30 @@ def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> 
 
 
 @pytest.mark.parametrize("cause", [None, Reason.OUT_OF_MEMORY])
-def test_the_platform_s_word_and_the_cause_are_kept_apart(connection: sqlite3.Connection, cause: Reason | None) -> None:
+def test_native_reason_and_cause_are_separate(connection: sqlite3.Connection, cause: Reason | None) -> None:
     told = dataclasses.replace(DONE, native_reason="RUNNER_FAILED", cause=cause)
     jobs.set_report(connection, NAME, told, 50)
     job = attempt(connection)
     assert (job.native_reason, job.cause) == ("RUNNER_FAILED", cause or "")
 
 
-def test_unknown_says_nothing(connection: sqlite3.Connection) -> None:
+def test_unknown_state_changes_nothing(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, Observation(state=JobState.UNKNOWN, message="?"), 50)
     assert attempt(connection).state == INTENT
 
 
-def test_the_start_is_remembered(connection: sqlite3.Connection) -> None:
+def test_start_time_is_kept(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
     jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (5, 9)
 
 
-def test_no_clock_of_a_node_starts_a_job_before_its_intent(connection: sqlite3.Connection) -> None:
+def test_start_time_is_never_before_the_intent(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (4, 4)
 
 
-def test_what_is_closed_is_fenced_off_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
+def test_closed_attempt_rejects_reports_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
     jobs.close(connection, "aaaaa", 1, PLATFORM)
     jobs.set_report(connection, NAME, DONE, 50)
@@ -117,22 +117,22 @@ def test_an_attempt_without_a_handle_leaves_nothing_to_forget(connection: sqlite
     assert one(connection, "SELECT forgotten FROM attempts") == 1
 
 
-def test_an_intent_can_be_taken_back(connection: sqlite3.Connection) -> None:
-    jobs.take_back(connection, NAME)
+def test_intent_can_be_withdrawn(connection: sqlite3.Connection) -> None:
+    jobs.withdraw(connection, NAME)
     (trial,) = trials.load_open(connection)
     assert (trial.job, trial.attempt) == (None, 1)
     jobs.intend(connection, Attempt("aaaaa", 1, NAME, service="local", intended_ms=9))
 
 
 @pytest.mark.parametrize("what", ["handle", "report", "close"])
-def test_more_than_an_intent_cannot_be_taken_back(connection: sqlite3.Connection, what: str) -> None:
+def test_accepted_job_is_not_withdrawn(connection: sqlite3.Connection, what: str) -> None:
     if what == "handle":
         jobs.set_handle(connection, HANDLE)
     elif what == "report":
         jobs.set_report(connection, NAME, DONE, 50)
     else:
         jobs.close(connection, "aaaaa", 1)
-    jobs.take_back(connection, NAME)
+    jobs.withdraw(connection, NAME)
     assert one(connection, "SELECT count(*) FROM attempts") == 1
 
 
@@ -143,8 +143,8 @@ def test_a_job_that_has_reported_has_run(connection: sqlite3.Connection, lines: 
     if lines:
         part = OutboxPart(job_name=NAME, outbox="outbox/main.jsonl", start=0, end=30, lines=lines, metrics=())
         metrics.store(connection, part, 9)
-    assert jobs.submit_again(connection, NAME) is (lines == 0)
-    jobs.take_back(connection, NAME, was_accepted=True)
+    assert jobs.return_to_intent(connection, NAME) is (lines == 0)
+    jobs.withdraw(connection, NAME, was_accepted=True)
     assert one(connection, "SELECT count(*) FROM attempts") == (1 if lines else 0)
 
 
@@ -164,7 +164,7 @@ def test_a_job_name_is_used_once(connection: sqlite3.Connection) -> None:
         jobs.intend(connection, Attempt("bbbbb", 1, NAME, service="local", intended_ms=0))
 
 
-def test_a_page_that_is_known_at_once_is_kept_also_of_a_job_that_is_over(connection: sqlite3.Connection) -> None:
+def test_link_of_the_handle_is_kept_for_an_ended_job(connection: sqlite3.Connection) -> None:
     handle = dataclasses.replace(HANDLE, link="https://portal/1")
     jobs.close(connection, "aaaaa", 1)
     jobs.set_handle(connection, handle)

@@ -46,7 +46,7 @@ def test_lines_are_numbered_across_chunks(connection: sqlite3.Connection, job: s
     assert one(connection, "SELECT DISTINCT stored_ms FROM metrics WHERE number < 2") == 7
 
 
-def test_a_repeat_is_harmless(connection: sqlite3.Connection, job: str) -> None:
+def test_repeated_chunk_is_not_stored_again(connection: sqlite3.Connection, job: str) -> None:
     report(connection, job, intermediate(1), intermediate(2))
     before = rows(connection)
     assert report(connection, job, intermediate(1), intermediate(2)).stored is Stored.REPEAT
@@ -99,7 +99,7 @@ def test_a_first_final_without_a_number_counts_too(connection: sqlite3.Connectio
     assert one(connection, "SELECT final_data, final_value FROM trials") == ('"text"', None)
 
 
-def test_numbers_that_are_none(connection: sqlite3.Connection, job: str) -> None:
+def test_metrics_that_are_not_numbers(connection: sqlite3.Connection, job: str) -> None:
     report(
         connection,
         job,
@@ -148,9 +148,7 @@ def stored(connection: sqlite3.Connection) -> list[str]:
     return [data for (data,) in connection.execute("SELECT data FROM metrics ORDER BY id")]
 
 
-def test_an_outbox_in_the_place_of_another_has_new_lines_from_the_first_that_differs(
-    connection: sqlite3.Connection, job: str
-) -> None:
+def test_replaced_outbox_has_new_lines_from_the_first_difference(connection: sqlite3.Connection, job: str) -> None:
     report(connection, job, intermediate(1), intermediate(2), intermediate(3), outbox="outbox/a")
     first = report(connection, job, intermediate(1), outbox="outbox/a/2")  # cut down, and written on
     assert (first.stored, stored(connection)) == (Stored.NEW, ["1", "2", "3"])
@@ -164,20 +162,22 @@ def test_an_outbox_in_the_place_of_another_has_new_lines_from_the_first_that_dif
     assert "with >> in a shell" in str(one(connection, "SELECT doubt FROM attempts"))
 
 
-def test_what_each_report_writes_over_is_kept(connection: sqlite3.Connection, job: str) -> None:
+def test_results_of_replaced_outbox_files_are_kept(connection: sqlite3.Connection, job: str) -> None:
     for number, value in enumerate([1, 2, 1, 1, 3], start=1):
         report(connection, job, intermediate(value), outbox="outbox/a" if number == 1 else f"outbox/a/{number}")
-    assert stored(connection) == ["1", "2", "1", "3"], "that the same was written again, nobody can see"
+    assert stored(connection) == ["1", "2", "1", "3"], (
+        "a repeated line in a replaced file cannot be told from the old one"
+    )
 
 
-def test_a_number_is_also_a_name(connection: sqlite3.Connection, job: str) -> None:
+def test_numeric_outbox_name(connection: sqlite3.Connection, job: str) -> None:
     found = report(connection, job, intermediate(1), outbox="outbox/7")
     assert (found.stored, found.doubt) == (Stored.NEW, "")
     assert report(connection, job, intermediate(1), outbox="outbox/folder/7").doubt == ""
     assert stored(connection) == ["1", "1"]
 
 
-def test_whatever_number_it_is(connection: sqlite3.Connection, job: str) -> None:
+def test_numeric_outbox_name_with_any_number(connection: sqlite3.Connection, job: str) -> None:
     report(connection, job, intermediate(1), outbox="outbox/a")
     for name in ("outbox/999999999", "outbox/a/999999999"):
         assert report(connection, job, intermediate(1), outbox=name).doubt == ""

@@ -54,7 +54,7 @@ def test_a_link_to_a_network_is_on_the_network(table: Path, tmp_path: Path) -> N
     assert not is_on_network(tmp_path)
 
 
-def test_where_the_kernel_does_not_tell_nothing_is_on_a_network(table: Path) -> None:
+def test_unreadable_mount_table_means_no_network_folder(table: Path) -> None:
     assert not is_on_network(table.parent)
 
 

@@ -77,7 +77,7 @@ def test_a_trial_that_waits_has_neither_end_nor_folder(connection: sqlite3.Conne
 
 
 @pytest.mark.parametrize("status", ["FAILED", "USER_CANCELED", "EARLY_STOPPED"])
-def test_what_did_not_succeed_shows_no_final_result(connection: sqlite3.Connection, status: str) -> None:
+def test_failed_trial_has_no_final_metric(connection: sqlite3.Connection, status: str) -> None:
     add(connection, "aaaaa")
     report(connection, start(connection, "aaaaa", at=1), final(0.5))
     end(connection, "aaaaa", status, message='exit "1"', at=2)
@@ -86,7 +86,7 @@ def test_what_did_not_succeed_shows_no_final_result(connection: sqlite3.Connecti
     assert found.get("stderrPath") == (f"{FOLDER}/aaaaa/stderr" if status == "FAILED" else None)
 
 
-def test_what_failed_before_it_began_has_no_folder(connection: sqlite3.Connection) -> None:
+def test_trial_that_failed_before_its_start_has_no_folder(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     end(connection, "aaaaa", "FAILED", "SUBMIT_REJECTED", "refused")
     (found,) = all_trials(connection)
@@ -103,7 +103,7 @@ def test_the_order_is_that_of_submission_and_a_status_picks(connection: sqlite3.
     assert all_trials(connection, status="ADD_RESUMED") == []
 
 
-def test_one_trial_by_its_id(connection: sqlite3.Connection) -> None:
+def test_trial_by_id(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     assert json.loads(nni_answers.trial(connection, FOLDER, "aaaaa")) == all_trials(connection)[0]
     with pytest.raises(NotFound, match="bbbbb"):
@@ -190,7 +190,7 @@ def test_an_experiment_without_trials(connection: sqlite3.Connection) -> None:
     assert (nni_answers.settled_trials(connection), nni_answers.settled_metrics(connection)) == (0, 0)
 
 
-def test_what_will_not_change_any_more(connection: sqlite3.Connection) -> None:
+def test_settled_trials_and_metrics(connection: sqlite3.Connection) -> None:
     three_trials(connection)
     assert (nni_answers.settled_trials(connection), nni_answers.settled_metrics(connection)) == (0, 1)
     end(connection, "aaaaa")

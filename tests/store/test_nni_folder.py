@@ -101,13 +101,13 @@ def rows(connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
-def test_it_is_known_by_its_tables(old: Old) -> None:
+def test_nni_database_is_recognised_by_its_tables(old: Old) -> None:
     assert nni_folder.is_made_by_nni(old.folder.database)
     old.take_over().close()
     assert not nni_folder.is_made_by_nni(old.folder.database)
 
 
-def test_one_that_was_killed_in_the_middle_of_a_write(old: Old) -> None:
+def test_killed_nni_transaction_is_rolled_back(old: Old) -> None:
     """Its database and the journal beside it, as they are while it writes."""
     old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
     database = old.folder.database
@@ -142,7 +142,7 @@ def test_an_experiment_with_its_trial(old: Old) -> None:
     ]
 
 
-def test_one_that_was_killed_ended_with_the_last_that_is_known_of_it(old: Old) -> None:
+def test_end_of_a_killed_nni_is_its_last_stored_time(old: Old) -> None:
     assert index.read_folder(old.folder).ended_ms == 1000
     old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
     with old.folder.database.open("rb"):
@@ -171,7 +171,7 @@ def test_nnis_own_tables_say_what_they_said(old: Old) -> None:
     assert json.loads(params[0][0]) == PARAMS
 
 
-def test_parameters_that_nni_swapped_are_put_right(old: Old) -> None:
+def test_swapped_nni_parameters_are_corrected(old: Old) -> None:
     old.trial("aaaaa", 0, 0, 0.0, at=2000, parameters_had=1)
     old.trial("bbbbb", 1, 1, 1.0, at=2001, parameters_had=0)
     found = rows(
@@ -187,7 +187,7 @@ def test_parameters_stay_where_the_metrics_cannot_be_right(old: Old) -> None:
     assert sorted(rows(old.take_over(), "SELECT id, parameter_id FROM trials")) == [("aaaaa", 0), ("bbbbb", 1)]
 
 
-def test_numbers_that_nni_repeated_are_given_anew(old: Old) -> None:
+def test_repeated_nni_sequence_ids_are_renumbered(old: Old) -> None:
     for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc")):
         old.trial(id_, (0, 1, 1)[number], number, 0.5, at=2000 + 10 * number, parameters_had=number)
     connection = old.take_over()
@@ -210,7 +210,7 @@ def test_trials_under_way_wait_for_resume(old: Old) -> None:
     assert waiting == [("aaaaa", {"x": 0.5}), ("bbbbb", {"x": 0.75})]
 
 
-def test_what_nni_had_begun_is_another_attempt(old: Old) -> None:
+def test_resumed_nni_trial_gets_another_attempt(old: Old) -> None:
     """Its results and files are not mixed with the new ones."""
     for number, id_ in enumerate(("begun", "heard", "fresh")):
         old.event(2000 + number, id_, "WAITING", record(number, x=0.5), number)
@@ -269,7 +269,7 @@ def stored(answer: bytes) -> list[int]:
     return [metric["timestamp"] for metric in json.loads(b"[%b]" % answer)]
 
 
-def test_what_people_gave(old: Old) -> None:
+def test_customized_parameters(old: Old) -> None:
     old.event(1500, "", "IMPORT_DATA", '[{"parameter": {"x": 1}, "value": 2}]')
     old.event(1600, "", "ADD_CUSTOMIZED", record(None, x=0.1), 0)
     old.event(2000, "aaaaa", "RUNNING", record(None, x=0.1), 0)
@@ -313,7 +313,7 @@ def test_links_among_them_are_not_followed(old: Old, tmp_path: Path, way: str) -
     assert not os.path.lexists(old.folder.attempt("aaaaa") / "stdout")
 
 
-def test_the_original_is_kept_and_a_crash_half_way_harms_nothing(old: Old) -> None:
+def test_original_is_kept_and_conversion_is_repeatable(old: Old) -> None:
     old.trial("aaaaa", 0, 0, 0.5, at=2000, parameters_had=0)
     before = old.folder.database.read_bytes()
     (old.folder.path / "db" / "nni.sqlite.draft").write_text("half of one")
@@ -322,7 +322,7 @@ def test_the_original_is_kept_and_a_crash_half_way_harms_nothing(old: Old) -> No
     assert not (old.folder.path / "db" / "nni.sqlite.draft").exists()
 
 
-def test_nni_at_work_is_left_alone(old: Old) -> None:
+def test_folder_in_use_by_nni_is_refused(old: Old) -> None:
     with old.folder.database.open("rb"), pytest.raises(Conflict, match=r"is in use by process \d+ .*stop that"):
         old.take_over()
     old.folder.path.with_name("link").symlink_to(old.folder.path)
@@ -331,7 +331,7 @@ def test_nni_at_work_is_left_alone(old: Old) -> None:
     assert nni_folder.is_made_by_nni(old.folder.database)
 
 
-def test_one_that_cannot_be_read_may_be_at_work_too(old: Old) -> None:
+def test_unreadable_nni_database_counts_as_in_use(old: Old) -> None:
     nni_folder.require_idle(old.folder)
     with old.folder.database.open("rb"):
         old.folder.database.write_text("no database " * 99)
@@ -350,7 +350,7 @@ def test_the_link_to_the_latest_is_no_folder_of_its_own(old: Old, tmp_path: Path
         assert [entry.folder.path.name for entry in find(tmp_path / "elsewhere")] == ["far"]
 
 
-def test_what_nni_made_since_the_index_was_is_found(old: Old, tmp_path: Path) -> None:
+def test_new_nni_folders_are_added_to_the_index(old: Old, tmp_path: Path) -> None:
     assert [entry.id for entry in index.find_nni_folders(tmp_path, known=())] == ["oldexp"]
     assert index.find_nni_folders(tmp_path, known={"oldexp"}) == []
     shutil.copytree(old.folder.path, tmp_path / "copy")

@@ -76,7 +76,7 @@ def test_a_later_attempt_names_its_own_folder(connection: sqlite3.Connection) ->
     assert events(connection)[-1]["logPath"].endswith("/trials/aaaaa-2")
 
 
-def test_what_people_gave(connection: sqlite3.Connection) -> None:
+def test_customized_parameters(connection: sqlite3.Connection) -> None:
     experiments.add_import(connection, '[{"parameter": {}, "value": 1}]', 3)
     add(connection, "aaaaa", None, {"x": 1}, at=4)
     found = [(e["trialJobId"], e["event"], e["sequenceId"]) for e in events(connection)]

@@ -19,7 +19,7 @@ def test_a_log_has_its_name_at_nnis_too_wherever_it_is_moved(tmp_path: Path) -> 
     assert (moved / "nnictl_stdout.log").read_text() == "what happened"
 
 
-def test_what_nni_wrote_stays(tmp_path: Path) -> None:
+def test_files_of_nni_stay(tmp_path: Path) -> None:
     (tmp_path / "nnictl_stderr.log").write_text("NNI's")
     nni_format.nni_log_name(tmp_path / "dispatcher.log")
     assert (tmp_path / "nnictl_stderr.log").read_text() == "NNI's"

@@ -1,4 +1,4 @@
-"""NNI's list of experiments: nobody's entries are lost, and nobody reads half a file."""
+"""NNI's list of experiments: foreign entries are kept, and readers never see half a file."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def lock_of(path: Path, process: object, *, age_s: float = 0) -> Path:
     return lock
 
 
-def test_it_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_registry_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert nni_registry.default_path() == tmp_path / "nni-experiments" / ".experiment"
 
 
-def test_it_is_made_and_changed(path: Path) -> None:
+def test_registry_is_created_and_changed(path: Path) -> None:
     assert nni_registry.read(path) == {}
     assert nni_registry.update(path, putting("abc", port=8080))
     assert nni_registry.update(path, putting("def", port=None))
@@ -52,7 +52,7 @@ def test_it_is_made_and_changed(path: Path) -> None:
     assert sorted(entry.name for entry in path.parent.iterdir()) == [".experiment"], "no lock, no draft is left"
 
 
-def test_what_is_not_changed_is_not_written(path: Path) -> None:
+def test_unchanged_registry_is_not_written(path: Path) -> None:
     nni_registry.update(path, putting("abc"))
     before = path.stat()
     assert not nni_registry.update(path, putting("abc"))
@@ -121,7 +121,7 @@ def test_our_own_lock_is_there_while_we_write(path: Path) -> None:
 def test_a_change_that_fails_gives_the_lock_back(path: Path) -> None:
     nni_registry.update(path, putting("abc"))
     with pytest.raises(KeyError):
-        nni_registry.update(path, lambda entries: entries.pop("nobody"))
+        nni_registry.update(path, lambda entries: entries.pop("missing"))
     assert [entry.name for entry in path.parent.iterdir()] == [".experiment"]
 
 

@@ -36,7 +36,7 @@ def test_the_second_is_refused_until_the_first_lets_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
-def test_a_longer_number_of_an_earlier_holder_is_gone(tmp_path: Path) -> None:
+def test_lock_file_holds_only_the_present_process_id(tmp_path: Path) -> None:
     path = tmp_path / "owner.lock"
     path.write_text("12345678901234567890\n")
     held = Ownership(path, "the folder")

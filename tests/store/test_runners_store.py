@@ -1,4 +1,4 @@
-"""What runners say of their attempts, as rows: whose it is, what they may see, when all of it is there."""
+"""Rows about runners: their attempt, its container, its exit report, and missing results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def attempt(connection: sqlite3.Connection) -> Attempt:
     return trial.job
 
 
-def test_what_a_runner_may_see(connection: sqlite3.Connection, job: str) -> None:
+def test_runner_reads_its_attempt(connection: sqlite3.Connection, job: str) -> None:
     side = runners.find(connection, "aaaaa", 1)
     assert (side.job_name, side.must_stop, side.runner_version, side.intended_ms) == (job, False, "", 2)
     assert json.loads(side.record)["parameters"] == {"x": 0.5}
@@ -50,7 +50,7 @@ def test_an_attempt_that_is_decided_is_fenced_off(connection: sqlite3.Connection
     assert not runners.find(connection, "aaaaa", 1).is_decided
     end(connection, "aaaaa", at=5)
     assert runners.find(connection, "aaaaa", 1).is_decided
-    runners.greet(connection, job, version="0.6.0", channel="push")
+    runners.register(connection, job, version="0.6.0", channel="push")
     runners.set_exit(connection, job, WORD, 9)
     assert one(connection, "SELECT runner_version, channel, runner_exit FROM attempts") == ("", "", None)
 
@@ -64,7 +64,7 @@ def test_only_the_last_attempt_is_open(connection: sqlite3.Connection, job: str)
 
 
 def test_orders(connection: sqlite3.Connection, job: str) -> None:
-    trials.ask_stop(connection, "aaaaa", StopRequest.ASSESSOR)
+    trials.request_stop(connection, "aaaaa", StopRequest.ASSESSOR)
     assert runners.find(connection, "aaaaa", 1).must_stop
 
 
@@ -73,22 +73,22 @@ def test_the_end_of_the_experiment_is_an_order_too(connection: sqlite3.Connectio
     assert runners.find(connection, "aaaaa", 1).must_stop
 
 
-def test_a_greeting_is_shown(connection: sqlite3.Connection, job: str) -> None:
-    runners.greet(connection, job, version="0.6.2", channel="push")
+def test_registration_is_shown(connection: sqlite3.Connection, job: str) -> None:
+    runners.register(connection, job, version="0.6.2", channel="push")
     assert runners.find(connection, "aaaaa", 1).runner_version == "0.6.2"
     assert attempt(connection).channel == "push"
     assert runners.of_trials(connection, ["aaaaa", "zzzzz"]) == {"aaaaa": ("0.6.2", "push")}
     assert runners.of_trials(connection, []) == {}
 
 
-def test_the_first_word_about_the_end_counts(connection: sqlite3.Connection, job: str) -> None:
+def test_first_runner_exit_counts(connection: sqlite3.Connection, job: str) -> None:
     runners.set_exit(connection, job, WORD, 9)
     runners.set_exit(connection, job, '{"exitCode": 3}', 10)
     assert (attempt(connection).runner_exit, attempt(connection).runner_exit_ms) == (WORD, 9)
 
 
-def test_the_api_shows_both_words(connection: sqlite3.Connection, job: str) -> None:
-    runners.greet(connection, job, version="0.6.0", channel="pull")
+def test_api_shows_platform_and_runner_reports(connection: sqlite3.Connection, job: str) -> None:
+    runners.register(connection, job, version="0.6.0", channel="pull")
     runners.set_exit(connection, job, WORD, 9)
     (shown,) = json.loads(answers.trial(connection, "aaaaa"))["attempts"]
     assert (shown["channel"], shown["runnerVersion"], shown["runnerExit"]) == ("pull", "0.6.0", json.loads(WORD))
@@ -106,14 +106,12 @@ def test_the_api_shows_both_words(connection: sqlite3.Connection, job: str) -> N
         ({"outbox/main.jsonl": 20, "outbox/2.jsonl": 0}, True),
     ],
 )
-def test_when_everything_is_there(
-    connection: sqlite3.Connection, job: str, outboxes: dict[str, int], is_drained: bool
-) -> None:
+def test_missing_outboxes(connection: sqlite3.Connection, job: str, outboxes: dict[str, int], is_drained: bool) -> None:
     report(connection, job, intermediate(1), final(2), at=5)
     assert (runners.missing(connection, job, outboxes) == {}) is is_drained
 
 
-def test_results_after_the_word_about_the_end_say_so(connection: sqlite3.Connection, job: str) -> None:
+def test_results_after_the_runner_exit_may_complete(connection: sqlite3.Connection, job: str) -> None:
     assert not report(connection, job, intermediate(1)).may_complete
     runners.set_exit(connection, job, WORD, 9)
     late = report(connection, job, final(2), start=10)
@@ -129,7 +127,7 @@ def test_clocks_of_runners_may_be_wrong(
     assert (word["startedMs"], word["endedMs"]) == (stored, stored)
 
 
-def test_jobs_that_were_decided_before_their_platform_spoke(connection: sqlite3.Connection) -> None:
+def test_unconfirmed_jobs(connection: sqlite3.Connection) -> None:
     names = {}
     for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc", "ddddd")):
         add(connection, id_, number)
@@ -144,9 +142,7 @@ def test_jobs_that_were_decided_before_their_platform_spoke(connection: sqlite3.
     assert jobs.unconfirmed(connection) == {}
 
 
-def test_what_the_platform_says_after_the_decision_completes_the_evidence(
-    connection: sqlite3.Connection, job: str
-) -> None:
+def test_late_platform_report_completes_the_attempt(connection: sqlite3.Connection, job: str) -> None:
     runners.set_exit(connection, job, WORD, 5)
     jobs.close(connection, "aaaaa", 1)
     jobs.set_report(connection, job, Observation(state=JobState.RUNNING, started_ms=1), 6)
@@ -156,7 +152,7 @@ def test_what_the_platform_says_after_the_decision_completes_the_evidence(
     assert one(connection, "SELECT state, exit_code, final_seen_ms FROM attempts") == ("FAILED", 1, 7)
 
 
-def test_of_a_forgotten_job_nothing_more_is_said(connection: sqlite3.Connection, job: str) -> None:
+def test_forgotten_job_ignores_reports(connection: sqlite3.Connection, job: str) -> None:
     runners.set_exit(connection, job, WORD, 5)
     jobs.close(connection, "aaaaa", 1)
     jobs.set_forgotten(connection, job)
@@ -170,9 +166,9 @@ A, B, C = "a" * 16, "b" * 16, "c" * 16
 MAIN = "outbox/main.jsonl"
 
 
-def greet(connection: sqlite3.Connection, job: str, container: str, **outboxes: int) -> None:
+def register(connection: sqlite3.Connection, job: str, container: str, **outboxes: int) -> None:
     found = {f"outbox/{name}.jsonl": size for name, size in outboxes.items()}
-    runners.greet(connection, job, version="0.6.0", channel="push", container=container, outboxes=found)
+    runners.register(connection, job, version="0.6.0", channel="push", container=container, outboxes=found)
 
 
 def send(
@@ -194,45 +190,43 @@ def shown(connection: sqlite3.Connection) -> list[tuple[float, int, int, int]]:
     return connection.execute("SELECT value, sequence, number, epoch FROM metrics ORDER BY id").fetchall()
 
 
-def test_the_newest_container_that_greeted_is_the_one_that_counts(connection: sqlite3.Connection, job: str) -> None:
-    greet(connection, job, A)
+def test_newest_registered_container_counts(connection: sqlite3.Connection, job: str) -> None:
+    register(connection, job, A)
     assert send(connection, job, A, 0, 1).stored is metrics.Stored.NEW
     runners.set_exit(connection, job, json.dumps({"exitCode": 1, "container": A}), 8)
-    greet(connection, job, B, main=10)
+    register(connection, job, B, main=10)
     assert attempt(connection).runner_exit is None, "what a container said of its end is void when another comes"
     assert send(connection, job, A, 10, 2).stored is metrics.Stored.FENCED
     runners.set_exit(connection, job, json.dumps({"exitCode": 1, "container": A}), 9)
     assert attempt(connection).runner_exit is None
     with pytest.raises(AttemptDecided, match="a newer container"):
-        greet(connection, job, A)
+        register(connection, job, A)
     assert runners.find(connection, "aaaaa", 1).container == B
     runners.set_exit(connection, job, json.dumps({"exitCode": 0, "container": B}), 9)
     assert attempt(connection).runner_exit_ms == 9
 
 
 def test_a_new_container_on_the_same_files_goes_on(connection: sqlite3.Connection, job: str) -> None:
-    greet(connection, job, A)
+    register(connection, job, A)
     send(connection, job, A, 0, 1, 2)
-    greet(connection, job, B, main=30)
+    register(connection, job, B, main=30)
     assert jobs.offsets(connection, job) == {MAIN: 20}
     assert send(connection, job, B, 20, 3).stored is metrics.Stored.NEW
     assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (3, 2, 2, 0)]
 
 
-def test_a_new_container_on_fresh_files_begins_afresh_and_what_was_is_kept_and_marked(
-    connection: sqlite3.Connection, job: str
-) -> None:
-    greet(connection, job, A)
+def test_new_container_on_fresh_files_starts_a_new_epoch(connection: sqlite3.Connection, job: str) -> None:
+    register(connection, job, A)
     send(connection, job, A, 0, 1, 2)
-    greet(connection, job, B)
-    greet(connection, job, B)  # the answer was lost
+    register(connection, job, B)
+    register(connection, job, B)  # the answer was lost
     assert jobs.offsets(connection, job) == {MAIN: 0}
     assert send(connection, job, B, 0, 5).stored is metrics.Stored.NEW
     assert send(connection, job, B, 0, 5).stored is metrics.Stored.REPEAT
     assert send(connection, job, B, 20, 7).stored is metrics.Stored.GAP
     assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (5, 2, 2, 1)]
     assert runners.missing(connection, job, {MAIN: 20}) == {MAIN: (10, 20)}
-    greet(connection, job, C)
+    register(connection, job, C)
     assert send(connection, job, C, 0, 6).stored is metrics.Stored.NEW
     (found,) = json.loads(answers.trial(connection, "aaaaa"))["attempts"]
     assert (found["containers"], found["epoch"]) == (3, 2)
@@ -242,15 +236,15 @@ def test_a_new_container_on_fresh_files_begins_afresh_and_what_was_is_kept_and_m
 
 
 def test_runners_without_an_identity_are_taken_as_ever(connection: sqlite3.Connection, job: str) -> None:
-    runners.greet(connection, job, version="0.6.0", channel="push")
+    runners.register(connection, job, version="0.6.0", channel="push")
     assert send(connection, job, "", 0, 1).stored is metrics.Stored.NEW
-    runners.greet(connection, job, version="0.6.0", channel="push")
+    runners.register(connection, job, version="0.6.0", channel="push")
     assert send(connection, job, "", 10, 2).stored is metrics.Stored.NEW
     runners.set_exit(connection, job, WORD, 9)
     assert attempt(connection).runner_exit == WORD
 
 
-def test_why_results_were_dropped_is_kept_once(connection: sqlite3.Connection, job: str) -> None:
+def test_drop_reason_is_stored_once(connection: sqlite3.Connection, job: str) -> None:
     for begin, doubt in ((0, "too long"), (10, "another"), (20, "too long")):
         chunk = metrics.OutboxPart(
             job_name=job, outbox=MAIN, start=begin, end=begin + 10, lines=1, metrics=(), doubt=doubt
@@ -259,17 +253,15 @@ def test_why_results_were_dropped_is_kept_once(connection: sqlite3.Connection, j
     assert attempt(connection).doubt == "too long; another"
 
 
-def test_an_outbox_that_took_another_s_place_goes_on_in_the_next_container(
-    connection: sqlite3.Connection, job: str
-) -> None:
+def test_replaced_outbox_continues_in_the_next_container(connection: sqlite3.Connection, job: str) -> None:
     """What a container finds is the file that took the place."""
-    greet(connection, job, A)
+    register(connection, job, A)
     send(connection, job, A, 0, 1, 2, 3)
     assert send(connection, job, A, 0, 1, 4, outbox=f"{MAIN}/2").doubt
     stored = {MAIN: 30, f"{MAIN}/2": 20}
-    greet(connection, job, B, main=20)
+    register(connection, job, B, main=20)
     assert jobs.offsets(connection, job) == stored, "it is there whole"
-    greet(connection, job, C)
+    register(connection, job, C)
     assert jobs.offsets(connection, job) == dict.fromkeys(stored, 0)
     assert not send(connection, job, C, 0, 1, 4, outbox=f"{MAIN}/2").doubt
     send(connection, job, C, 0, 1, 5, outbox=f"{MAIN}/3")

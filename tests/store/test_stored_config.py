@@ -1,4 +1,4 @@
-"""What is read in a stored config, whoever wrote it."""
+"""The config fields that the store reads, in our configs and in NNI's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
         ({"advisor": {"name": "BOHB"}}, True),
     ],
 )
-def test_which_results_are_better(config: dict[str, Any], expected: bool) -> None:
+def test_optimize_mode(config: dict[str, Any], expected: bool) -> None:
     assert maximizes(config) is expected
 
 

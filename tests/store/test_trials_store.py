@@ -45,8 +45,8 @@ def test_fresh_ids_are_taken_by_nobody(connection: sqlite3.Connection, monkeypat
 
 def test_the_first_wish_to_stop_counts(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
-    assert trials.ask_stop(connection, "aaaaa", StopRequest.ASSESSOR)
-    assert trials.ask_stop(connection, "aaaaa", StopRequest.USER)
+    assert trials.request_stop(connection, "aaaaa", StopRequest.ASSESSOR)
+    assert trials.request_stop(connection, "aaaaa", StopRequest.USER)
     (trial,) = trials.load_open(connection)
     assert trial.asked is StopRequest.ASSESSOR
 
@@ -54,8 +54,8 @@ def test_the_first_wish_to_stop_counts(connection: sqlite3.Connection) -> None:
 def test_ended_and_unknown_trials_cannot_be_asked_to_stop(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     end(connection, "aaaaa")
-    assert not trials.ask_stop(connection, "aaaaa", StopRequest.USER)
-    assert not trials.ask_stop(connection, "zzzzz", StopRequest.USER)
+    assert not trials.request_stop(connection, "aaaaa", StopRequest.USER)
+    assert not trials.request_stop(connection, "zzzzz", StopRequest.USER)
     assert one(connection, "SELECT asked FROM trials") == ""
 
 
@@ -93,7 +93,7 @@ def test_failures_count_from_the_last_resume_on(connection: sqlite3.Connection) 
     assert (trials.last_keys(connection, after, 3), trials.failed_since(connection, after)) == ((), 0)
 
 
-def test_unknown_and_back_leaves_no_old_words(connection: sqlite3.Connection) -> None:
+def test_unknown_message_is_cleared(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     start(connection, "aaaaa", at=5)
     trials.set_unknown(connection, "aaaaa", "the platform cannot be asked")
@@ -112,10 +112,10 @@ def stop(connection: sqlite3.Connection, id: str) -> None:
     end(connection, id, "USER_CANCELED", "EXPERIMENT_STOPPED", "killed")
 
 
-def test_what_the_stop_ended_waits_again(connection: sqlite3.Connection) -> None:
+def test_stopped_trials_wait_again_on_resume(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", 0, {"x": 1})
     report(connection, start(connection, "aaaaa", at=2), intermediate(1), final(2))
-    trials.ask_stop(connection, "aaaaa", StopRequest.EXPERIMENT_STOPPED)
+    trials.request_stop(connection, "aaaaa", StopRequest.EXPERIMENT_STOPPED)
     stop(connection, "aaaaa")
     assert trials.reopen_stopped(connection) == 1
     (trial,) = trials.load_open(connection)
@@ -138,7 +138,7 @@ def test_what_the_stop_ended_waits_again(connection: sqlite3.Connection) -> None
     assert jobs.retries(connection, "aaaaa") == (0, 0), "a stop costs no retry"
 
 
-def test_what_never_had_a_job_keeps_its_attempt(connection: sqlite3.Connection) -> None:
+def test_trial_without_a_job_keeps_its_attempt_on_resume(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     stop(connection, "aaaaa")
     add(connection, "bbbbb")
@@ -173,14 +173,14 @@ def test_stopping_and_resuming_may_go_on(connection: sqlite3.Connection) -> None
         ("SYS_CANCELED", "LOST"),
     ],
 )
-def test_everything_else_stays_ended(connection: sqlite3.Connection, status: str, reason: str) -> None:
+def test_trials_with_another_end_stay_ended_on_resume(connection: sqlite3.Connection, status: str, reason: str) -> None:
     add(connection, "aaaaa")
     end(connection, "aaaaa", status, reason)
     assert trials.reopen_stopped(connection) == 0
     assert one(connection, "SELECT status FROM trials") == status
 
 
-def test_what_a_person_gave_stays_a_persons(connection: sqlite3.Connection) -> None:
+def test_customized_parameters_stay_customized_on_resume(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", None)
     stop(connection, "aaaaa")
     trials.reopen_stopped(connection)
@@ -191,7 +191,7 @@ def test_what_a_person_gave_stays_a_persons(connection: sqlite3.Connection) -> N
 # ------------------------------------------------------------------------------------------------ history
 
 
-def test_the_past_is_told_in_the_order_of_ends(connection: sqlite3.Connection) -> None:
+def test_history_is_in_end_order(connection: sqlite3.Connection) -> None:
     for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc")):
         add(connection, id_, number, {"x": number})
     report(connection, start(connection, "bbbbb"), intermediate(1), intermediate(2), final(0.5))
@@ -215,7 +215,7 @@ def test_the_past_is_told_in_the_order_of_ends(connection: sqlite3.Connection) -
     assert [item["trial_id"] for item in history.unfinished(connection)] == ["ccccc"]
 
 
-def test_what_was_reopened_is_unfinished(connection: sqlite3.Connection) -> None:
+def test_reopened_trials_are_unfinished(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     stop(connection, "aaaaa")
     trials.reopen_stopped(connection)
@@ -245,7 +245,7 @@ def test_time_counts_while_it_is_active(connection: sqlite3.Connection) -> None:
     experiments.set_status(connection, ExperimentStatus.DONE, 1600)
     experiments.set_status(connection, ExperimentStatus.RUNNING, 9000)
     experiments.count_time(connection, 9010)
-    experiments.count_to_last_event(connection, 9900)  # nobody was at work
+    experiments.count_to_last_event(connection, 9900)  # no daemon ran
     experiments.count_time(connection, 9890)  # the clock was set back
     row = experiments.load(connection)
     assert (row.exec_ms, row.counted_ms) == (610, 9890)
@@ -263,7 +263,7 @@ def test_time_on_hold_does_not_count(connection: sqlite3.Connection) -> None:
     assert experiments.load(connection).exec_ms == 110
 
 
-def test_after_a_kill_time_counts_up_to_the_last_that_happened(connection: sqlite3.Connection) -> None:
+def test_time_after_a_kill_counts_up_to_the_last_event(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", at=2000)
     end(connection, "aaaaa", at=5000)
     add(connection, "bbbbb", at=4000)

@@ -23,7 +23,7 @@ async def page(world: RunnerWorld, path: str) -> str:
 async def test_version_and_channel_stand_beside_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with make_runner_world(tmp_path, monkeypatch) as world:
         assert "runner" not in (await page(world, f"/experiments/{world.id}")).partition("<tbody>")[2]
-        await world.reports.greet(world.who, "0.6.2", "push")
+        await world.reports.register(world.runner, "0.6.2", "push")
         assert "<small>runner 0.6.2, push</small>" in await page(world, f"/experiments/{world.id}")
 
 
@@ -32,7 +32,7 @@ async def test_a_version_that_does_not_fit_is_the_first_thing_to_see(
 ) -> None:
     async with make_runner_world(tmp_path, monkeypatch) as world:
         with pytest.raises(VersionRefused) as refusal:
-            await world.reports.greet(world.who, "0.5.1<b>", "push")
+            await world.reports.register(world.runner, "0.5.1<b>", "push")
         await world.ended()
         sentence = str(refusal.value).replace("<b>", "&lt;b&gt;")
         shown = await page(world, f"/experiments/{world.id}")

@@ -28,8 +28,8 @@ from nni_manager.api.runners.trial_posts import Json
 from nni_manager.api.runners.trial_room import Body, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
-from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerOf
-from nni_manager.scheduler.experiments.runner_reports import RunnerReports, Welcome
+from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerIdentity
+from nni_manager.scheduler.experiments.runner_reports import Registration, RunnerReports
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ _PATH = re.compile(r"/trial/v1/([^/]+)/([^/]+)/([^/]+)/([^/]+)")
 _ATTEMPT_PATH = re.compile(r"/trial/v1/(\w{1,64}/\w{1,64}/\d{1,9})/\w+", re.ASCII)
 _REQUEST_NAME = re.compile(rb"[A-Za-z0-9-]{1,64}")
 _HARDENED = [(name.lower().encode(), value.encode()) for name, value in HARDENING.items()]
-#: In the order of `RunnerOf`: what can be none is as unknown as any.
+#: In the order of `RunnerIdentity`: what can be none is as unknown as any.
 _IDS = (EXPERIMENT_ID, TRIAL_ID, ATTEMPT)
 
 #: Statuses that have a word of their own.
@@ -112,7 +112,7 @@ def _json(content: object, status: int = 200, headers: Mapping[str, str] | None 
 
 
 Take = Callable[[AttemptReports, Json], Awaitable[Json]]
-Get = Callable[[RunnerOf], Awaitable[_Answer | _File]]
+Get = Callable[[RunnerIdentity], Awaitable[_Answer | _File]]
 
 
 class TrialListener:
@@ -128,7 +128,7 @@ class TrialListener:
             "code": routes.code,
             "outboxes": routes.outboxes,
         }
-        self.posts: dict[str, Callable[[RunnerOf, Json], Awaitable[Json]]] = {
+        self.posts: dict[str, Callable[[RunnerIdentity, Json], Awaitable[Json]]] = {
             "version": routes.version,
             protocol.TOGETHER: routes.together,
             **{name: routes.alone(name) for name in routes.takes},
@@ -184,14 +184,14 @@ class TrialListener:
         await send({"type": "http.response.start", "status": answer.status, "headers": own})
         await send({"type": "http.response.body", "body": answer.body})
 
-    def _who(self, ids: tuple[str | Any, ...], headers: Mapping[bytes, bytes]) -> RunnerOf:
+    def _who(self, ids: tuple[str | Any, ...], headers: Mapping[bytes, bytes]) -> RunnerIdentity:
         """The attempt in the path, once the token is its."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise _Refused(401, "send the attempt's token as `Authorization: Bearer`", {"WWW-Authenticate": "Bearer"})
         if all(form.fullmatch(id_) for form, id_ in zip(_IDS, ids, strict=True)):
             container = headers.get(_CONTAINER, b"").decode("latin-1")
-            who = RunnerOf(
+            who = RunnerIdentity(
                 experiment_id=ids[0],
                 trial_id=ids[1],
                 attempt=int(ids[2]),
@@ -232,9 +232,9 @@ class _Routes:
             "heartbeat": self._heartbeat,
         }
 
-    async def version(self, who: RunnerOf, body: Json) -> Json:
+    async def version(self, who: RunnerIdentity, body: Json) -> Json:
         version, channel, outboxes = posts.greeting(body)
-        welcome = await self._reports.greet(who, version, channel, outboxes)
+        welcome = await self._reports.register(who, version, channel, outboxes)
         code = await self._code_of(welcome) if posts.wants_code(body) else {}
         return {
             "accepted": True,
@@ -246,7 +246,7 @@ class _Routes:
             **code,
         }
 
-    async def _code_of(self, welcome: Welcome) -> Json:
+    async def _code_of(self, welcome: Registration) -> Json:
         """Small code goes with the greeting's answer. What hinders is said where it is asked for."""
         try:
             data = await self._small.data(await welcome.archive.path()) if welcome.archive is not None else b""
@@ -254,11 +254,11 @@ class _Routes:
             data = b""
         return {protocol.INLINE_CODE: base64.b64encode(data).decode()} if data else {}
 
-    async def parameters(self, who: RunnerOf) -> _Answer:
+    async def parameters(self, who: RunnerIdentity) -> _Answer:
         body = (await self._reports.record(who)).encode()
         return _Answer(body=body, headers={"content-type": "application/json"})
 
-    async def code(self, who: RunnerOf) -> _Answer | _File:
+    async def code(self, who: RunnerIdentity) -> _Answer | _File:
         path = await self._reports.code(who)
         if path is None:
             return _Answer(status=204)
@@ -267,19 +267,19 @@ class _Routes:
             return _Answer(body=data, headers={**headers, "content-type": "application/gzip"})
         return _File(path=path, headers=headers)
 
-    async def outboxes(self, who: RunnerOf) -> _Answer:
+    async def outboxes(self, who: RunnerIdentity) -> _Answer:
         return _json(await self._reports.offsets(who))
 
-    def alone(self, name: str) -> Callable[[RunnerOf, Json], Awaitable[Json]]:
+    def alone(self, name: str) -> Callable[[RunnerIdentity, Json], Awaitable[Json]]:
         """A route of one post."""
         take = self.takes[name]
 
-        async def taken(who: RunnerOf, body: Json) -> Json:
+        async def taken(who: RunnerIdentity, body: Json) -> Json:
             return await take(await self._reports.attempt(who), body)
 
         return taken
 
-    async def together(self, who: RunnerOf, body: Json) -> Json:
+    async def together(self, who: RunnerIdentity, body: Json) -> Json:
         """Several posts, carried out in their order until one is not taken whole."""
         parts = posts.parts(body, self.takes)
         attempt, answers = await self._reports.attempt(who), list[Json]()

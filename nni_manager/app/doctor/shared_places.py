@@ -11,7 +11,6 @@ from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.config.daemon_settings import settings as configured
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.store import upgrade
 from nni_manager.store.folder import Folder
 
 _PRIVACY, _UMASK, _SOCKETS, _STORAGE = "privacy", "umask", "sockets", "shared storage"
@@ -73,11 +72,6 @@ def _folders(data_dir: Path) -> Iterator[CheckFinding]:
     if open_ones:
         sentence = f"others may read or write the folders of {_listed(open_ones)}"
         yield warning(_PRIVACY, sentence, f"chmod 0700 {data_dir}/ID")
-    old = [one.path.name for one in folders if upgrade.holds_secrets(one)]
-    if old:
-        sentence = f"the databases of {_listed(old)}, of an earlier version, hold environment and secrets"
-        advice = "before you send such a folder to anybody: `nnictl view ID`, then `nnictl stop ID`"
-        yield warning(_PRIVACY, sentence, advice)
 
 
 def _listed(names: list[str]) -> str:

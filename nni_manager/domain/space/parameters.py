@@ -51,3 +51,11 @@ class Parameters:
             source=ParameterSource(record.get("parameter_source", "algorithm")),
             values=record["parameters"],
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Values the tuner gave, not yet bound to a trial."""
+
+    parameter_id: int
+    values: object

@@ -1,1 +1,1 @@
-"""Experiments as a whole: commands about them, how they are made, opened, closed, read and left."""
+"""Whole experiments: commands, creating, opening, reading and closing them, and leftovers."""

@@ -1,4 +1,4 @@
-"""Reports about one attempt, after one look at it: however many came in a request, it is the same attempt for all."""
+"""Reports about one attempt; all reports of a request use one read of it."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from trial_runner.wire import foreign_files
 
 T = TypeVar("T")
 
-#: Lines taken and not stored yet, of all runners, above which they are asked to wait.
+#: Unstored lines of all runners above which further lines are refused with TooBusy.
 MAX_UNSTORED_LINES = 20_000
-#: Processes of one attempt whose logs are kept apart.
+#: Most processes per attempt with logs of their own.
 MOST_SOURCES = 64
-#: Seconds for lines to be stored; after that their runner keeps them, not we.
+#: Seconds for a report to be stored; afterwards the runner has to post it again.
 _PATIENCE_S = 10.0
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerOf:
-    """The attempt that a post is about; its token was checked."""
+class RunnerIdentity:
+    """Identity of a posting runner, after its token was checked."""
 
     experiment_id: str
     trial_id: str
     attempt: int
-    #: Which container of it; empty for one that has no identity.
+    #: Id of its container; empty: none.
     container: str = ""
 
     @property
@@ -52,7 +52,7 @@ class RunnerOf:
 
 
 class Unstored:
-    """Counts the lines of all runners that are taken and not stored yet."""
+    """Counts the received and not yet stored lines of all runners."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -61,18 +61,19 @@ class Unstored:
 class AttemptReports:
     """The reports about one attempt. Every method but `write_log` raises AttemptDecided, and all StoreUnavailable."""
 
-    def __init__(self, experiment: OpenExperiment, side: RunnerSide, who: RunnerOf, unstored: Unstored) -> None:
+    def __init__(
+        self, experiment: OpenExperiment, side: RunnerSide, runner: RunnerIdentity, unstored: Unstored
+    ) -> None:
         self.experiment = experiment
         self.side = side
-        self._who = who
+        self._runner = runner
         self._unstored = unstored
 
     def require_open(self) -> None:
         """Raises AttemptDecided."""
         if self.side.is_decided:
-            raise AttemptDecided(
-                f"attempt {self._who.attempt} of trial {self._who.trial_id} is decided; nothing more is taken from it"
-            )
+            attempt = f"attempt {self._runner.attempt} of trial {self._runner.trial_id}"
+            raise AttemptDecided(f"{attempt} is decided; nothing more is taken from it")
 
     def must_stop(self) -> bool:
         """Whether the attempt is to stop; the question is the runner's heartbeat."""
@@ -85,42 +86,45 @@ class AttemptReports:
 
     @property
     def archive(self) -> CodeArchive | None:
-        """The code to be fetched; None: there is none."""
+        """The code archive of the attempt; None: no code is sent."""
         return self.experiment.code_archive(self.side.service)
 
     async def code(self) -> Path | None:
-        """The packed code; None when none needs to be fetched."""
+        """Path of the packed code; None: no code is sent."""
         self.require_open()
         return await self.archive.path() if self.archive is not None else None
 
     def started(self, started_ms: int | None, told_ms: int | None, now_ms: int) -> bool:
-        """Answers whether the trial must stop. `told_ms`: when this was said; both by the runner's clock."""
+        """Returns whether the trial must stop. `told_ms`: when the report was sent; both times by the runner's
+        clock."""
         self.require_open()
         side = self.side
         started_ms = possible_ms(started_ms, side.intended_ms, now_ms, apart_ms(told_ms, now_ms))
         self.experiment.loop.inbox.report({side.job_name: Observation(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
-    async def exited(self, word: Mapping[str, Any]) -> bool:
-        """Answers whether the trial must stop. `word`: the post, which `domain.evidence.RunnerExit` reads."""
+    async def exited(self, runner_exit: Mapping[str, Any]) -> bool:
+        """Answers whether the trial must stop. `runner_exit`: the post, which `domain.evidence.RunnerExit` reads."""
         self.require_open()
-        await self._stored(self.experiment.messages.exited(self.side.job_name, self._word(word)))
+        await self._stored(self.experiment.messages.exited(self.side.job_name, self._runner_exit(runner_exit)))
         return self.side.must_stop
 
-    def _word(self, word: Mapping[str, Any]) -> str:
-        return json.dumps({**word, "container": self._who.container} if self._who.container else word)
+    def _runner_exit(self, runner_exit: Mapping[str, Any]) -> str:
+        return json.dumps(
+            {**runner_exit, "container": self._runner.container} if self._runner.container else runner_exit
+        )
 
     async def offsets(self) -> dict[str, int]:
-        """Bytes stored of each outbox."""
+        """Outbox → bytes stored."""
         return await self.experiment.database.read(lambda c: jobs.offsets(c, self.side.job_name))
 
     async def lines(
-        self, outbox: str, start: int, end: int, lines: Sequence[str], word: Mapping[str, Any] | None = None
+        self, outbox: str, start: int, end: int, lines: Sequence[str], runner_exit: Mapping[str, Any] | None = None
     ) -> int:
         """Stores complete lines of one outbox; answers how many of its bytes are stored.
 
-        `word`: as of `exited`, where it came with them; it is stored if they are, in the same commit. Raises TooBusy,
-        and InvalidInput for one outbox too many.
+        `runner_exit`: as of `exited`, where it came with them; it is stored if they are, in the same commit. Raises
+        TooBusy, and InvalidInput for one outbox too many.
         """
         self.require_open()
         if self._unstored.lines + len(lines) > MAX_UNSTORED_LINES and self._unstored.lines:
@@ -128,19 +132,22 @@ class AttemptReports:
         self._unstored.lines += len(lines)
         try:
             _require_few(outbox, self.side.outboxes)
-            receipt = await self._deliver(outbox, start, end, lines, self._word(word) if word else "")
+            receipt = await self._deliver(
+                outbox, start, end, lines, self._runner_exit(runner_exit) if runner_exit else ""
+            )
             return receipt.offset if receipt.stored is not Stored.FENCED else (await self.offsets()).get(outbox, 0)
         finally:
             self._unstored.lines -= len(lines)
 
-    async def _deliver(self, outbox: str, start: int, end: int, lines: Sequence[str], word: str) -> Receipt:
+    async def _deliver(self, outbox: str, start: int, end: int, lines: Sequence[str], runner_exit: str) -> Receipt:
         storing = self.experiment.messages.store(
-            self.side.job_name, outbox, start, end, lines, container=self._who.container, word=word
+            self.side.job_name, outbox, start, end, lines, container=self._runner.container, runner_exit=runner_exit
         )
         return await self._stored(storing)
 
     async def _stored(self, storing: Coroutine[Any, Any, T]) -> T:
-        """A database that cannot be written must not fill the memory: what is posted comes again."""
+        """Waits for the commit. Raises StoreUnavailable, as queued reports must not fill the memory; runners post
+        again."""
         if trouble := self.experiment.database.trouble:
             storing.close()
             raise StoreUnavailable(f"{trouble}; nothing was taken, try again later")
@@ -151,18 +158,17 @@ class AttemptReports:
             raise StoreUnavailable("this is not stored yet; post it again") from None
 
     async def write_log(self, file: str, offset: int, data: bytes, source: str = "") -> int:
-        """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes of it have come.
+        """Appends to a log of the attempt; repeats are ignored. Returns the number of bytes received so far.
 
-        `source`: a process of the job that is not the one that reports; its logs are kept apart. Raises InvalidInput
-        for one too many of them. Logs are taken also once the attempt is decided: a runner tells the end first, and its
-        job is left in peace as long as it goes on.
+        `source`: another process of the job, with logs of its own. Raises InvalidInput for too many of them. Logs are
+        also accepted from a closed attempt: a runner reports the end first, and its job is kept while logs arrive.
         """
         experiment, side = self.experiment, self.side
         if (service := experiment.loop.services.get(side.service)) is not None:  # else it was removed meanwhile
             service.forgetting.wait_longer(side.job_name)
         if file not in protocol.LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
-        attempt, trials = attempt_directory(self._who.trial_id, self._who.attempt), experiment.folder.trials
+        attempt, trials = attempt_directory(self._runner.trial_id, self._runner.attempt), experiment.folder.trials
         name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
         if source:
             await asyncio.to_thread(_require_few_sources, str(trials), attempt, name, file)
@@ -174,13 +180,13 @@ class AttemptReports:
 
 
 def _require_few(outbox: str, known: Collection[str]) -> None:
-    """Each one is a row for good, and is asked for again and again. Raises InvalidInput."""
+    """Raises InvalidInput for an outbox above the limit; each one is a row that is read often."""
     if outbox not in known and len(known) >= protocol.MOST_OUTBOXES:
         raise InvalidInput(f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share some")
 
 
 def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> None:
-    """Each one is a file. Raises InvalidInput. Blocks."""
+    """Raises InvalidInput for a log above the limit of files. Blocks."""
     foreign_files.make_folder(trials, attempt)
     with foreign_files.opened_folder(trials, attempt) as folder:
         known = [entry for entry in os.listdir(folder) if entry.startswith(f"{file}-")]

@@ -1,4 +1,4 @@
-"""Builds what works on one experiment, from the bottom up: everybody is given finished things."""
+"""Builds the parts of one open experiment, each from finished ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nni_manager.store.folder import Folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts that work on one experiment."""
+    """The parts of one open experiment."""
 
     loop: ExperimentLoop
     messages: JobMessages
@@ -35,14 +35,14 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """The building of one experiment at work from its open folder."""
+    """Builds the parts of an experiment from its open folder."""
 
     folder: Folder
     row: StoredExperiment
     spec: LiveSpec
     database: Database
     shared: SharedParts
-    #: The caller's, at `create`; it may be filled later.
+    #: The creator's environment; may be filled later.
     environment: Mapping[str, str] = field(repr=False)
     interpreter: str
     changes: Changes
@@ -52,7 +52,7 @@ class Build:
     storage_key: str
     #: Reference → value.
     secrets: Mapping[str, str] = field(repr=False)
-    #: Services that are in the config no more.
+    #: Services that left the config.
     removed: tuple[PlatformSpec, ...]
 
     def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
@@ -91,7 +91,7 @@ class Build:
             self.database,
             self.spec,
             place,
-            told=self.row.ended_trials,
+            reported=self.row.ended_trials,
             patience_s=self.shared.settings.tuner_patience_s,
             wake=inbox.wake,
         )

@@ -1,8 +1,8 @@
-"""Experiments that nobody works on, as they are read: the last few stay open, as long as their files stay the same.
+"""Reads closed experiments; the databases of the last few stay open while their files are unchanged.
 
-People look at finished experiments most, and pages ask again and again: opening a database costs more than most
-answers. A kept experiment is opened anew when its database was written or exchanged by anybody, and let go when it is
-resumed, deleted, or others were looked at since. What the index says of it is kept until the index is written.
+Pages poll finished experiments, and opening a database costs more than most answers. A cached experiment is reopened
+when its database was written or replaced, and closed when it is resumed, deleted or evicted. Index entries are cached
+until the index is written.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from nni_manager.store.index.index import Entry
 
 T = TypeVar("T")
 
-#: Experiments that stay open.
+#: Most experiments that stay open.
 _MOST_OPEN = 8
-#: Seconds for which files that were just looked at are believed to be the same.
+#: Seconds for which a check of the files stays valid.
 _FRESH_S = 0.5
 
-#: Of a database and its write-ahead log, what changes with every write: device, inode, size and time of both.
+#: Identity of a database and its write-ahead log: device, inode, size and time of both; changes with every write.
 _Look = tuple[tuple[int, ...], ...]
 
 
 class ClosedExperiment:
     """A closed experiment that is open for reading until its files change; `ClosedExperiments` closes it.
 
-    `copy`: a folder with its database as this version has it, where the one at `path` is of an earlier one.
+    `copy`: folder of an upgraded copy, if the database at `path` has an older schema; else None.
     """
 
     def __init__(self, folder: Folder, path: Path, look: _Look, copy: Path | None) -> None:
@@ -54,11 +54,11 @@ class ClosedExperiment:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether its files were the same a moment ago."""
+        """Whether its files were checked just now."""
         return time.monotonic() - self._looked_s < _FRESH_S
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """The function's answer. Raises _Changed when what is open is not what lies there now."""
+        """The function's result. Raises _Changed if the files are not the opened ones."""
         return await self.database.read(lambda connection: self._read(connection, function))
 
     def _read(self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
@@ -80,9 +80,9 @@ class ClosedExperiments:
     def __init__(self, index_database: Database) -> None:
         self._index = index_database
         self._entries: dict[str, Entry] = {}
-        #: Of commits to the index, when `_entries` were read.
+        #: Commits to the index when `_entries` were read.
         self._commits = 0
-        #: The one that was read last comes last.
+        #: The most recently read one is last.
         self._open: OrderedDict[str, ClosedExperiment] = OrderedDict()
 
     async def entry(self, id: str) -> Entry:
@@ -91,20 +91,20 @@ class ClosedExperiments:
         if found is None:
             commits = self._index.commits
             found = await self._index.read(lambda c: index.get(c, id))
-            if commits == self._index.commits:  # else it may be what was there before
+            if commits == self._index.commits:  # else the entry may be outdated
                 self.known_entry(id)
                 self._entries[id] = found
         return found
 
     def known_entry(self, id: str) -> Entry | None:
-        """The entry of an experiment from memory; None where that takes reading."""
+        """The cached entry of an experiment; None: it has to be read."""
         if self._commits != self._index.commits:
             self._entries.clear()
             self._commits = self._index.commits
         return self._entries.get(id)
 
     def kept(self, id: str) -> ClosedExperiment | None:
-        """The experiment, where its files were the same a moment ago; None where that takes looking."""
+        """The open experiment if it was checked just now; None: it has to be opened or checked."""
         found, entry = self._open.get(id), self.known_entry(id)
         if found is None or entry is None or found.folder != entry.folder or not found.is_fresh:
             return None
@@ -112,7 +112,7 @@ class ClosedExperiments:
         return found
 
     async def read(self, id: str, choose: Callable[[ClosedExperiment], Callable[[sqlite3.Connection], T]]) -> T:
-        """Runs on the database what `choose` answers for the experiment that is read.
+        """Runs the function that `choose` returns for the opened experiment.
 
         Raises NotFound or StoreError.
         """
@@ -121,37 +121,37 @@ class ClosedExperiments:
             experiment = await self._opened(entry)
             return await experiment.read(choose(experiment))
         except _Changed:
-            await self.let_go(id)
-        fresh = await _open(entry)  # whoever writes it may go on with that: it is read as it is now
+            await self.release(id)
+        fresh = await _open(entry)  # the writer may continue: read the present state once
         try:
             return await fresh.database.read(choose(fresh))
         finally:
             await fresh.close()
 
-    async def let_go(self, id: str) -> None:
-        """Closes what is kept of an experiment that is resumed, deleted or was changed."""
+    async def release(self, id: str) -> None:
+        """Closes an experiment that is resumed, deleted or was changed."""
         if (found := self._open.pop(id, None)) is not None:
             await found.close()
 
     async def close(self) -> None:
         for id in tuple(self._open):
-            await self.let_go(id)
+            await self.release(id)
 
     async def _opened(self, entry: Entry) -> ClosedExperiment:
         found = self._open.get(entry.id)
         if found is None or found.folder != entry.folder:
-            await self.let_go(entry.id)
+            await self.release(entry.id)
             fresh = await _open(entry)
-            await self.let_go(entry.id)  # others may have asked for it meanwhile
+            await self.release(entry.id)  # another task may have opened it meanwhile
             found = self._open[entry.id] = fresh
         self._open.move_to_end(entry.id)
         while len(self._open) > _MOST_OPEN:
-            await self.let_go(next(iter(self._open)))
+            await self.release(next(iter(self._open)))
         return found
 
 
 class _Changed(Exception):
-    """Somebody wrote or exchanged the database."""
+    """The database was written or replaced."""
 
 
 async def _open(entry: Entry) -> ClosedExperiment:
@@ -160,7 +160,7 @@ async def _open(entry: Entry) -> ClosedExperiment:
 
 
 def _find(folder: Folder) -> tuple[Path, _Look, Path | None]:
-    """The database, made ours if NNI made it, and a copy of an older one. Blocks, on a disk elsewhere for long."""
+    """The database, converted if NNI made it, its identity, and an upgraded copy of an older one. Blocks."""
     path = folder.require_database()
     experiment_folder.adopt(folder)
     copy = Path(tempfile.gettempdir()) / f"nni-manager-{secrets.token_hex(8)}"
@@ -172,7 +172,7 @@ def _find(folder: Folder) -> tuple[Path, _Look, Path | None]:
 
 
 def _look(path: Path) -> _Look:
-    """The state of the files; an empty write-ahead log counts as none. Raises _Changed where there is no database."""
+    """The identity of the files; an empty write-ahead log counts as none. Raises _Changed without a database."""
     try:
         return _stamp(os.stat(path)), _stamp_of_log(f"{path}-wal")
     except OSError:

@@ -1,7 +1,7 @@
-"""The code of one experiment: a copy of what a client sent, and the archive that jobs elsewhere get.
+"""The code of one experiment: a copy of uploaded code, and the archive for remote jobs.
 
-Trials on this machine share the copy and may write into it, as they may into the folder of a caller on this machine.
-What was sent stays as it came, for the next experiment.
+Local trials share the copy and may write into it, as into the folder of a local caller. The upload itself stays
+unchanged, for the next experiment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.store.folder import Folder
 
 T = TypeVar("T")
-#: Asked again and again while code is copied or packed; no ends that.
+#: Polled while code is copied or packed; False stops it.
 IsWanted = Callable[[], bool]
 
 
@@ -49,7 +49,7 @@ class CodeArchive:
         return self._path
 
     async def close(self) -> None:
-        """Gives up packing that is under way: nothing is written to the folder any more."""
+        """Stops packing; afterwards nothing is written to the folder."""
         if self._packing is not None:
             self._packing.cancel()
             await asyncio.wait({self._packing})
@@ -62,8 +62,8 @@ def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> Cod
 
 
 async def in_thread(work: Callable[[IsWanted], T]) -> T:
-    """Does what blocks. Where that is cancelled, it is not wanted any more, and is waited for: nothing interrupts a
-    thread, and what one still writes to cannot be removed."""
+    """Runs blocking work in a thread. On cancellation the work is told to stop and waited for: threads cannot be
+    interrupted, and a folder being written cannot be removed."""
     is_over = threading.Event()
     working = asyncio.ensure_future(asyncio.to_thread(work, lambda: not is_over.is_set()))
     try:
@@ -72,7 +72,7 @@ async def in_thread(work: Callable[[IsWanted], T]) -> T:
         is_over.set()
         await asyncio.wait({working})
         with suppress(asyncio.CancelledError):
-            working.exception()  # its own end is nobody's any more
+            working.exception()  # retrieved, so that it is not logged
         raise
 
 
@@ -88,8 +88,8 @@ def find_or_pack(code_directory: Path, folder: Path, is_wanted: IsWanted) -> Pat
 
 
 def with_own_code(spec: ExperimentSpec, sent: Path | None, folder: Folder, is_wanted: IsWanted) -> ExperimentSpec:
-    """Copies what was sent; answers the experiment that runs the copy. Quiet without. Blocks. Raises OSError, or
-    NotWanted when `is_wanted` says no."""
+    """Copies uploaded code; returns the spec that runs the copy. Without an upload, the same spec. Blocks. Raises
+    OSError, or NotWanted once `is_wanted` is False."""
     if sent is None:
         return spec
     folder.code.mkdir(mode=0o700)
@@ -98,7 +98,7 @@ def with_own_code(spec: ExperimentSpec, sent: Path | None, folder: Folder, is_wa
 
 
 def _copy(source: Path, target: Path, is_wanted: IsWanted) -> None:
-    """Links stay links, and what may be executed may be. The first that cannot be copied ends it."""
+    """Copies a tree with links and file modes; stops at the first error."""
     from nni_manager.code_archive import NotWanted
 
     folders = [(os.fspath(source), os.fspath(target))]

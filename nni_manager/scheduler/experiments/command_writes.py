@@ -1,4 +1,4 @@
-"""Commands as they are written into an experiment's database. Each may be written twice."""
+"""The database writes of commands. Each may run twice."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from nni_manager.store.experiment import experiments, trials
 
 
 def change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    """Stores another config, and takes a DONE experiment up again where that gives it something to do."""
+    """Stores a changed config, and continues a DONE experiment if the change allows more trials."""
     experiments.set_config(connection, json.dumps(after.canonical))
-    go_on(connection, before, after, now_ms)
+    continue_if_done(connection, before, after, now_ms)
 
 
-def go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    """Takes a DONE experiment up again where the change gives it something to do."""
+def continue_if_done(
+    connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int
+) -> None:
+    """Continues a DONE experiment if the change allows more trials."""
     row = experiments.load(connection)
     had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
     is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more
@@ -31,12 +33,12 @@ def go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: Experim
 
 
 def stop(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Stores that the experiment is to end."""
+    """Sets the status STOPPING."""
     experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)
 
 
 def add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int | None, now_ms: int) -> dict[str, Any]:
-    """Stores a trial of a user's own. Raises Conflict where none may begin any more."""
+    """Stores a trial with a user's parameters. Raises Conflict if no trial may start any more."""
     row = experiments.load(connection)
     if row.status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
         raise Conflict(f"experiment {row.id} is being stopped; `nnictl resume {row.id}` goes on with it")
@@ -56,7 +58,7 @@ def add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int 
 
 
 def kill(connection: sqlite3.Connection, trial_id: str) -> None:
-    """Stores that a trial is to end. Raises NotFound."""
+    """Stores the stop request for a trial. Raises NotFound."""
     if trials.status(connection, trial_id) is None:
         raise NotFound(f"there is no trial {trial_id}")
-    trials.ask_stop(connection, trial_id, StopRequest.USER)
+    trials.request_stop(connection, trial_id, StopRequest.USER)

@@ -1,4 +1,4 @@
-"""The commands the outside may give. Every one is stored before it is answered; the loop does the rest."""
+"""The operations of the API on experiments. Each is stored before it returns; the loop carries it out."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: What an experiment is read from.
+#: Open or closed experiment, to read from.
 Readable = OpenExperiment | ClosedExperiment
 
-#: Neither another endpoint nor another folder.
+#: Reopens with the same endpoint and folder.
 _AS_IT_WAS = Reopening()
 
 
@@ -64,12 +64,13 @@ class ExperimentCommands:
     # Experiments
 
     async def create(self, submission: Submission) -> str:
-        """Makes the experiment and starts to work on it; answers its id. Nothing is left behind when it fails."""
-        _require_text(submission.spec.canonical)  # a folder may have a name that is none
+        """Creates and starts an experiment; returns its id. A failure leaves nothing behind."""
+        _require_text(submission.spec.canonical)  # a folder name may not be UTF-8
         return await self._launcher.create(submission)
 
     async def change(self, id: str, fields: Mapping[str, object], services: ServiceChange | None = None) -> None:
-        """Changes limits, name, search space or training services of an experiment at work; names as in the config."""
+        """Changes limits, name, search space or training services of an open experiment; field names as in the
+        config."""
         experiment = self._supervisor.find(id)
         _require_text(fields)
         async with experiment.changing:
@@ -84,10 +85,10 @@ class ExperimentCommands:
             else:
                 now_ms = experiment.loop.now_ms
                 await self._write(experiment, lambda c: command_writes.change(c, before, spec, now_ms))
-                experiment.go_by(spec)
-            # a turn that began by the old limits may have found meanwhile that all is done
+                experiment.apply(spec)
+            # a turn with the old limits may have set DONE meanwhile
             then_ms = experiment.loop.now_ms
-            await self._write(experiment, lambda c: command_writes.go_on(c, before, spec, then_ms))
+            await self._write(experiment, lambda c: command_writes.continue_if_done(c, before, spec, then_ms))
         name, platform = spec.name, stored_config.platform(spec.canonical)
         await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
         experiment.loop.wake()
@@ -97,39 +98,39 @@ class ExperimentCommands:
     ) -> ExperimentSpec:
         change = await service_changes.read(experiment, spec, wish, self._shared)
         await self._write(experiment, lambda c: service_changes.write(c, experiment.folder, change))
-        await service_changes.go_by(experiment, change)
+        await service_changes.apply(experiment, change)
         return change.spec
 
     async def stop(self, id: str) -> None:
-        """Ends its trials, then closes it; returns when that is done. Quiet for a closed one."""
+        """Stops the trials and closes the experiment; returns after that. Quiet for a closed one."""
         async with self._supervisor.turn(id):
             experiment = self._supervisor.get(id)  # which needs no index
             if experiment is None:
-                return await self._put_away(await self.entry(id))
+                return await self._close_unopened(await self.entry(id))
             now_ms = experiment.loop.now_ms
             try:
                 await self._write(experiment, lambda c: command_writes.stop(c, now_ms))
             except StoreCorrupt:
                 await self._supervisor.closed(id)  # its loop gives up
-                return await self._put_away(await self.entry(id))
+                return await self._close_unopened(await self.entry(id))
             experiment.loop.wake()
         await self._supervisor.closed(id)
 
     async def stop_all(self) -> tuple[str, ...]:
-        """Answers which were stopped, those that were open for reading only included."""
+        """Stops all experiments, viewed ones included; returns their ids."""
         ids = self._supervisor.to_stop
         outcomes = await asyncio.gather(*map(self.stop, ids), return_exceptions=True)
         if not ids:
-            self._supervisor.look_whether_empty()
-        for outcome in outcomes:  # one that cannot be stopped keeps no other from it
+            self._supervisor.check_empty()
+        for outcome in outcomes:  # a failure does not affect the others
             if isinstance(outcome, BaseException):
                 raise outcome
         return ids
 
     async def resume(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
-        """Opens a stopped experiment again; clears the hold or the error of one at work.
+        """Opens a stopped experiment again; clears hold or error of an open one.
 
-        Raises AlreadyOwned for an endpoint's port that somebody has.
+        Raises AlreadyOwned if the endpoint's port is in use.
         """
         async with self._supervisor.turn(id):
             await self._launcher.resume(id, how)
@@ -137,17 +138,16 @@ class ExperimentCommands:
     async def view(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
         """Opens a stopped experiment for reading only; `stop` ends that.
 
-        With a directory also one that this daemon does not know, for instance because its folder was copied here.
-        Raises AlreadyOwned for an endpoint's port that somebody has.
+        With a directory, also an unlisted one, such as a copied folder. Raises AlreadyOwned if the endpoint's port is
+        in use.
         """
         async with self._supervisor.turn(id):
             await self._launcher.view(id, how)
 
     async def delete(self, id: str, also: Callable[[], Awaitable[None]]) -> None:
-        """Removes a stopped experiment's folder and its entry, then what `also` does.
+        """Removes a stopped experiment's folder and entry, then calls `also`.
 
-        Raises Conflict or AlreadyOwned while somebody runs it. A daemon that is killed meanwhile leaves a note that the
-        next one acts on.
+        Raises Conflict or AlreadyOwned while a process runs it. After a kill the next daemon completes the removal.
         """
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
@@ -157,7 +157,7 @@ class ExperimentCommands:
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
             await self._end_left_jobs(entry)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
-            await self._let_go(id)
+            await self._close_all(id)
             findings = await asyncio.to_thread(entry.folder.remove)
             await also()
             if findings:
@@ -165,14 +165,14 @@ class ExperimentCommands:
             else:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id))
         if entry.status is ExperimentStatus.VIEWED:
-            self._supervisor.look_whether_empty()
+            self._supervisor.check_empty()
 
     async def entry(self, id: str) -> Entry:
         """The entry of an experiment. Raises NotFound."""
         return await self._supervisor.closed_ones.entry(id)
 
     def known_entry(self, id: str) -> Entry | None:
-        """The entry of an experiment from memory; None where that takes reading."""
+        """The cached entry of an experiment; None: it has to be read."""
         return self._supervisor.closed_ones.known_entry(id)
 
     async def entries(self) -> list[Entry]:
@@ -194,33 +194,33 @@ class ExperimentCommands:
             if experiment is not None:
                 return await experiment.renew(values, environment)
             folder = (await self.entry(id)).folder
-            await self._supervisor.closed_ones.let_go(id)
+            await self._supervisor.closed_ones.release(id)
             await asyncio.to_thread(experiment_folder.renew_secrets, folder, values, environment)
 
     async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
-        """Where an experiment's first trials would go; nothing is made. Raises InvalidInput for what cannot run."""
+        """Plans where the first trials would run, without creating anything. Raises InvalidInput if they cannot run."""
         with self._supervisor.opening():
             plans = await preflight.plan_jobs(
                 submission.spec, submission.secrets, submission.id, self._shared.connections
             )
-        self._supervisor.look_whether_empty()
+        self._supervisor.check_empty()
         return plans
 
     async def clean(self, platforms: Collection[str]) -> Sequence[Ended]:
-        """Ends what closed experiments left on these platforms, or on all."""
+        """Ends leftover jobs of closed experiments on these platforms, or on all."""
         return await self._shared.leftovers.end(platforms)
 
     async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[Found]:
-        """What experiments that are not at work here left on a config's services; removes that of those in `remove`."""
+        """Finds leftovers of experiments not open here on a config's services; removes those of the ids in `remove`."""
         with self._supervisor.opening():
             found = await left_objects.find(submission, self._supervisor, remove)
-        self._supervisor.look_whether_empty()
+        self._supervisor.check_empty()
         return found
 
     # Trials
 
     async def add_trial(self, id: str, values: object) -> dict[str, Any]:
-        """A trial with parameters given by a person; waits for a free slot. Answers ``id`` and ``sequenceId``."""
+        """Adds a trial with a user's parameters; it waits for a free slot. Returns ``id`` and ``sequenceId``."""
         experiment = self._supervisor.find(id)
         parameters = Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values=values)
         require_finite("parameters", values)
@@ -231,20 +231,20 @@ class ExperimentCommands:
         return added
 
     async def kill_trial(self, id: str, trial_id: str) -> None:
-        """Asks a trial to end; it is USER_CANCELED once it has. Quiet for one that has ended."""
+        """Requests the stop of a trial, which becomes USER_CANCELED. Quiet for an ended one."""
         experiment = self._supervisor.find(id)
         await self._write(experiment, lambda c: command_writes.kill(c, trial_id))
         experiment.loop.wake()
 
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
-        """Results from elsewhere, for the tuner: [{parameter, value}]; what else an entry holds is kept."""
+        """Imports results for the tuner: [{parameter, value}]; other keys of an entry are kept."""
         experiment = self._supervisor.find(id)
         for number, entry in enumerate(data):
             require_finite(f"[{number}]", entry)
             require_text(f"[{number}]", entry)
         text, now_ms = nni_format.as_javascript(data), self._shared.clock()
         await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
-        experiment.loop.feed.import_data(json.loads(text))  # as a later process will hear it
+        experiment.loop.feed.import_data(json.loads(text))  # equal to what a later process reads from the store
 
     # Reading
 
@@ -253,19 +253,19 @@ class ExperimentCommands:
         return await self.read_by(id, lambda _: function)
 
     async def read_by(self, id: str, choose: Callable[[Readable], Callable[[sqlite3.Connection], T]]) -> T:
-        """The answer of a function that `choose` gives to a database. What it keeps of an answer is kept for
-        that, and is good as long as that is there."""
+        """Runs the function that `choose` returns for this experiment's database. A cache that it makes belongs to that
+        database object and ends with it."""
         experiment = self._supervisor.get(id)
         if experiment is not None:
             return await experiment.database.read(choose(experiment))
         return await self._supervisor.closed_ones.read(id, choose)
 
     def readable_at_once(self, id: str) -> Readable | None:
-        """The experiment to read, open or closed; None where finding it takes time, or there is none."""
+        """The experiment to read, open or cached; None: it has to be opened, or is unknown."""
         return self._supervisor.get(id) or self._supervisor.closed_ones.kept(id)
 
     def live(self, id: str) -> Live:
-        """Facts about it that are in no database."""
+        """State of an experiment that is not stored."""
         experiment = self._supervisor.get(id)
         hold = experiment.loop.derived_hold if experiment is not None else self._supervisor.not_opened.get(id)
         warnings = (*self._shared.warnings.of(id), *self._shared.leftovers.warnings_of(id))
@@ -280,13 +280,13 @@ class ExperimentCommands:
 
     @property
     def open_experiments(self) -> tuple[OpenExperiment, ...]:
-        """All that this daemon works on."""
+        """All open experiments."""
         found = map(self._supervisor.get, self._supervisor.open_ids)
         return tuple(experiment for experiment in found if experiment is not None)
 
     @property
     def changes(self) -> Changes:
-        """The changes of all experiments at work, and of the list of all experiments."""
+        """Notifies changes of all open experiments, and of the list."""
         return self._shared.changes
 
     @property
@@ -295,23 +295,23 @@ class ExperimentCommands:
         return self._shared.keeper
 
     def at_work(self, id: str) -> OpenExperiment | None:
-        """The experiment at work; None for a closed one."""
+        """The open experiment; None: it is closed."""
         return self._supervisor.get(id)
 
     def is_open(self, id: str) -> bool:
-        """Whether it is at work or viewed, or could not be opened: there is something that `stop` ends."""
+        """Whether it is open or viewed, or failed to open, so that `stop` applies."""
         return self._supervisor.is_open(id)
 
     def may_have_jobs(self, id: str) -> bool:
-        """Whether its jobs may have something to tell: it is open, or its database was not writable at its stop."""
+        """Whether its jobs may still report: it is open, or its database was not writable at its stop."""
         return self._supervisor.is_open(id) or id in self._supervisor.unsettled
 
     def on_closed(self, callback: Callable[[str], None]) -> None:
-        """`callback`: called with the id of each that is not open any more; there is one at most."""
+        """Sets the one callback, called with the id of each experiment that was closed."""
         self._supervisor.on_closed = callback
 
     def problem(self, id: str) -> str:
-        """Why its endpoint is not open; empty when all is well."""
+        """Why its endpoint is not open; empty: no problem."""
         return self._shared.endpoints.problem(id)
 
     def endpoint_url(self, endpoint: Endpoint) -> str:
@@ -320,40 +320,40 @@ class ExperimentCommands:
 
     # Helpers
 
-    async def _put_away(self, entry: Entry) -> None:
-        """Puts away an experiment that is only viewed, or could not be opened. Quiet for a stopped one."""
+    async def _close_unopened(self, entry: Entry) -> None:
+        """Closes an experiment that is viewed, or failed to open. Quiet for a stopped one."""
         hold = self._supervisor.not_opened.get(entry.id)
         if entry.status is not ExperimentStatus.VIEWED and hold is None:
             return
-        if hold is not None:  # what they reported is taken in when it can be opened again
+        if hold is not None:  # their results are read when it can be opened again
             await orphaned_jobs.end(self._shared.keeper, entry.id, forget=False)
         status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._shared.clock()
         comes_back = hold is not None and hold.code is HoldCode.STORE_UNAVAILABLE
         await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=comes_back))
-        await self._let_go(entry.id)
+        await self._close_all(entry.id)
         if comes_back:
-            self._supervisor.settle_later(entry.id)
-        self._supervisor.look_whether_empty()
+            self._supervisor.settle_in_background(entry.id)
+        self._supervisor.check_empty()
 
     async def _may_have_jobs(self, entry: Entry) -> bool:
-        """Whether the experiment may have jobs, as one that was stopped while it could not be opened."""
+        """Whether the experiment may have jobs, for instance as it was stopped while it could not be opened."""
         if entry.id in self._supervisor.not_opened or entry.id in self._supervisor.unsettled:
             return True
         return await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
 
     async def _end_left_jobs(self, entry: Entry) -> None:
-        """Ends the jobs of a deleted experiment; what cannot be ended now stays noted when its folder is gone."""
+        """Ends the jobs of a deleted experiment; those that cannot be ended now stay noted in the index."""
         may_have_jobs, now_ms = await self._may_have_jobs(entry), self._shared.clock()
         await self._shared.leftovers.end_deleted(entry, now_ms, may_have_jobs=may_have_jobs)
 
-    async def _let_go(self, id: str) -> None:
+    async def _close_all(self, id: str) -> None:
         self._supervisor.give_up(id)
-        await self._supervisor.closed_ones.let_go(id)
+        await self._supervisor.closed_ones.release(id)
         await self._shared.endpoints.close(id)
         self._supervisor.note_closed(id)
 
     async def _write(self, experiment: OpenExperiment, function: Callable[[sqlite3.Connection], T]) -> T:
-        """A command is refused, not queued, while it cannot be stored."""
+        """Runs a command's write; refused, not queued, while the database cannot be written."""
         try:
             done = await experiment.database.try_write(function)
         except StoreCorrupt as error:
@@ -364,6 +364,6 @@ class ExperimentCommands:
 
 
 def _require_text(config: Mapping[str, object]) -> None:
-    """Requires that all text of a config is UTF-8. Raises InvalidInput that names the field."""
+    """Raises InvalidInput, naming the field, for text that is not UTF-8."""
     for name, value in config.items():
         require_text(name, value)

@@ -1,4 +1,4 @@
-"""An experiment's folder when it is made, opened again or only read. Everything here blocks."""
+"""Creates, reopens and reads an experiment's folder. All functions block."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from nni_manager.store import private
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.experiment import experiments, jobs, services, trials
 from nni_manager.store.folder import Folder
+from nni_manager.store.migrate import migrate
 from nni_manager.store.nni import nni_folder
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
-from nni_manager.store.upgrade import upgrade as upgrade_database
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ def make(
     data_dir: Path,
     now_ms: int,
 ) -> None:
-    """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made, and NotWanted
-    when `is_wanted` says no while code is copied or packed; what was made until then stays."""
+    """Creates the folder with database, private file and code. Raises InvalidInput if it cannot be created, and
+    NotWanted once `is_wanted` is False; an incomplete folder stays."""
     try:
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder, is_wanted)
@@ -49,7 +49,7 @@ def make(
             if admission.sends_code(spec, platform):
                 archive_of(spec, platform, folder.code).pack(is_wanted)
         private.replace(folder.private, Kept(environment=submission.environment, secrets=submission.secrets))
-        upgrade_database(folder)
+        migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:
             experiments.create(
                 connection,
@@ -74,7 +74,7 @@ def make(
 
 def find_in(directory: Path, id: str) -> Folder:
     """The folder of the experiment in `directory`, or `directory` itself. Raises NotFound."""
-    with suppress(OSError):  # no folder can have such a name, or nobody may look
+    with suppress(OSError):  # the name is not possible, or the folder not readable
         for path in (directory / id, directory):
             if path.name == id and Folder(path).database.exists():
                 return Folder(path)
@@ -82,18 +82,18 @@ def find_in(directory: Path, id: str) -> Folder:
 
 
 def upgrade(folder: Folder) -> None:
-    """A folder of an earlier version; one that cannot be written is read as it is, unless NNI made it.
+    """Upgrades a folder for viewing; one that cannot be written stays as it is, unless NNI made it.
 
     Raises NotFound, Conflict or StoreError.
     """
     folder.require_database()
     adopt(folder)
     with suppress(StoreUnavailable):
-        upgrade_database(folder)
+        migrate(folder.database, "experiment")
 
 
 def adopt(folder: Folder) -> None:
-    """Makes a folder of NNI's ours; its trials will run as if the daemon's user had created it.
+    """Converts a folder that NNI made; its trials will run as created by the daemon's user.
 
     Raises Conflict or StoreError.
     """
@@ -101,30 +101,29 @@ def adopt(folder: Folder) -> None:
 
 
 def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
-    """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
+    """Resumes a stopped experiment: its stopped trials wait again, with the same parameters. Returns the former status.
 
-    Raises InvalidInput for secrets that are none of the experiment's, AlreadyOwned, having touched nothing, while
-    another manager works on it.
+    Raises InvalidInput for unknown secrets, and AlreadyOwned, without a change, while another manager has it open.
     """
     folder.require_database()
     lock = _own(folder)
     try:
         adopt(folder)
-        upgrade_database(folder)
+        migrate(folder.database, "experiment")
         return _set_running(folder, endpoint, now_ms, how)
     finally:
         lock.release()
 
 
 def require_idle(folder: Folder) -> None:
-    """Requires that nobody works on the experiment. Raises Conflict for NNI, AlreadyOwned for another manager."""
+    """Raises Conflict while NNI uses the folder, AlreadyOwned while another manager does."""
     nni_folder.require_idle(folder)
-    with suppress(OSError):  # gone already, or nobody can write it
+    with suppress(OSError):  # missing, or not writable
         _lock(folder).release()
 
 
 def has_undecided_jobs(folder: Folder) -> bool:
-    """Whether what became of some job was not taken in yet, or nobody can say."""
+    """Whether a job of an open attempt exists; True if the database cannot be read."""
     if not folder.database.exists():
         return False
     try:
@@ -135,8 +134,8 @@ def has_undecided_jobs(folder: Folder) -> bool:
         return True
 
 
-def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
-    """After a failure a stopped one is stopped, as the index says; its trials wait for the next `resume`."""
+def restore_status(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
+    """Restores STOPPED after a failed resume, as in the index; the trials wait for the next `resume`."""
     if status is ExperimentStatus.STOPPED:
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
             with connection:
@@ -164,7 +163,7 @@ def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Re
         with connection:
             before = experiments.load(connection).status
             trials.reopen_stopped(connection)
-            experiments.count_to_last_event(connection, now_ms)  # before it is forgotten that it was on hold
+            experiments.count_to_last_event(connection, now_ms)  # before the hold is cleared, which is not counted
             experiments.set_hold(connection, None)
             experiments.forget_failures(connection)
             services.clear_holds(connection)
@@ -182,12 +181,12 @@ def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Re
 
 
 def renew_secrets(folder: Folder, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Replaces secrets of a closed experiment, and an environment that is missing. Raises as `renew`."""
+    """Replaces secrets of a closed experiment, and adds a missing environment. Raises as `renew`."""
     folder.require_database()
     lock = _own(folder)
     try:
         adopt(folder)
-        upgrade_database(folder)
+        migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
             renew(connection, folder, values, environment)
     except sqlite3.DatabaseError as error:
@@ -197,7 +196,7 @@ def renew_secrets(folder: Folder, values: Mapping[str, str], environment: Mappin
 
 
 def note_ended(folder: Folder, job_names: Collection[str]) -> None:
-    """Notes of a closed experiment's jobs that nothing is left of them; where it cannot be written, that is logged."""
+    """Marks jobs of a closed experiment as forgotten; an error is only logged."""
     try:
         folder.require_database()
         with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:

@@ -1,7 +1,6 @@
-"""The launcher of experiments: made, resumed, or viewed. Each may get a port of its own.
+"""Creates, resumes and views experiments, each with an endpoint if requested.
 
-The port is opened before anything else is touched, so that a port that is taken costs nothing, and is given back when
-the rest fails.
+The endpoint's port is opened first, so that a port in use changes nothing, and is closed if the rest fails.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from nni_manager.store.index.index import Entry
 
 
 class Launcher:
-    """Used by `Service` alone. Raises what its methods raise."""
+    """Used by `ExperimentCommands` only; its methods list the errors."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._shared = supervisor.shared
 
     async def create(self, submission: Submission) -> str:
-        """Answers the new id. Nothing is left behind when it fails."""
+        """Returns the new id. A failure leaves nothing behind."""
         spec, id_ = submission.spec, submission.id
         await asyncio.to_thread(admission.check, spec)
         with self._supervisor.opening():
@@ -54,7 +53,7 @@ class Launcher:
         return id_
 
     async def resume(self, id: str, how: Reopening) -> None:
-        """Opens a stopped experiment; clears the hold or the error of one at work."""
+        """Opens a stopped experiment; clears hold or error of an open one."""
         await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         experiment = self._supervisor.get(id)
@@ -62,7 +61,7 @@ class Launcher:
             with self._supervisor.opening():
                 await self._open_again(entry, how)
         else:
-            await self._go_on(experiment, entry, how)
+            await self._resume_open(experiment, entry, how)
 
     async def view(self, id: str, how: Reopening) -> None:
         """Opens a stopped experiment for reading only."""
@@ -72,7 +71,7 @@ class Launcher:
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._with_endpoint(id, how.endpoint, entry.endpoint) as endpoint:
-                await self._supervisor.closed_ones.let_go(id)
+                await self._supervisor.closed_ones.release(id)
                 await asyncio.to_thread(experiment_folder.upgrade, entry.folder)
                 status, now_ms = ExperimentStatus.VIEWED, self._shared.clock()
                 viewed = replace(entry, status=status, is_open=False, endpoint=endpoint, launched_ms=now_ms)
@@ -86,7 +85,8 @@ class Launcher:
     async def _with_endpoint(
         self, id: str, wish: EndpointWish | None, before: Endpoint | None = None
     ) -> AsyncIterator[Endpoint | None]:
-        """`before`: the endpoint it has, which stays when no other is asked for, and comes back on a failure."""
+        """Opens the requested endpoint. `before`: the present one, kept if no other is requested, and restored on
+        failure."""
         if wish is None or (before is not None and not wish.is_explicit):
             yield before
             return
@@ -104,7 +104,7 @@ class Launcher:
 
     async def _create(self, id_: str, submission: Submission, endpoint: Endpoint | None) -> None:
         folder = Folder(Path(submission.spec.working_directory) / id_)
-        # until it is listed, whoever starts after a kill removes what there is of it
+        # until it is listed, the next daemon removes it after a kill
         await self._supervisor.write(lambda c: _announce(c, id_, folder))
         try:
             await self._make(folder, submission, endpoint)
@@ -117,8 +117,8 @@ class Launcher:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
             raise
         if experiment.loop.has_runner:
-            with suppress(PlatformUnavailable):  # its loop goes on trying, and says so
-                await self._shared.trial_listener.open(id_)  # what is to be known of that is told with the answer
+            with suppress(PlatformUnavailable):  # its loop retries and reports it
+                await self._shared.trial_listener.open(id_)  # so that the answer has its warnings
 
     async def _make(self, folder: Folder, submission: Submission, endpoint: Endpoint | None) -> None:
         data_dir, now_ms = self._shared.settings.data_dir, self._shared.clock()
@@ -151,20 +151,23 @@ class Launcher:
                 endpoint=endpoint,
                 launched_ms=now_ms,
             )
-            # the index first: who finds a stopped folder called open there corrects it, and not the other way round
+            # the index first: a stopped folder that is listed as open is corrected, an open one listed as stopped is
+            # not
             async with self._listed(opened):
-                await self._supervisor.closed_ones.let_go(id_)
+                await self._supervisor.closed_ones.release(id_)
                 status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, endpoint, now_ms, how)
                 try:
                     await self._supervisor.open(opened)
                 except BaseException:
-                    await asyncio.to_thread(experiment_folder.put_back, entry.folder, status, entry.ended_ms or now_ms)
+                    await asyncio.to_thread(
+                        experiment_folder.restore_status, entry.folder, status, entry.ended_ms or now_ms
+                    )
                     raise
             self._supervisor.viewed.discard(id_)
 
     @asynccontextmanager
     async def _listed(self, opened: Entry) -> AsyncIterator[None]:
-        """A context that lists an experiment as open in the index, and after a failure as it was listed before."""
+        """Lists the experiment as open in the index; restores the former entry on failure."""
         before = await self._supervisor.index.read(lambda c: index.find(c, opened.id))
         await self._supervisor.note(lambda c: index.put(c, opened))
         try:
@@ -173,7 +176,7 @@ class Launcher:
             await self._supervisor.note(lambda c: index.put(c, before) if before else index.remove(c, opened.id))
             raise
 
-    async def _go_on(self, experiment: OpenExperiment, entry: Entry, how: Reopening) -> None:
+    async def _resume_open(self, experiment: OpenExperiment, entry: Entry, how: Reopening) -> None:
         if how.debug:
             raise Conflict(f"experiment {entry.id} is at work; debug can be switched on when a stopped one is resumed")
         if (await experiment.database.read(experiments.load)).status is ExperimentStatus.STOPPING:
@@ -194,7 +197,8 @@ class Launcher:
 
 
 def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
-    """Notes a folder that is about to be made. Raises Conflict where removing it half made would remove somebody's."""
+    """Notes a folder that is about to be created. Raises Conflict if id or folder exist, as its removal would destroy
+    them."""
     if index.find(connection, id_) is not None or folder.path.exists():
         raise Conflict(f"there is an experiment {id_} already, or a folder {folder.path}; try again")
     index.set_leftover(connection, id_, folder)

@@ -1,5 +1,5 @@
-"""What experiments that are not at work here left at training services, as the services tell it: the folders of these
-experiments may be lost, and another manager may have made them."""
+"""Leftover objects on training services, found by asking the services: the experiments may be unknown here, as their
+folders were lost or another manager made them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was found at one training service."""
+    """The leftovers on one training service."""
 
     service: str
     platform: str
-    #: This manager's own.
+    #: Identity of this manager.
     identity: str
     objects: Sequence[LeftObject] = ()
-    #: Why it could not be asked, or not all be removed; empty: it was.
+    #: Why it could not be asked, or not all objects be removed; empty: no problem.
     trouble: str = ""
 
 
 async def find(submission: Submission, supervisor: Supervisor, remove: Collection[str] | None) -> Sequence[Found]:
-    """Asks each service of a config that can say. Finds what experiments left that are not at work here, whoever made
-    them; removes what those in `remove` (ids) left, and answers that alone."""
+    """Finds leftovers of experiments that are not open here, on the services of a config that support it. With `remove`
+    (ids): removes and returns only theirs."""
     async with AsyncExitStack() as stack:
-        for id in sorted(set(remove or ())):  # none of them is resumed meanwhile
+        for id in sorted(set(remove or ())):  # prevents a resume meanwhile
             await stack.enter_async_context(supervisor.turn(id))
         at_work = await supervisor.ids_at_work()
         return await _find(submission, supervisor.shared.connections, at_work, remove)

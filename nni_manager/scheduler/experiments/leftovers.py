@@ -1,8 +1,7 @@
-"""Jobs that may still run although nobody works on their experiment: noted in the index, and ended when it can be.
+"""Jobs that may still run although their experiment is closed: noted in the index, and ended when possible.
 
-They are ended by the next experiment that reaches the connection they are on, by a person's request, and by a look that
-is taken again and again, less and less often, while the daemon runs. What is noted is in memory, too:
-there is little of it, and it is asked for with every look at an experiment.
+They are ended by the next experiment on the same connection, by a user's request, and by retries at growing intervals
+while the daemon runs. The notes are also in memory: they are few, and every description of an experiment reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S
 from nni_manager.scheduler.experiments.preflight import standalone_host
-from nni_manager.store import stored_config, upgrade
+from nni_manager.store import private, stored_config
 from nni_manager.store.connection import connect_readonly
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, leftover_jobs, services
@@ -34,15 +33,15 @@ from nni_manager.store.index.index import Entry
 
 log = logging.getLogger(__name__)
 
-#: The code of the warning.
+#: Code of the warning.
 MAY_STILL_RUN = "MAY_STILL_RUN"
-#: Seconds between two looks whether what was left can be ended; the last one repeats.
+#: Seconds between two retries; the last one repeats.
 _LOOK_WAITS_S = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The result of ending some."""
+    """The result of one try."""
 
     left: LeftoverJobs
     #: Why they could not be ended; empty: they were.
@@ -50,31 +49,30 @@ class Ended:
 
 
 class Leftovers:
-    """The leftovers of all experiments of a daemon. `folder`: where experiments' folders are, for adapters that ask."""
+    """The leftovers of all experiments of a daemon. `folder`: parent of experiments' folders, for adapters."""
 
     def __init__(self, index: Database, connections: Connections, folder: Path) -> None:
         self._index = index
         self._connections = connections
         self._folder = folder
         self._known: dict[tuple[str, str], LeftoverJobs] = {}
-        #: Experiments whose own services see to what they left.
+        #: Ids of open experiments, which end their own leftovers.
         self.at_work: Callable[[], Collection[str]] = tuple
-        #: Called when nothing is left any more of these jobs.
+        #: Called when these jobs are ended.
         self.on_ended: Callable[[LeftoverJobs], Awaitable[None]] = _nothing
         self._ending: dict[tuple[str, str], asyncio.Task[str]] = {}
-        #: By what is noted: looks in vain, and the moment of the next one by the loop's clock.
+        #: (experiment, service) → number of retries, and the time of the next by the loop's clock.
         self._looks: dict[tuple[str, str], tuple[int, float]] = {}
         self._noted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Reads the leftovers that daemons before this one noted, and looks after them from now on. Raises
-        StoreError."""
+        """Reads the stored notes, and starts the retries. Raises StoreError."""
         self._known = {_key(left): left for left in await self._index.read(leftover_jobs.load)}
         self._looking = asyncio.create_task(self._look(), name="look after what experiments left")
 
     async def close(self) -> None:
-        """Stops ending leftovers; those under way are left to the next daemon."""
+        """Cancels retries and calls; the next daemon continues."""
         looking = () if self._looking is None else (self._looking,)
         tasks = (*looking, *self._ending.values())
         for task in tasks:
@@ -88,13 +86,13 @@ class Leftovers:
         self._noted.set()
 
     async def forget(self, experiment_id: str, service: str) -> None:
-        """Drops the note of a service's jobs, of which nothing is left; quiet where nothing is noted."""
+        """Removes the note of an experiment and service; quiet without one."""
         if self._known.pop((experiment_id, service), None) is not None:
             await self._index.try_write(lambda c: leftover_jobs.drop(c, experiment_id, service))
 
     def reached(self, connection: str, *, by: tuple[str, str]) -> None:
-        """An experiment's service `by` (its id, its name) has reached this connection, and what it had left there is
-        ended. What others left is ended now; of those that are at work again, by their own services."""
+        """Called when service `by` (experiment id, service) has connected: it has ended its own leftovers. Starts
+        ending those of closed experiments on the same connection."""
         for key, left in tuple(self._known.items()):
             if key == by:
                 self._start_task(key, self._forget_own(left))
@@ -102,7 +100,7 @@ class Leftovers:
                 self._start(left)
 
     async def end(self, platforms: Collection[str] = (), experiment_id: str = "") -> Sequence[Ended]:
-        """Ends what it can: of these platforms, or all; of this experiment, or all."""
+        """Tries to end leftovers of these platforms (empty: all) and of this experiment (empty: all)."""
         chosen = [
             left
             for left in self._known.values()
@@ -112,7 +110,7 @@ class Leftovers:
         return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
 
     async def end_deleted(self, entry: Entry, now_ms: int, *, may_have_jobs: bool) -> None:
-        """Notes what a deleted experiment may have left, and ends what it can. Raises StoreUnavailable."""
+        """Notes the possible leftovers of a deleted experiment, and tries to end them. Raises StoreUnavailable."""
         sentence = "the experiment was deleted"
         found = await asyncio.to_thread(jobs_of_closed, entry, now_ms, sentence) if may_have_jobs else []
         for left in (*found, *await asyncio.to_thread(files_of, entry, now_ms, sentence)):
@@ -124,14 +122,14 @@ class Leftovers:
                 )
 
     async def _end_now(self, left: LeftoverJobs) -> str:
-        """Ends some; a try under way that fails had perhaps begun before that was possible."""
+        """Tries once more after a running try that fails, which may have begun before the service was reachable."""
         under_way = self._ending.get(_key(left))
         if under_way is not None and not await asyncio.shield(under_way):
             return ""
         return await asyncio.shield(self._start(left))
 
     def services_of(self, experiment_id: str) -> frozenset[str]:
-        """The services on which something of the experiment is noted."""
+        """The services with a note of the experiment."""
         return frozenset(service for id, service in self._known if id == experiment_id)
 
     def warnings_of(self, experiment_id: str) -> tuple[ExperimentWarning, ...]:
@@ -142,10 +140,10 @@ class Leftovers:
             if left.experiment_id == experiment_id and left.may_run != 0
         )
 
-    # The look
+    # Retries
 
     async def _look(self) -> None:
-        """Ends what is noted as soon as that is possible. Ends only by cancellation."""
+        """Retries all notes until it is cancelled."""
         while True:
             self._noted.clear()
             self._plan_looks()
@@ -163,16 +161,16 @@ class Leftovers:
 
     async def _look_after(self, key: tuple[str, str]) -> None:
         is_at_work = key[0] in self.at_work()
-        if (left := self._known.get(key)) is not None and not is_at_work:  # else it was ended in this moment
+        if (left := self._known.get(key)) is not None and not is_at_work:  # else it was ended just now
             await asyncio.shield(self._start(left))
         looks = self._looks.get(key, (0, 0.0))[0] + 1
         wait_s = _LOOK_WAITS_S[min(looks, len(_LOOK_WAITS_S) - 1)]
         self._looks[key] = looks, asyncio.get_running_loop().time() + wait_s
 
-    # The end of them
+    # Ending
 
     def _start(self, left: LeftoverJobs) -> asyncio.Task[str]:
-        """Twice at a time is once."""
+        """Starts a try, or returns the running one."""
         key = _key(left)
         return self._ending.get(key) or self._start_task(key, self._end(left))
 
@@ -189,7 +187,7 @@ class Leftovers:
         return ""
 
     async def _end(self, left: LeftoverJobs) -> str:
-        """Answers why it could not be done."""
+        """Tries to end the jobs; returns why it failed, or ''."""
         limit_s = TIME_LIMITS_S["clean for good"]
         try:
             async with asyncio.timeout(limit_s):
@@ -246,15 +244,15 @@ def read_left_behind(
     running: bool = False,
     decided: bool = False,
 ) -> list[LeftoverJobs]:
-    """The jobs that may have left something, by service. `running`: only those that may still run;
-    `decided`: only those that no trial waits for any more.
+    """Notes for jobs that are not forgotten, one per service. `running`: only jobs that may still run; `decided`: only
+    jobs of closed attempts.
 
-    `sentence`: why they could not be ended, where nothing better is known.
+    `sentence`: why they could not be ended, if the store has no reason.
     """
     row = experiments.load(connection)
     names = jobs.left(connection, running=running, decided=decided)
     sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
-    values = _secrets(connection, folder) if names else {}
+    values = _secrets(folder) if names else {}
     why = {name: "; ".join(sentences) for name, sentences in jobs.why_unreachable(connection).items()}
     may_run = jobs.left(connection, running=True) if names else {}
     return [
@@ -268,7 +266,7 @@ def read_left_behind(
 
 
 def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
-    """The jobs of an experiment that cannot be opened; by its id alone where its database cannot be read. Blocks."""
+    """Notes for the jobs of an experiment that cannot be opened; by its id if the database cannot be read. Blocks."""
     try:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
             return read_left_behind(connection, entry.folder, now_ms, sentence=sentence)
@@ -282,12 +280,12 @@ def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJob
 
 
 def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
-    """Files that stay on services which keep more than jobs, of an experiment whose jobs are all forgotten. Blocks."""
+    """Notes for files left on services that keep more than jobs. Blocks."""
     try:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
             row, used = experiments.load(connection), jobs.services_used(connection)
             sections = _sections(connection, stored_config.services(json.loads(row.config)))
-            values, may_run = _secrets(connection, entry.folder), jobs.left(connection, running=True)
+            values, may_run = _secrets(entry.folder), jobs.left(connection, running=True)
             return [
                 replace(
                     _left(row.id, name, sections[name], values, (), sentence, now_ms),
@@ -302,10 +300,10 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
         return []
 
 
-def _secrets(connection: sqlite3.Connection, folder: Folder) -> Mapping[str, str]:
-    """Without them the jobs are noted all the same, and found when somebody reaches the service."""
+def _secrets(folder: Folder) -> Mapping[str, str]:
+    """The experiment's secrets; empty if they cannot be read: the jobs are then ended at the next connect."""
     try:
-        return upgrade.kept(connection, folder).secrets
+        return private.load(folder.private).secrets
     except StoreError as error:
         log.warning("the secrets of %s cannot be read: %s", folder.path, error)
         return {}
@@ -327,7 +325,7 @@ def _names(entry: Entry) -> list[str]:
 def _sections(
     connection: sqlite3.Connection, configured: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """The sections of all services, those too that the config has no more."""
+    """The sections of all services, removed ones included."""
     return {name: row.settings for name, row in services.load(connection).items()} | dict(configured)
 
 
@@ -356,7 +354,7 @@ def _left(
 
 
 def _connection_key(service: PlatformSpec, values: Mapping[str, str]) -> str:
-    """The platform's name where its adapter, or the section, is not there any more."""
+    """The connection key; the platform's name if adapter or section are unknown."""
     try:
         return registry.adapter_of(service).connection_key(credentials.filled(service, values))
     except (NniManagerError, ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""An experiment this daemon works on: its lock, its database, its log and its loop, from open to close."""
+"""An open experiment: its lock, database, log and loop."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services
 from nni_manager.store.experiment.services import ServiceRow
 from nni_manager.store.folder import Folder
+from nni_manager.store.migrate import migrate
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
-from nni_manager.store.upgrade import upgrade
 
 log = logging.getLogger(__name__)
 
-#: Waits before a loop that failed by a fault of ours goes on, in seconds; the last one repeats.
+#: Seconds before a loop is restarted after an internal error; the last one repeats.
 _RESTART_WAITS_S = (0.2, 1.0, 5.0, 30.0)
 
 
 class OpenExperiment:
-    """Made by `open_experiment`. `run` works until the experiment is stopped; `close` gives everything back."""
+    """Created by `open_experiment`. `run` runs until the experiment is stopped; `close` releases everything."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class OpenExperiment:
         environment: dict[str, str],
         kept: Kept,
     ) -> None:
-        """`environment`: what `parts` run processes with; empty where `kept` has none."""
+        """`environment`: the mapping shared with `parts`; empty if `kept` has none."""
         self.folder = folder
         self.database = database
         self.loop = parts.loop
@@ -60,11 +60,11 @@ class OpenExperiment:
         self._spec = parts.spec
         self._services = parts.services
         self.changes = changes
-        #: Commands that read, change and write the config take turns.
+        #: Serialises commands that change the config.
         self.changing = asyncio.Lock()
         self._held = held
         self._environment = environment
-        self._go_by_kept(kept)
+        self._apply_kept(kept)
 
     @property
     def id(self) -> str:
@@ -75,20 +75,20 @@ class OpenExperiment:
         return self._spec.now
 
     def code_archive(self, service: str) -> CodeArchive | None:
-        """The code that is sent to jobs of this training service; None: none is."""
+        """The code archive of this training service; None: no code is sent."""
         return self._services.code(service)
 
-    def go_by(self, spec: ExperimentSpec) -> None:
-        """The config was changed, and the change is stored: loop and tuner go by it from now on."""
+    def apply(self, spec: ExperimentSpec) -> None:
+        """Applies a stored change of the config to loop and tuner."""
         has_other_space = spec.search_space != self.spec.search_space
         self._spec.now = spec
         if has_other_space:
             self.loop.feed.change_search_space()
 
-    def go_by_services(self, spec: ExperimentSpec, kept: Kept) -> None:
-        """Goes by changed training services, which are stored with their secrets."""
+    def apply_services(self, spec: ExperimentSpec, kept: Kept) -> None:
+        """Applies a stored change of training services and secrets."""
         secrets = kept.secrets
-        self.go_by(spec)
+        self.apply(spec)
         for platform in spec.platforms:
             if platform.service in self._services.all:
                 self._services.change(platform, secrets)
@@ -96,36 +96,36 @@ class OpenExperiment:
                 self._services.add(platform, secrets)
         for name in self._services.all.keys() - {platform.service for platform in spec.platforms}:
             self._services.all[name].is_removed = True
-        self._go_by_kept(kept)
+        self._apply_kept(kept)
         self.loop.live()
 
     def try_again(self) -> None:
-        """A person has put something right."""
+        """Retries all services at once, as the user fixed something."""
         for service in self.loop.services.values():
             service.try_again()
         self.loop.wake()
 
     @property
     def variables(self) -> int | None:
-        """How many variables of its creator's environment are kept; None: they are not there."""
+        """Number of stored environment variables; None: missing."""
         return len(self._environment) if self._has_environment else None
 
     async def renew(self, values: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
-        """Secrets given anew: stored, then used from the platform's next call on; a hold for wrong ones is cleared.
+        """Stores renewed secrets, which are used from the next call on; clears holds for refused credentials.
 
         Raises as the function `renew`.
         """
         had_environment = self._has_environment
         kept = await self.database.try_write(lambda c: renew(c, self.folder, values, environment))
-        self._go_by_kept(kept)
+        self._apply_kept(kept)
         for service in self._services.all.values():
             self._services.renew(service, kept.secrets)
         if not had_environment:
-            await self.loop.feed.reset()  # a process that has begun was begun without
+            await self.loop.feed.reset()  # a running process has no environment
         self.changes.note()
         self.try_again()
 
-    def _go_by_kept(self, kept: Kept) -> None:
+    def _apply_kept(self, kept: Kept) -> None:
         self._has_environment = kept.environment is not None
         self._environment.clear()
         self._environment.update(kept.environment or {})
@@ -133,7 +133,7 @@ class OpenExperiment:
         self.loop.missing = missing(self.id, self.spec, gone, kept, self.folder)
 
     async def run(self) -> None:
-        """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
+        """Runs the loop; an internal error puts only this experiment on hold. Raises StoreCorrupt."""
         experiment_log.current.set(self.id)
         attempt = 0
         while not self.loop.closed.is_set():
@@ -155,10 +155,10 @@ class OpenExperiment:
 async def open_experiment(
     folder: Folder, shared: SharedParts, on_status: Callable[[str, Result], Awaitable[None]]
 ) -> OpenExperiment:
-    """Takes the folder's lock, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
+    """Locks the folder, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
     async with AsyncExitStack() as held:
         held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
-        await asyncio.to_thread(upgrade, folder)
+        await asyncio.to_thread(migrate, folder.database, "experiment")
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
@@ -194,11 +194,11 @@ async def open_experiment(
 
 
 class _Stored(NamedTuple):
-    """Rows that an experiment is opened from."""
+    """The stored data for opening an experiment."""
 
     row: StoredExperiment
     interpreter: str
-    #: Services that the config has no more, and that still have something of the experiment.
+    #: Services that left the config and still have attempts.
     removed: tuple[PlatformSpec, ...]
     kept: Kept
     nonce: str
@@ -221,7 +221,7 @@ def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Store
 
 
 def _kept(folder: Folder) -> Kept:
-    """A private file that cannot be read counts as none: giving everything anew replaces it."""
+    """The private data; empty if the file is corrupt, which `renew` then replaces."""
     try:
         return private.load(folder.private)
     except StoreCorrupt as error:
@@ -230,7 +230,7 @@ def _kept(folder: Folder) -> Kept:
 
 
 def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
-    """The folder may have been moved since it was written, and with it the code that lies in it."""
+    """Updates stored paths after the folder, with code in it, was moved."""
     before, now = experiments.folder(connection), str(folder.path)
     if before == now:
         return
@@ -241,7 +241,7 @@ def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
 
 
 def _corruption(error: Exception) -> StoreCorrupt | None:
-    """The database itself is broken; found in whichever task came upon it."""
+    """The StoreCorrupt in an error or exception group; None: another error."""
     if isinstance(error, ExceptionGroup):
         return next(filter(None, map(_corruption, error.exceptions)), None)
     return error if isinstance(error, StoreCorrupt) else None
@@ -256,15 +256,15 @@ def _internal(error: Exception) -> Hold:
 
 
 def removed(known: Mapping[str, ServiceRow]) -> tuple[PlatformSpec, ...]:
-    """Services that the config has no more; attempts of theirs may be open."""
+    """Services that left the config; they may have open attempts."""
     gone = [row for row in known.values() if row.is_removed and "platform" in row.settings]
     return tuple(PlatformSpec(name=row.settings["platform"], service=row.name, settings=row.settings) for row in gone)
 
 
 def missing(id: str, spec: ExperimentSpec, gone: Iterable[PlatformSpec], kept: Kept, folder: Folder) -> Hold | None:
-    """The hold of an experiment whose private file is not there, or lacks something; None: all is there.
+    """The hold for a private file that is missing or incomplete; None: it is complete.
 
-    `gone`: services that the config has no more, and that still have something of the experiment.
+    `gone`: services that left the config and still have attempts.
     """
     lacking = credentials.lacking(spec, kept.secrets, gone)
     if kept.environment is not None and not lacking:
@@ -284,9 +284,10 @@ def renew(
     values: Mapping[str, str],
     environment: Mapping[str, str] | None = None,
 ) -> Kept:
-    """Answers all that is known now; a hold for refused secrets is cleared. `environment`: taken where none is kept.
+    """Stores secrets, clears holds for refused credentials, and returns the private data. `environment`: stored if none
+    is.
 
-    Raises InvalidInput for a secret that is none of the experiment's, and where there is nothing to be given anew.
+    Raises InvalidInput for unknown secrets, and if the config refers to none.
     """
     row = experiments.load(connection)
     known = services.load(connection)

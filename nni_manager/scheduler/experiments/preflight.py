@@ -1,5 +1,5 @@
-"""Preflight of an adapter before an experiment begins, the plan of its first jobs, and the host of an adapter that
-works for no loop, also for cleaning up after an experiment's end."""
+"""Preflight of adapters before an experiment is created, the plan of its first jobs, and the host of an adapter without
+a loop, which also serves clean-up."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def standalone_host(
     storage: Json | None = None,
     storage_key: str = "",
 ) -> Host:
-    """A host that keeps nothing of what it is told.
+    """A host that stores nothing.
 
-    `folder`: the experiment's; it need not be there. `storage`: shared, with its secrets in place. `storage_key`: of an
-    experiment that may have folders on storage.
+    `folder`: the experiment's, which may not exist. `storage`: shared storage with secrets filled in. `storage_key`: of
+    an experiment that may have folders on storage.
     """
     return Host(
         experiment_id=experiment_id,
@@ -60,7 +60,7 @@ def standalone_host(
 
 
 def _private(folder: Path, service: str) -> PrivateText:
-    """What the service keeps in the experiment's folder; of one that is not there, nothing, and nothing is kept."""
+    """The service's private text in the experiment's folder; not stored if there is no folder."""
     return ServiceText(Folder(folder).private, service) if folder.is_dir() else PrivateText()
 
 
@@ -73,7 +73,7 @@ async def _followed(_: object) -> dict[str, dict[str, int]]:
 
 
 async def _code(folder: Path, service: str) -> Path:
-    """What was packed for the service while the experiment was at work."""
+    """The code archive of the service. Raises InvalidInput without one."""
     code = Folder(folder).code
     for packed in (*(code / service).glob("*.tar.gz"), *code.glob("*.tar.gz")):
         return packed
@@ -94,7 +94,7 @@ Findings = Mapping[str, Sequence[PreflightFinding]]
 
 
 async def look(spec: ExperimentSpec, secrets: Mapping[str, str], connections: Connections, folder: Folder) -> Findings:
-    """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
+    """Service → findings, asked concurrently. Raises InvalidInput for a finding of severity WRONG."""
 
     storage = credentials.filled_storage(spec, secrets)
 
@@ -115,7 +115,7 @@ async def look(spec: ExperimentSpec, secrets: Mapping[str, str], connections: Co
 
 
 async def ask(service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> Sequence[PreflightFinding]:
-    """The findings of one service. `secrets`: reference → value. Never raises: what it cannot say is a finding."""
+    """The findings of one service. `secrets`: reference → value. Never raises: an error is a finding."""
     limit_s = TIME_LIMITS_S["preflight"]
     try:
         async with asyncio.timeout(limit_s):
@@ -132,7 +132,7 @@ async def ask(service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> 
 
 
 def warn(findings: Findings, warnings: DaemonWarnings, experiment_id: str) -> None:
-    """Says what refuses nothing, each with its service as the subject."""
+    """Sets warnings for findings that do not refuse the experiment."""
     for name, found in findings.items():
         away = [_sentence(one) for one in found if one.severity is Severity.AWAY]
         if away:
@@ -145,7 +145,7 @@ def warn(findings: Findings, warnings: DaemonWarnings, experiment_id: str) -> No
 
 
 def is_over(warnings: DaemonWarnings, experiment_id: str, service: str) -> None:
-    """The service was reached."""
+    """Clears the warning, as the service was reached."""
     warnings.clear(experiment_id, SERVICE_AWAY, service)
 
 
@@ -159,13 +159,13 @@ def _sentence(finding: PreflightFinding) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:
-    """The plan of one training service: where the first trials would go."""
+    """The plan of one training service for the first trials."""
 
     service: str
     platform: str
-    #: Trials that it was asked about: so many may run there at a time.
+    #: Number of trials planned: the most that may run there at a time.
     trials: int
-    #: None: it decides itself, or could not be asked.
+    #: None: the platform places jobs itself, or could not be asked.
     plan: JobPlan | None
     #: Why it could not be asked; empty: it could.
     trouble: str = ""
@@ -174,7 +174,7 @@ class ServicePlan:
 async def plan_jobs(
     spec: ExperimentSpec, secrets: Mapping[str, str], id: str, connections: Connections
 ) -> Sequence[ServicePlan]:
-    """Each service by itself, in the order of the config. `id`: of no experiment.
+    """A plan for each service, in config order. `id`: an unused experiment id.
 
     Raises InvalidInput for what `create` would refuse.
     """

@@ -1,4 +1,4 @@
-"""Reports of trial runners: their words become evidence and results of their attempt, never verdicts."""
+"""Reports of trial runners: observations and results of an attempt, on which the plan decides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import AttemptDecided, StoreUnavailable
-from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerOf, Unstored
+from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerIdentity, Unstored
 from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.supervisor import Supervisor
@@ -18,14 +18,14 @@ from nni_manager.store.index import index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
+class Registration:
     """The answer to a runner's first post."""
 
     #: The parameter record, JSON.
     record: str
-    #: The code to be fetched; None: there is none.
+    #: The code archive; None: no code is sent.
     archive: CodeArchive | None
-    #: Bytes stored of each outbox.
+    #: Outbox → bytes stored.
     stored: Mapping[str, int]
 
 
@@ -38,93 +38,97 @@ class RunnerReports:
         self.manager_version = manager_version
         self._unstored = Unstored()
 
-    async def greet(
-        self, who: RunnerOf, runner_version: str | None, channel: str, outboxes: Mapping[str, int] | None = None
-    ) -> Welcome:
+    async def register(
+        self,
+        runner: RunnerIdentity,
+        runner_version: str | None,
+        channel: str,
+        outboxes: Mapping[str, int] | None = None,
+    ) -> Registration:
         """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR.
 
-        `outboxes`: what its container found when it started.
+        `outboxes`: bytes per outbox that its container found at its start.
         """
-        experiment = await self._experiment(who)
+        experiment = await self._experiment(runner)
         side = await experiment.messages.admit(
-            who.trial_id,
-            who.attempt,
+            runner.trial_id,
+            runner.attempt,
             runner_version,
             channel,
             self.manager_version,
-            container=who.container,
+            container=runner.container,
             outboxes=outboxes,
         )
-        attempt = AttemptReports(experiment, side, who, self._unstored)
+        attempt = AttemptReports(experiment, side, runner, self._unstored)
         attempt.require_open()
         experiment.loop.heartbeats.hear(side.job_name)
-        return Welcome(record=side.record, archive=attempt.archive, stored=side.outboxes)
+        return Registration(record=side.record, archive=attempt.archive, stored=side.outboxes)
 
-    async def attempt(self, who: RunnerOf) -> AttemptReports:
-        """The attempt that a runner posts about, as it is now; nothing is taken from one that did not greet first."""
-        attempt = await self._find(who)
+    async def attempt(self, runner: RunnerIdentity) -> AttemptReports:
+        """The attempt that a runner posts about; registers a runner that has not registered."""
+        attempt = await self._find(runner)
         if not attempt.side.runner_version and not attempt.side.is_decided:
-            await self.greet(who, None, "")
+            await self.register(runner, None, "")
         return attempt
 
-    async def record(self, who: RunnerOf) -> str:
+    async def record(self, runner: RunnerIdentity) -> str:
         """The parameter record, JSON."""
-        attempt = await self.attempt(who)
+        attempt = await self.attempt(runner)
         attempt.require_open()
         return attempt.side.record
 
-    async def started(self, who: RunnerOf, started_ms: int | None, told_ms: int | None = None) -> bool:
+    async def started(self, runner: RunnerIdentity, started_ms: int | None, told_ms: int | None = None) -> bool:
         """As `AttemptReports.started`."""
-        return (await self.attempt(who)).started(started_ms, told_ms, self.now_ms())
+        return (await self.attempt(runner)).started(started_ms, told_ms, self.now_ms())
 
-    async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
+    async def exited(self, runner: RunnerIdentity, runner_exit: Mapping[str, Any]) -> bool:
         """As `AttemptReports.exited`."""
-        return await (await self.attempt(who)).exited(word)
+        return await (await self.attempt(runner)).exited(runner_exit)
 
-    async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
+    async def lines(self, runner: RunnerIdentity, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
         """As `AttemptReports.lines`."""
-        return await (await self.attempt(who)).lines(outbox, start, end, lines)
+        return await (await self.attempt(runner)).lines(outbox, start, end, lines)
 
-    async def offsets(self, who: RunnerOf) -> dict[str, int]:
+    async def offsets(self, runner: RunnerIdentity) -> dict[str, int]:
         """Bytes stored of each outbox."""
-        attempt = await self._find(who)
+        attempt = await self._find(runner)
         attempt.require_open()
         return dict(attempt.side.outboxes)
 
-    async def write_log(self, who: RunnerOf, file: str, offset: int, data: bytes, source: str = "") -> int:
+    async def write_log(self, runner: RunnerIdentity, file: str, offset: int, data: bytes, source: str = "") -> int:
         """As `AttemptReports.write_log`."""
-        return await (await self.attempt(who)).write_log(file, offset, data, source)
+        return await (await self.attempt(runner)).write_log(file, offset, data, source)
 
-    async def must_stop(self, who: RunnerOf) -> bool:
+    async def must_stop(self, runner: RunnerIdentity) -> bool:
         """As `AttemptReports.must_stop`."""
-        return (await self.attempt(who)).must_stop()
+        return (await self.attempt(runner)).must_stop()
 
-    async def code(self, who: RunnerOf) -> Path | None:
-        """The packed code; None when none needs to be fetched."""
-        return await (await self.attempt(who)).code()
+    async def code(self, runner: RunnerIdentity) -> Path | None:
+        """Path of the packed code; None: no code is sent."""
+        return await (await self.attempt(runner)).code()
 
     def now_ms(self) -> int:
         """The daemon's clock, milliseconds since the epoch."""
         return self._supervisor.shared.clock()
 
-    async def _find(self, who: RunnerOf) -> AttemptReports:
-        """The newest container that greeted is heard."""
-        experiment = await self._experiment(who)
-        side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
-        if who.container and side.container not in ("", who.container):
+    async def _find(self, runner: RunnerIdentity) -> AttemptReports:
+        """The attempt. Raises AttemptDecided for a replaced container."""
+        experiment = await self._experiment(runner)
+        side = await experiment.database.read(lambda c: runners.find(c, runner.trial_id, runner.attempt))
+        if runner.container and side.container not in ("", runner.container):
             raise AttemptDecided(runners.SUPERSEDED)
-        if not side.is_decided:  # else it would be looked at in every turn from now on
+        if not side.is_decided:  # else it would stay in the heartbeats for ever
             experiment.loop.heartbeats.hear(side.job_name)
-        return AttemptReports(experiment, side, who, self._unstored)
+        return AttemptReports(experiment, side, runner, self._unstored)
 
-    async def _experiment(self, who: RunnerOf) -> OpenExperiment:
-        experiment = self._supervisor.get(who.experiment_id)
+    async def _experiment(self, runner: RunnerIdentity) -> OpenExperiment:
+        experiment = self._supervisor.get(runner.experiment_id)
         if experiment is None:
-            raise await self._closed(who.experiment_id)
+            raise await self._closed(runner.experiment_id)
         return experiment
 
     async def _closed(self, experiment_id: str) -> Exception:
-        """The error for an experiment that is not open; jobs of one that will be must not hear that all is over."""
+        """The error for an experiment that is not open; a retryable one if it is listed as open."""
         entry = await self._supervisor.index.read(lambda c: index.get(c, experiment_id))
         if entry.is_open:
             return StoreUnavailable(f"experiment {experiment_id} is not open yet; try again in a moment")

@@ -1,4 +1,4 @@
-"""Training services of an experiment at work are changed: read, looked at, stored, and then gone by."""
+"""Changes the training services of an open experiment: read, preflight, store, apply."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of services that can be made. `changed`: services that are new or have other settings."""
+    """A checked change of services. `changed`: services that are new or have other settings."""
 
     spec: ExperimentSpec
     changed: tuple[PlatformSpec, ...]
-    #: Reference → value, of what was given anew.
+    #: Reference → value, of new secrets.
     secrets: Mapping[str, str] = field(repr=False)
-    #: What runs on removed services is ended.
+    #: Stop the trials on removed services.
     now: bool
 
 
 async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange, shared: SharedParts) -> Change:
-    """`spec`: what the experiment goes by otherwise. Raises InvalidInput, ConfigInvalid, or OSError for its code."""
+    """`spec`: the present one, with other changes. Raises InvalidInput, ConfigInvalid, or OSError for its code."""
     known = await experiment.database.read(services.load)
     stored = (await asyncio.to_thread(private.load, experiment.folder.private)).secrets
     gone = {service.service: service.settings for service in removed(known)}
@@ -50,9 +50,9 @@ async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceCh
 
 
 def write(connection: sqlite3.Connection, folder: Folder, change: Change) -> None:
-    """A hold of a service that has other settings now is cleared: somebody has put something right."""
+    """Stores the change; clears the holds of services with new settings."""
     if change.secrets:
-        private.put(folder.private, change.secrets)  # first: a config without its secrets is worse than the other way
+        private.put(folder.private, change.secrets)  # first: unused secrets are harmless, missing ones are not
     experiments.set_config(connection, json.dumps(change.spec.canonical))
     for platform in change.spec.platforms:
         services.put(connection, platform.service, platform.settings)
@@ -61,10 +61,10 @@ def write(connection: sqlite3.Connection, folder: Folder, change: Change) -> Non
     names = {platform.service for platform in change.spec.platforms}
     services.remove_others(connection, names)
     if change.now:
-        trials.ask_stop_on_others(connection, names, StopRequest.USER)
+        trials.request_stop_elsewhere(connection, names, StopRequest.USER)
 
 
-async def go_by(experiment: OpenExperiment, change: Change) -> None:
-    """Makes the experiment go by the services that `write` has stored."""
+async def apply(experiment: OpenExperiment, change: Change) -> None:
+    """Applies the services that `write` has stored."""
     kept = await asyncio.to_thread(private.load, experiment.folder.private)
-    experiment.go_by_services(change.spec, kept)
+    experiment.apply_services(change.spec, kept)

@@ -1,4 +1,4 @@
-"""The training services of one experiment: added, changed and removed while it is at work."""
+"""The training services of one open experiment: added, changed and removed while it runs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """The training services of an experiment, by name in `all`, which others hold, too. Removed ones stay until
-    nothing of the experiment is left there.
+    """The training services of an experiment, by name in `all`, a mapping shared with its loop. Removed ones stay until
+    they have no attempts.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Services:
         storage_key: str = "",
     ) -> None:
         self.all: dict[str, TrainingService] = {}
-        #: What is sent to jobs.
+        #: Service → code archive.
         self._code: dict[str, CodeArchive] = {}
-        #: Reference → value, as they were given last.
+        #: Reference → value.
         self._secrets: Mapping[str, str] = {}
         self._experiment_id = experiment_id
         self._folder = folder
@@ -63,12 +63,12 @@ class Services:
         self._storage_key = storage_key
 
     def code(self, service: str) -> CodeArchive | None:
-        """The code that is sent to jobs of this service; None: none is."""
+        """The code archive of this service; None: no code is sent."""
         known = self.all.get(service)
         return self._code[service] if known is not None and known.platform.capabilities.ships_code else None
 
     async def close_code(self) -> None:
-        """Gives up what is packed for jobs."""
+        """Stops packing code."""
         await asyncio.gather(*(archive.close() for archive in self._code.values()))
 
     def add(self, platform: PlatformSpec, secrets: Mapping[str, str], *, is_removed: bool = False) -> TrainingService:
@@ -92,7 +92,7 @@ class Services:
         return service
 
     def change(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> None:
-        """Gives a service its other settings; one that had been removed is in the config again."""
+        """Changes a service's settings; a removed one is used again."""
         self._secrets = secrets
         service = self.all[platform.service]
         service.is_removed = False
@@ -103,7 +103,7 @@ class Services:
             service.try_again()
 
     def renew(self, service: TrainingService, secrets: Mapping[str, str]) -> None:
-        """Gives a service its secrets, which may be others now."""
+        """Passes changed secrets to a service."""
         self._secrets = secrets
         if service.wanted is service.spec:
             service.platform.renew(credentials.filled(service.spec, secrets))
@@ -111,7 +111,7 @@ class Services:
             service.change(service.wanted, self._maker(service.wanted, secrets))
 
     async def remove_idle(self) -> list[TrainingService]:
-        """Removed ones of which nothing is left; they are no longer among `all`."""
+        """Takes removed services without attempts out of `all`, and returns them."""
         names = [name for name, service in self.all.items() if service.is_removed]
         if not names:
             return []
@@ -144,7 +144,7 @@ class Services:
             connections=self._shared.connections,
             folder=self._folder.path,
             code=self._code[name].path,
-            greet=messages.greet,
+            greet=messages.register,
             exited=messages.exited,
             silence_s=self._silence_s,
             max_log_bytes=self._spec.now.max_log_bytes,

@@ -1,4 +1,4 @@
-"""What all experiments of a daemon share."""
+"""The parts shared by all experiments of a daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nni_manager.scheduler.turns.trial_listener import TrialListener
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedParts:
-    """The parts that all experiments of a daemon share."""
+    """The parts shared by all experiments of a daemon."""
 
     settings: Settings
     keeper: Keeper
@@ -27,5 +27,5 @@ class SharedParts:
     clock: Clock
     warnings: DaemonWarnings
     leftovers: Leftovers
-    #: Of any experiment at work, and of the list of all.
+    #: Changes of any open experiment, and of the list.
     changes: Changes = field(default_factory=Changes)

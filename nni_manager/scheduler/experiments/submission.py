@@ -1,4 +1,4 @@
-"""Requests to open an experiment, a new one or one that exists; and the port that shows it."""
+"""Requests to create or reopen an experiment, and the interface of its endpoints."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nni_manager.domain.ids import new_experiment_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A new experiment, and on whose behalf it runs."""
+    """A new experiment with its caller's environment."""
 
     spec: ExperimentSpec
-    #: What the experiment is going to be called.
+    #: The new experiment's id.
     id: str = field(default_factory=new_experiment_id)
     #: The caller's environment; trials and the tuner run with it.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -27,21 +27,21 @@ class Submission:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: None: no endpoint.
     endpoint: EndpointWish | None = None
-    #: A folder of code that a client sent; `spec` names it, and the experiment gets a copy of its own. None: no such.
+    #: Folder of uploaded code, named in `spec`, which the experiment copies. None: none was uploaded.
     sent_code: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
-    """How an experiment that exists is opened again."""
+    """Options for opening an existing experiment."""
 
-    #: None: the endpoint it has, if it has one.
+    #: None: keep the present one, if any.
     endpoint: EndpointWish | None = None
-    #: The folder of the experiment, or the one that holds it, when the daemon is not to look where it knows one.
+    #: The experiment's folder or its parent; None: the listed folder.
     directory: Path | None = None
     #: Switches `debug` on.
     debug: bool = False
-    #: Reference → value, of secrets that are given anew.
+    #: Reference → value, of renewed secrets.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -49,20 +49,20 @@ class Endpoints(Protocol):
     """Built by `app`, which owns the sockets. An experiment has one endpoint at most."""
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
-        """Opens an endpoint at once, also of an experiment that is about to be made; one it has already is exchanged.
+        """Opens an endpoint, also for an experiment about to be created; replaces a present one.
 
-        None: nobody asked for a port, and the service shows the experiment, or nothing is to listen. Raises
-        AlreadyOwned, naming who holds the port, Conflict or InvalidInput.
+        None: no port was requested, so the daemon's page shows the experiment. Raises AlreadyOwned, naming the holder
+        of the port, Conflict or InvalidInput.
         """
 
     def restore(self, experiment_id: str, endpoint: Endpoint) -> None:
-        """Opens a recorded endpoint as soon as it can be had; meanwhile `problem` says why it is not open."""
+        """Opens a stored endpoint, with retries; until then `problem` has the reason."""
 
     async def close(self, experiment_id: str) -> None:
-        """Closes the port and its connections, or gives up restoring it. Idempotent."""
+        """Closes the port and its connections, or stops restoring it. Idempotent."""
 
     def url(self, endpoint: Endpoint) -> str:
         """The address of an endpoint, ``http://host:port/prefix/``."""
 
     def problem(self, experiment_id: str) -> str:
-        """Why a recorded endpoint is not open; empty when all is well."""
+        """Why a stored endpoint is not open; empty: no problem."""

@@ -1,4 +1,4 @@
-"""All experiments this daemon works on: opens, runs and closes them, and keeps the index in step."""
+"""Opens, runs and closes all experiments of a daemon, and keeps the index up to date."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: How long somebody waits until the index is written, in seconds.
+#: Most seconds that a caller waits until the index is written.
 _INDEX_PATIENCE_S = 1.0
-#: Seconds until an experiment whose disk could not be written is opened again.
+#: Seconds between two tries to open an experiment on an unwritable disk.
 _OPEN_AGAIN_S = 2.0
 
 
 class Supervisor:
-    """Entered by the daemon; leaving it stops all loops and leaves all jobs running."""
+    """Run by the daemon with `running`; leaving it stops all loops, and jobs run on."""
 
     def __init__(self, index_database: Database, shared: SharedParts) -> None:
         self.index = index_database
@@ -50,33 +50,33 @@ class Supervisor:
         self._closing: dict[str, asyncio.Event] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._group: asyncio.TaskGroup
-        #: Why an experiment that should be worked on is not, by its id.
+        #: Experiment id → why it could not be opened.
         self.not_opened: dict[str, Hold] = {}
-        #: Stopped ones whose own databases could not be told so, nor take in what their jobs reported at last.
+        #: Ids of stopped experiments that could not be opened: their databases lack the stop and the last results.
         self.unsettled: set[str] = set()
-        #: Stopped ones that are open for reading only.
+        #: Ids of stopped experiments that are open for reading.
         self.viewed: set[str] = set()
         self._opening = 0
-        #: The daemon ends, and begins nothing new.
+        #: The daemon is ending and opens nothing new.
         self.is_ending = False
-        #: Called when the last experiment was closed, or all were to be and none was open.
+        #: Called when no experiment is open any more.
         self.on_empty: Callable[[], None] = lambda: None
-        #: Called when the index says something new.
+        #: Called after the index changed.
         self.on_change: Callable[[], None] = lambda: None
-        #: Called when an experiment is not open any more, with its id.
+        #: Called with the id of a closed experiment.
         self.on_closed: Callable[[str], None] = lambda _: None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Opens what the index calls open. One that cannot be opened is named and harms no other."""
-        failure: Exception | None = None  # of our user: the group would wrap it
+        """Opens the experiments listed as open. A failure is noted and affects no other."""
+        failure: Exception | None = None  # of the caller: the task group would wrap it
         async with asyncio.TaskGroup() as group:
             self._group = group
             entries = await self.index.read(index.all_entries)
             self._restore(entries)
             for entry in entries:
                 if entry.is_open and entry.status is ExperimentStatus.STOPPED:
-                    self.settle_later(entry.id)
+                    self.settle_in_background(entry.id)
                 elif entry.is_open:
                     await self._open_or_note(entry)
             try:
@@ -91,7 +91,7 @@ class Supervisor:
             raise failure
 
     def find(self, id: str) -> OpenExperiment:
-        """The experiment at work. Raises Conflict when it is closed."""
+        """The open experiment. Raises Conflict if it is closed."""
         experiment = self._open.get(id)
         if experiment is None:
             reason = self.not_opened.get(id)
@@ -104,15 +104,15 @@ class Supervisor:
 
     @property
     def has_work(self) -> bool:
-        """Something is open, if only for reading, or should be: what cannot be opened now may have jobs that run."""
+        """Whether an experiment is open or viewed, or failed to open and may have running jobs."""
         return bool(self._open or self.viewed or self.not_opened)
 
     def is_open(self, id: str) -> bool:
-        """Somebody works on it, should, or views it: it can be stopped."""
+        """Whether it is open, viewed or failed to open, so that it can be stopped."""
         return id in self._open or id in self.viewed or id in self.not_opened
 
     async def ids_at_work(self) -> frozenset[str]:
-        """The ids of all experiments whose jobs may be needed: open ones, and those that are being opened or closed."""
+        """Ids of experiments with jobs that may be needed: open ones, and those being opened or closed."""
         listed = [entry.id for entry in await self.index.read(index.all_entries) if entry.is_open]
         return frozenset((*listed, *self._open, *self._closing, *self._tasks, *self.not_opened, *self.unsettled))
 
@@ -122,11 +122,12 @@ class Supervisor:
 
     @property
     def to_stop(self) -> tuple[str, ...]:
-        """The ids of experiments at work or viewed, and of those that cannot be opened, whose jobs may run."""
+        """Ids of open and viewed experiments, and of those that cannot be opened and may have running jobs."""
         return (*self._open, *sorted(self.viewed | (self.not_opened.keys() - self._open.keys())))
 
     async def open(self, entry: Entry, *, to_stop: bool = False) -> OpenExperiment:
-        """Starts to work on it. Raises AlreadyOwned, StoreError or InvalidInput. `to_stop`: only to stop it."""
+        """Opens an experiment and starts its loop. Raises AlreadyOwned, StoreError or InvalidInput. `to_stop`: stop
+        it."""
         if entry.id in self._open:
             return self._open[entry.id]
         if (closing := self._closing.get(entry.id)) is not None:
@@ -138,9 +139,9 @@ class Supervisor:
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
-        await asyncio.sleep(0)  # a task that is cancelled before its first step never closes what it was given
-        await self.closed_ones.let_go(entry.id)
-        self._tell()  # the index may have said so before it was true
+        await asyncio.sleep(0)  # a task cancelled before its first step would not close the experiment
+        await self.closed_ones.release(entry.id)
+        self._tell()  # the index may have listed it as open before
         return experiment
 
     @property
@@ -149,7 +150,7 @@ class Supervisor:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Around what leads to `open`, so that the daemon does not end meanwhile. Raises Conflict when it ends."""
+        """Prevents the daemon's end while an experiment is being opened. Raises Conflict if it is ending."""
         if self.is_ending:
             raise Conflict("the daemon is ending, as no experiment was open any more; try again in a moment")
         self._opening += 1
@@ -160,8 +161,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def turn(self, id: str) -> AsyncIterator[None]:
-        """Around what opens, stops or removes one experiment: such commands take turns, and find it open or closed, and
-        nothing in between."""
+        """Serialises commands that open, stop or remove one experiment; inside, it is either open or closed."""
         turn = self._turns.setdefault(id, asyncio.Lock())
         async with turn:
             if (closing := self._closing.get(id)) is not None:
@@ -169,7 +169,7 @@ class Supervisor:
             yield
 
     def give_up(self, id: str) -> None:
-        """Nobody wants it opened any more, or viewed."""
+        """Stops viewing or trying to open it."""
         self.viewed.discard(id)
         self.not_opened.pop(id, None)
         self.unsettled.discard(id)
@@ -177,7 +177,7 @@ class Supervisor:
             opening.cancel()
 
     def note_closed(self, id: str) -> None:
-        """Notes that an experiment is closed, unless it is still to be worked on."""
+        """Clears the warnings of a closed experiment and calls `on_closed`; quiet for an open one."""
         if not self.is_open(id):
             self.shared.warnings.clear(id)
             self.on_closed(id)
@@ -186,25 +186,25 @@ class Supervisor:
         if (experiment := self._open.get(id)) is not None:
             experiment.changes.note()
 
-    def look_whether_empty(self) -> None:
+    def check_empty(self) -> None:
         if not self.has_work:
             self.on_empty()
 
     async def closed(self, id: str) -> None:
-        """Waits until nobody works on it any more."""
+        """Waits until the experiment's loop has ended."""
         task = self._tasks.get(id)
         if task is not None:
             await asyncio.wait({task})
 
-    def settle_later(self, id: str) -> None:
-        """Has an experiment that was stopped while it could not be opened stopped by its own loop, once it can be."""
+    def settle_in_background(self, id: str) -> None:
+        """Retries `settle` until the experiment is settled."""
         self.unsettled.add(id)
-        settling = self._group.create_task(self._settle_later(id), name=f"settling {id}")
+        settling = self._group.create_task(self._settle_until_done(id), name=f"settling {id}")
         self._settling.add(settling)
         settling.add_done_callback(self._settling.discard)
 
     async def settle(self, id: str) -> None:
-        """Opens one that is `unsettled` for so long as it takes to stop it. Quiet for others. Raises as `open`."""
+        """Opens an `unsettled` experiment just to stop it. Quiet for others. Raises as `open`."""
         if id in self.unsettled:
             entry = await self.index.read(lambda c: index.get(c, id))
             experiment = await self.open(entry, to_stop=True)
@@ -213,13 +213,13 @@ class Supervisor:
                 self.unsettled.discard(id)
 
     async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Changes the index on somebody's behalf. Raises StoreUnavailable, having changed nothing."""
+        """Writes the index for a command. Raises StoreUnavailable; nothing was changed then."""
         answer = await self.index.try_write(function)
         self._tell()
         return answer
 
     async def note(self, function: Callable[[sqlite3.Connection], None]) -> None:
-        """Writes what is so into the index; one that cannot be written at once is written later, and delays nothing."""
+        """Writes a fact into the index; waits briefly, and is written later if the index cannot be written now."""
         write = self.index.start_write(function)
         write.add_done_callback(self._noted)
         await asyncio.wait({write}, timeout=_INDEX_PATIENCE_S)
@@ -249,14 +249,14 @@ class Supervisor:
             self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
 
     async def _open_later(self, entry: Entry) -> None:
-        """A disk that cannot be written now gets room some day."""
+        """Retries until the disk can be written."""
         while True:
             await asyncio.sleep(_OPEN_AGAIN_S)
             async with self.turn(entry.id):
                 if await self._try_open(entry):
                     break
 
-    async def _settle_later(self, id: str) -> None:
+    async def _settle_until_done(self, id: str) -> None:
         while id in self.unsettled:
             async with self.turn(id):
                 try:
@@ -270,7 +270,7 @@ class Supervisor:
                 await asyncio.sleep(_OPEN_AGAIN_S)
 
     async def _begin_stop(self, experiment: OpenExperiment) -> None:
-        """Begins the stop. Raises StoreError, having given everything back."""
+        """Stores the stop. On StoreError the experiment is closed."""
         now_ms = experiment.loop.now_ms
         try:
             await experiment.database.try_write(lambda c: _stop_unless_stopped(c, now_ms))
@@ -279,7 +279,7 @@ class Supervisor:
             raise
 
     async def _try_open(self, entry: Entry) -> bool:
-        """Whether there is nothing more to try: it is open, or needs a person."""
+        """Tries to open it; returns False if a retry may help."""
         try:
             await self.open(entry)
         except (NniManagerError, OSError) as error:
@@ -315,10 +315,10 @@ class Supervisor:
             closed.set()
             experiment.changes.note()
             self.note_closed(experiment.id)
-            self.look_whether_empty()
+            self.check_empty()
 
     async def _close(self, experiment: OpenExperiment) -> None:
-        """An endpoint ends with its experiment, not with its loop: one in ERROR is still looked at."""
+        """Closes the experiment; its endpoint only if it is STOPPED, as one in ERROR is still viewed."""
         try:
             if experiment.loop.closed.is_set():
                 await self._note_left(experiment, running=False)
@@ -330,7 +330,7 @@ class Supervisor:
     async def _note_status(self, id: str, result: Result) -> None:
         is_open = result.status is not ExperimentStatus.STOPPED
         experiment = self._open.get(id)
-        if not is_open and experiment is not None:  # first: who is killed in between finds the experiment open
+        if not is_open and experiment is not None:  # first: after a kill in between the experiment is still open
             await self._note_left(experiment, running=True)
         elif experiment is not None:
             await self._note_abandoned(experiment)
@@ -356,14 +356,14 @@ class Supervisor:
             log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
 
     async def _note_ended(self, left: LeftoverJobs) -> None:
-        """Notes in the database of a closed experiment that nothing is left any more of these jobs."""
+        """Marks ended leftover jobs in the database of their closed experiment."""
         entry = await self.index.read(lambda c: index.find(c, left.experiment_id))
         if entry is not None and left.experiment_id not in self._open:
             await asyncio.to_thread(experiment_folder.note_ended, entry.folder, left.job_names)
             self.shared.changes.note()
 
     async def _note_abandoned(self, experiment: OpenExperiment) -> None:
-        """Notes jobs that may run on a service that the experiment has no more: their trials were ended without it."""
+        """Notes jobs that may run on removed services, after their trials were ended without these."""
         removed = {name: one for name, one in experiment.loop.services.items() if one.is_removed}
         noted, now_ms = self.shared.leftovers.services_of(experiment.id), self.shared.clock()
         if not removed and not noted:

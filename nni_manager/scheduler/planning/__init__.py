@@ -1,1 +1,1 @@
-"""Decides: the snapshot of one experiment becomes decisions. Pure: no await, no clock, no database, no network."""
+"""Turns the snapshot of one experiment into decisions. Pure: no await, clock, database or network."""

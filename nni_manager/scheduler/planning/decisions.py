@@ -1,5 +1,4 @@
-"""The decisions that a plan may take: records, written in the plan's own transaction, and calls, made after its
-commit."""
+"""The decisions of a plan: records, written in its transaction, and calls, made after the commit."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ class StartTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoseSight:
+class MarkUnknown:
     """The trial becomes UNKNOWN."""
 
     trial_id: str
@@ -48,14 +47,14 @@ class LoseSight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskStop:
+class RequestStop:
     trial_id: str
     by: StopRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoseJob:
-    """Nobody could ask about the attempt's job for so long that it counts as lost."""
+class MarkLost:
+    """The attempt's job counts as LOST after being unreachable for too long."""
 
     trial_id: str
     attempt: int
@@ -65,7 +64,7 @@ class LoseJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The trial ends; its attempt, if it had one, is fenced off."""
+    """The trial ends; its attempt, if any, is closed."""
 
     trial_id: str
     attempt: int
@@ -73,13 +72,13 @@ class Finish:
     reason: Reason
     message: str
     ended_ms: int
-    #: What platform and runner said, when they disagree.
+    #: Contradiction between platform and runner; empty: none.
     disagreement: str = ""
-    #: Its job may still run where nobody can be asked: whoever is next in touch with that service ends it.
+    #: Its job may still run on an unreachable service; it is ended at the next connect.
     may_run: bool = False
     #: Last lines of its standard error.
     stderr_tail: str = ""
-    #: The last of them, where it failed and `message` does not tell it.
+    #: The last of these lines, if the trial failed and `message` does not contain it.
     last_words: str = ""
     #: As `domain.failure.failure_key` says.
     failure_key: str = ""
@@ -89,33 +88,33 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpAttempt:
-    """The attempt is fenced off and the trial waits for another one."""
+    """The attempt is closed, and the trial waits for another one."""
 
     trial_id: str
     attempt: int
     #: `domain.attempt.PLATFORM` or `USER_CODE`.
     account: str
     sentence: str
-    #: What platform and runner said, when they disagree.
+    #: Contradiction between platform and runner; empty: none.
     disagreement: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviveAttempt:
-    """An attempt that was given up while its job could not be asked about is the trial's again."""
+    """A missed attempt becomes the trial's current one again."""
 
     trial_id: str
     attempt: int
-    #: The attempt that it takes the place of, which is fenced off; None: that was not started yet.
+    #: The attempt that it replaces, which is closed; None: that was not started.
     replaced: int | None
-    #: The replaced one may run, though its platform has not said that it took it.
+    #: The replaced one may run although it has no handle.
     may_run: bool
     sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropMissed:
-    """The end of waiting for an attempt that was given up while its job could not be asked about."""
+    """A missed attempt is no longer waited for."""
 
     trial_id: str
     attempt: int
@@ -141,7 +140,7 @@ class PutOnHold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldService:
-    """A training service is not used until a person has put something right."""
+    """A training service is not used until the user has fixed something."""
 
     service: str
     hold: Hold
@@ -151,10 +150,10 @@ Record = (
     AddTrial
     | StartAttempt
     | StartTrial
-    | LoseSight
-    | AskStop
+    | MarkUnknown
+    | RequestStop
     | Finish
-    | LoseJob
+    | MarkLost
     | GiveUpAttempt
     | ReviveAttempt
     | DropMissed
@@ -171,9 +170,9 @@ class Submit:
     sequence_id: int
     #: JSON, as the trial reads it.
     record: str
-    #: It may have been submitted before.
+    #: An earlier call may have submitted it.
     is_repeat: bool = False
-    #: Outbox → bytes stored, when it may have run since.
+    #: Outbox → bytes stored; for a job that may have run already.
     stored: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -187,8 +186,8 @@ class Cancel:
 class Forget:
     handle: JobHandle
     service: str
-    #: JSON of what the runner said of the end, when the platform had not spoken yet; else empty.
-    runner_word: str = ""
+    #: Exit report of the runner, JSON, if the platform has not reported the end; else empty.
+    runner_exit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +202,9 @@ Call = Submit | Cancel | Forget | AskTuner
 class Decisions:
     records: list[Record] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    #: When to look again although nothing happened; None: no such moment.
+    #: Time of the next turn without an event; None: none.
     wake_at_ms: int | None = None
-    #: Training service → trials that would go there at once if it had room.
+    #: Training service → number of trials that wait for room there.
     wants: dict[str, int] = field(default_factory=dict)
 
     def wake_at(self, moment_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The experiment's next status: it goes on, is put on hold, runs out of trials, is done, stopped, or cannot go on."""
+"""The experiment's next status, and the limits on new trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nni_manager.scheduler.planning.snapshot import Snapshot
 
 
 def takes_attempts(snapshot: Snapshot) -> bool:
-    """New attempts may start, as far as the experiment is concerned."""
+    """Whether status and hold of the experiment allow new attempts."""
     status = snapshot.experiment.status
     return (status.is_active or status is ExperimentStatus.DONE) and snapshot.hold is None
 
@@ -31,9 +31,9 @@ def room(spec: ExperimentSpec, experiment: StoredExperiment, exec_ms: int) -> in
 
 
 def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> None:
-    """Adds to `decisions`, which hold the rest of the plan, the status that follows and when to look again.
+    """Adds the next status, and the time of the next turn, to the finished `decisions`.
 
-    `finished`: the ends that the plan has just decided on.
+    `finished`: the ends that this plan decided.
     """
     made = sum(isinstance(record, AddTrial) for record in decisions.records)
     still_open = made > 0 or len(snapshot.stored.open_trials) > len(finished)
@@ -54,7 +54,7 @@ def _counts_down(snapshot: Snapshot, status: ExperimentStatus) -> bool:
 def _next_status(
     snapshot: Snapshot, finished: Sequence[Finish], mismatch: str, made: int, still_open: bool
 ) -> ExperimentStatus:
-    """`mismatch`: a trial runner was refused, which every other one would be."""
+    """`mismatch`: sentence of a runner refused for its version; every other runner would be refused, too."""
     now, here = snapshot.experiment.status, snapshot.here
     if now is ExperimentStatus.STOPPING:
         return now if still_open else ExperimentStatus.STOPPED

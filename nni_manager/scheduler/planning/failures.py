@@ -1,6 +1,6 @@
-"""The holds for what fails again and again, which would spend the whole budget of an experiment. Pure.
+"""Holds for repeated failures, which would use up an experiment's budget. Pure.
 
-`finished`, throughout: the ends that the plan has just decided on, in their order.
+`finished`, throughout: the ends that this plan decided, in order.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.scheduler.planning.decisions import Finish
 from nni_manager.scheduler.planning.snapshot import Snapshot
 
-#: So many first trials that fail in the same way put the experiment on hold.
+#: Number of first trials that put the experiment on hold if all fail in the same way.
 SAME_FAILURES = 5
 
 
 def hold_for_failures(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
-    """The hold for what has just failed: the first trials, too many in a row, or more than may fail; else None."""
+    """The hold for failures of the first trials, of too many in a row, or of more than allowed; else None."""
     return _first_ones(snapshot, finished) or _in_a_row(snapshot, finished) or _more_than_may(snapshot, finished)
 
 
@@ -32,12 +32,12 @@ def _first_ones(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
     ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
     if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
         return None
-    example = finished[SAME_FAILURES - 1 - len(snapshot.stored.first_ended)]  # the one whose last words are at hand
+    example = finished[SAME_FAILURES - 1 - len(snapshot.stored.first_ended)]  # its stderr is at hand
     return _same_failure(snapshot, f"the first {SAME_FAILURES} trials all failed in the same way", example)
 
 
 def _in_a_row(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
-    """The hold once `maxSameFailures` ends in a row have one key, whatever succeeded before them."""
+    """The hold once `maxSameFailures` consecutive ends have one failure key."""
     most = snapshot.spec.max_same_failures
     keys = [*snapshot.stored.last_keys, *(end.failure_key for end in finished)]
     for number, end in enumerate(finished, start=len(snapshot.stored.last_keys) + 1):
@@ -53,7 +53,7 @@ def _same_failure(snapshot: Snapshot, what: str, example: Finish) -> Hold:
 
 
 def _last_words(end: Finish) -> str:
-    """The last line that it wrote to stderr; the hold's details have the others."""
+    """The last line of its stderr; the hold's details have more."""
     if end.status is not TrialStatus.FAILED:
         return ""
     line = last_line(end.stderr_tail)
@@ -85,7 +85,7 @@ def _more_than_may(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | Non
 
 
 def refusals(snapshot: Snapshot, finished: Sequence[Finish]) -> Mapping[str, Hold]:
-    """Training service → its hold, of those that have just refused a job for good: they would refuse the next, too."""
+    """Training service → hold, for services that refused a job for good: they would refuse the next, too."""
     refused = [end for end in finished if end.reason is Reason.SUBMIT_REJECTED]
     return {end.service: _refusal(snapshot, end) for end in reversed(refused)}
 

@@ -1,7 +1,7 @@
-"""Attempts that were given up because their jobs could not be asked about, when something is heard of these again.
+"""Missed attempts, given up because their jobs were unreachable, when these are observed again.
 
-Nobody pays twice for a result that is there: a job that ended well counts, unless its trial has ended elsewhere. One
-that still runs goes on where no other attempt was started, and is ended otherwise.
+A job that succeeded counts, unless its trial has ended otherwise. A job that still runs is continued if no other
+attempt was started, and ended otherwise.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from nni_manager.scheduler.planning.decisions import Decisions, DropMissed, Forg
 from nni_manager.scheduler.planning.snapshot import Snapshot
 
 
-def hear_missed(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> bool:
-    """Whether the trial is at one of these attempts again; those that are heard of too late are dropped."""
+def handle_missed(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> bool:
+    """Revives one of the trial's missed attempts, or drops those that no longer count; returns whether it revived
+    one."""
     for one in snapshot.stored.missed.get(trial.id, ()):
         if one.is_heard_again and _counts(one, trial):
             if trial.job is None or trial.job.job_name not in snapshot.here.submitting:
@@ -27,7 +28,7 @@ def hear_missed(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> b
 
 
 def forget_missed(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
-    """The trial has ended: nothing is expected of these attempts any more."""
+    """Forgets the missed attempts of a trial that has ended."""
     for one in snapshot.stored.missed.get(trial.id, ()):
         if DropMissed(trial_id=trial.id, attempt=one.number) not in decisions.records:
             decisions.calls.append(_forget(one))

@@ -1,4 +1,4 @@
-"""The course of one open trial: it ends, is tried again, stops, is seen to run, or goes on as it was."""
+"""Decisions about one open trial: it ends, is retried, is stopped, runs, or stays as it is."""
 
 from __future__ import annotations
 
@@ -30,42 +30,42 @@ from nni_manager.domain.trial import (
     outcome,
 )
 from nni_manager.scheduler.planning.decisions import (
-    AskStop,
     Cancel,
     Decisions,
     Finish,
     Forget,
     GiveUpAttempt,
-    LoseJob,
-    LoseSight,
+    MarkLost,
+    MarkUnknown,
+    RequestStop,
     StartTrial,
 )
-from nni_manager.scheduler.planning.missed_attempts import forget_missed, hear_missed
+from nni_manager.scheduler.planning.missed_attempts import forget_missed, handle_missed
 from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 from trial_runner import protocol
 
-#: A trial whose platform cannot be asked for so long becomes UNKNOWN; so does one that nothing but its runner's posts
-#: tells of, and that was not heard for so long.
+#: Milliseconds after which a trial is UNKNOWN: its platform is unreachable, or its runner silent where only that
+#: reports.
 UNKNOWN_AFTER_MS = 30_000
-#: The latter is LOST when it was not heard for so long. A runner that has nothing else to do gives up after the same.
+#: Milliseconds of silence after which such a trial is LOST; its runner gives up after the same time.
 LOST_AFTER_MS = 600_000
-#: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
-#: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
+#: Factor on `metricGrace` for results of a success read from storage: network file systems cache folders and sizes for
+#: a minute and longer; twelve times the default is 2 minutes.
 STORAGE_PATIENCE = 12
-#: What two words about one start may differ by.
+#: Milliseconds by which two reports of one start may differ.
 _OTHER_START_MS = 1_000
-#: How a shell ends when its command was interrupted or terminated.
+#: Exit codes of a shell after SIGINT and SIGTERM.
 _STOPPED_CODES = (130, 143)
-#: After which a trial of a stopping experiment, or on a removed service, is closed although that, or the job's machine,
-#: cannot be asked.
+#: Milliseconds after which a trial of a stopping experiment, or on a removed service, is closed although the service,
+#: or the job's machine, is unreachable.
 _STOP_AWAY_MS = 5_000
 _STOP_UNREACHABLE_MS = 8_000
 
 
 def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
-    """Adds to `decisions` what should happen to the trial now; at most one `Finish` or `GiveUpAttempt`."""
+    """Adds the decisions about the trial; at most one `Finish` or `GiveUpAttempt`."""
     job = trial.job
-    if hear_missed(snapshot, trial, decisions):
+    if handle_missed(snapshot, trial, decisions):
         return
     if job is None:
         _follow_waiting(snapshot, trial, decisions)
@@ -91,20 +91,20 @@ def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) 
     _finish(snapshot, trial, verdict, AttemptEnd(report=never_ran), decisions)
 
 
-# Its attempt has ended
+# Ended attempts
 
 
 def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> AttemptEnd | None:
-    """The attempt's end by the words of platform and runner, once it is worth deciding on."""
+    """The attempt's end by the reports of platform and runner; None: no end yet, or more is awaited."""
     service = snapshot.service(job.service)
     platform = job.end or _lost_sight_of(snapshot, service, job, decisions)
     runner = RunnerExit.parse(job.runner_exit) if job.runner_exit is not None else None
     if platform is None and runner is None and job.handle is not None:
         return _silent(snapshot, job)
     if platform is None and (runner is None or job.handle is None):
-        return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
+        return None  # without a handle the job could not be forgotten; it is being submitted again
     if platform is None and service.state.capabilities.platform_decides:
-        return None  # it may start the command again
+        return None  # the platform may restart the command
     since_ms = _waits_since(snapshot, trial, job, platform, runner, has_portal=service.state.capabilities.has_portal)
     if since_ms is not None:
         until_ms = since_ms + round(_patience_s(snapshot, job, platform, runner) * 1000)
@@ -118,7 +118,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
 
 
 def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerExit | None) -> float:
-    """The seconds to wait for what is missing. Storage may show a success late, and nothing else is as dear."""
+    """Seconds to wait for missing reports and results; longer for a success with results in storage."""
     word = runner.report() if runner is not None else platform
     is_read = snapshot.service(job.service).state.capabilities.is_read
     may_lag = job.channel == protocol.PULL or (is_read and not job.channel)
@@ -127,7 +127,7 @@ def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, 
 
 
 def _doubt(snapshot: Snapshot, job: Attempt, report: Observation, runner: RunnerExit | None) -> str:
-    """Why results of an attempt that ended well may be missing; empty when nothing says so."""
+    """Why results of an attempt may be missing; empty: no reason."""
     found = [job.doubt]
     if runner is not None:
         if missing := snapshot.stored.missing.get(job.job_name):
@@ -142,12 +142,12 @@ def _doubt(snapshot: Snapshot, job: Attempt, report: Observation, runner: Runner
 
 
 def _silent(snapshot: Snapshot, job: Attempt) -> AttemptEnd | None:
-    """Nobody can tell whether it runs, and nothing was heard for very long."""
+    """The end LOST of a job that only its runner reports on, after a long silence; None: no such silence."""
     silence_ms = snapshot.here.silence_ms(job)
     if silence_ms is None or silence_ms < LOST_AFTER_MS:
         return None
     message = (
-        f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and nobody else can tell whether it runs"
+        f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and no other source tells whether it runs"
     )
     return AttemptEnd(report=Observation(state=JobState.LOST, message=message))
 
@@ -157,7 +157,7 @@ def _had_a_runner(job: Attempt) -> bool:
 
 
 def _lost_sight_of(snapshot: Snapshot, service: ServiceView, job: Attempt, decisions: Decisions) -> Observation | None:
-    """The report that a job is LOST, when nobody could ask about it for longer than its service allows; else None."""
+    """LOST for a job that was unreachable for longer than its service allows; else None."""
     grace_s = service.state.capabilities.unreachable_grace_s
     if job.unreachable_ms is None or grace_s is None:
         return None
@@ -178,11 +178,11 @@ def _waits_since(
     *,
     has_portal: bool,
 ) -> int | None:
-    """The moment since which something is expected that completes what is known of the end; None: nothing is.
+    """The time since which a report is awaited that completes the end, in milliseconds; None: none is awaited.
 
-    After the runner's word, its last results, and the platform's word when the command was ended by a signal that
-    nobody here sent, perhaps from the platform's portal. After the platform's word alone, the runner's; where the
-    platform ended the job itself there may be none, but results that are on their way, of which one may be final.
+    After the runner's exit report: its last results, and the platform's report if the command ended by a signal that
+    was not sent from here, perhaps from the platform's portal. After the platform's report alone: the runner's; if the
+    platform ended the job itself, results on their way, of which one may be final.
     """
     if runner is not None:
         was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
@@ -195,7 +195,7 @@ def _waits_since(
 
 
 def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation) -> bool:
-    """After the platform's word something may still come from the runner."""
+    """Whether the runner may still report after the platform's end."""
     if platform.state is JobState.SUCCEEDED:
         return _had_a_runner(job) or snapshot.service(job.service).state.capabilities.expects_runner
     is_asked = trial.asked is not None or snapshot.is_stopping
@@ -204,7 +204,7 @@ def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: 
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: AttemptEnd, decisions: Decisions) -> None:
-    """The attempt has ended: the trial is tried again, or gets its last status."""
+    """Decides after the attempt's end: the trial is retried, or gets its final status."""
     by_platform, by_user = snapshot.stored.retries.get(trial.id, (0, 0))
     verdict = outcome(
         finding.report,
@@ -214,7 +214,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
         has_final=trial.has_final,
     )
     if finding.report.state is JobState.LOST and not job.has_ended_there:
-        lost = LoseJob(
+        lost = MarkLost(
             trial_id=trial.id, attempt=trial.attempt, message=finding.report.message, ended_ms=snapshot.here.now_ms
         )
         decisions.records.append(lost)
@@ -226,22 +226,22 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
         _finish(snapshot, trial, verdict, finding, decisions)
     if job.handle is not None and not _is_missed(job, verdict, finding):
         word = job.runner_exit if not job.has_ended_there else None
-        decisions.calls.append(Forget(handle=job.job_handle, service=job.service, runner_word=word or ""))
+        decisions.calls.append(Forget(handle=job.job_handle, service=job.service, runner_exit=word or ""))
 
 
 def _is_missed(job: Attempt, verdict: Outcome, finding: AttemptEnd) -> bool:
-    """Whether the job may be heard of again, while its trial is tried again: the platform is to keep it until then."""
+    """Whether the attempt becomes missed: the platform keeps the job, as it may be reachable again."""
     is_lost = finding.report.state is JobState.LOST and not job.has_ended_there
     return is_lost and job.unreachable_ms is not None and verdict.status is TrialStatus.WAITING
 
 
 def _tells_another_start(trial: OpenTrial, started_ms: int) -> bool:
-    """Its start and its end are seen together, or the clock was set while nobody looked."""
+    """Whether the job's start differs from the trial's: it was not stored yet, or the clock was set meanwhile."""
     return trial.started_ms is None or abs(started_ms - trial.started_ms) >= _OTHER_START_MS
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
-    """The trial is tried again: this attempt is given up, and the trial waits for a slot."""
+    """Gives the attempt up; the trial waits for a slot."""
     account = PLATFORM if verdict.reason in PLATFORM_FAILURES else USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
@@ -285,14 +285,14 @@ def _finish(
 
 
 def _last_words(verdict: Outcome, report: Observation) -> str:
-    """The last line of stderr of a trial that failed by itself; empty where the message tells it, too."""
+    """The last stderr line of a FAILED trial; empty: none, or the message contains it."""
     line = last_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
     return "" if line in report.message else line
 
 
 def _out_of_reach(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> Observation | None:
-    """The report on a job whose end cannot be waited for, as nobody can be asked: of a stopping experiment, or of
-    one that is to end on a service which was removed."""
+    """The observation for an unreachable job that is no longer waited for: of a stopping experiment, or of a trial to
+    stop on a removed service. None: reachable, or still waited for."""
     service = snapshot.service(job.service)
     is_away = not service.state.is_ready or service.state.away_since_ms is not None
     if not (is_away or job.unreachable_ms is not None):
@@ -314,14 +314,14 @@ def _out_of_reach(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
 
 
 def _ended_away(trial: OpenTrial) -> Outcome:
-    """The outcome of a trial as if its service had ended it when it was asked to."""
+    """The outcome as if the service had ended the job on request."""
     return outcome(Observation(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
 
 
 _STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED)
 
 
-# Its attempt has not ended
+# Open attempts
 
 
 def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> None:
@@ -333,14 +333,14 @@ def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
         decisions.wake_at(here.now_ms - silence_ms + LOST_AFTER_MS)
         if since is None and (trial.status is TrialStatus.RUNNING or silence_ms >= UNKNOWN_AFTER_MS):
             since = here.now_ms - silence_ms
-            sentence = "its runner is not heard, and nobody else can tell whether it runs"
+            sentence = "its runner is not heard, and no other source tells whether it runs"
     if since is None:
         if job.state == JobState.RUNNING and trial.status is not TrialStatus.RUNNING:
             _start(snapshot, trial, job.started_ms or here.now_ms, decisions)
     elif here.now_ms - since < UNKNOWN_AFTER_MS:
         decisions.wake_at(since + UNKNOWN_AFTER_MS)
     elif trial.status is TrialStatus.RUNNING:
-        decisions.records.append(LoseSight(trial_id=trial.id, sentence=sentence))
+        decisions.records.append(MarkUnknown(trial_id=trial.id, sentence=sentence))
 
 
 def _start(snapshot: Snapshot, trial: OpenTrial, started_ms: int, decisions: Decisions) -> None:
@@ -350,7 +350,8 @@ def _start(snapshot: Snapshot, trial: OpenTrial, started_ms: int, decisions: Dec
 
 
 def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> bool:
-    """Asks a trial over `maxTrialDuration` to stop, by what its platform has told this process."""
+    """Requests the stop of a trial over `maxTrialDuration`, if this process has observed its job; returns whether it
+    did."""
     limit, heard = snapshot.spec.max_trial_duration_s, snapshot.here.heard
     if limit is None or trial.started_ms is None or (heard is not None and job.job_name not in heard):
         return False
@@ -358,12 +359,12 @@ def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
     if snapshot.here.now_ms < deadline:
         decisions.wake_at(deadline)
         return False
-    decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.TIMEOUT))
+    decisions.records.append(RequestStop(trial_id=trial.id, by=StopRequest.TIMEOUT))
     return True
 
 
 def _stop(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> None:
     if trial.asked is None and snapshot.is_stopping:
-        decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
+        decisions.records.append(RequestStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
     if job.handle is not None and job.job_name not in snapshot.here.cancelled:
         decisions.calls.append(Cancel(handle=job.job_handle, service=job.service))

@@ -1,9 +1,8 @@
-"""Snapshot → decisions. Pure: no await, no clock, no input or output, so that tables can test it.
+"""Snapshot → decisions. Pure: no await, clock or input and output, so that tables of cases test it.
 
-Level-based: it looks at how things are, never at what woke it. Whatever was decided and then lost in a crash is
-decided again by the next turn. Order: settle what ended, stop what must stop, submit what was intended, fill free
-slots, name the wait reasons, set the experiment's status. `open_trial` decides about one trial, `experiment_status`
-about the experiment; what stands here is what trials share: the platform and the slots.
+Level-based: it depends on the state, never on the event that woke the loop. A decision lost in a crash is taken again
+by the next turn. Order: ended attempts, stops, intended submissions, free slots, wait reasons, the experiment's status.
+`open_trial` decides about one trial, `experiment_status` about the experiment; this module about services and slots.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ from nni_manager.scheduler.planning.open_trial import decide_trial
 from nni_manager.scheduler.planning.service_choice import Choice
 from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 
-#: What a trial waits for between its submission and its start.
+#: Wait reason of a trial between submission and start.
 SUBMITTED = Wait(code=WaitCode.SUBMITTED, sentence="handed to the platform, not started yet")
-#: Milliseconds between two sentences of one code.
+#: Least milliseconds between two changes of a wait sentence with the same code.
 _WAIT_EVERY_MS = 1000
 #: Holds under which not even intended jobs are submitted.
 _NEEDS_A_PERSON = (HoldCode.BAD_CREDENTIALS, HoldCode.INTERNAL)
-#: Proposals that may be asked for at a time: they are one message to the tuner and, once they come, trials of one turn.
-#: The next turn, for which their arrival is news enough, asks for what is still missing.
+#: Most proposals requested at a time: one message to the tuner, and trials of one turn. Their arrival wakes the next
+#: turn, which requests the rest.
 MAX_ASKED = 256
 #: Records that end an attempt, or the wait for one.
 _ENDS = (Finish, GiveUpAttempt, ReviveAttempt)
 
 
 def plan(snapshot: Snapshot) -> Decisions:
-    """Everything that should happen now."""
+    """All decisions for the snapshot."""
     decisions = Decisions()
     for trial in snapshot.stored.open_trials:
         decide_trial(snapshot, trial, decisions)
@@ -61,7 +60,7 @@ def plan(snapshot: Snapshot) -> Decisions:
     in_play, waiting = _going_on(snapshot, decisions)
     snapshot = _notice_holds(snapshot, finished, decisions)
     _submit_intended(snapshot, in_play, decisions)
-    taken = len(snapshot.stored.open_trials) - len(finished) - len(waiting)  # who tries again keeps the slot
+    taken = len(snapshot.stored.open_trials) - len(finished) - len(waiting)  # a retried trial keeps its slot
     waiting = _without_left(snapshot, waiting, decisions)
     choice = Choice(snapshot, in_play)
     still_waiting = _fill_slots(_as_tried(snapshot), waiting, choice, taken, decisions)
@@ -72,15 +71,15 @@ def plan(snapshot: Snapshot) -> Decisions:
 
 
 def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial], list[OpenTrial]]:
-    """The trials with an attempt that has not ended, and those whose attempt was not started yet; oldest first."""
+    """(trials with an open attempt, trials without one), oldest first."""
     ended = {record.trial_id for record in decisions.records if isinstance(record, _ENDS)}
     trials = [trial for trial in snapshot.stored.open_trials if trial.id not in ended]
     return [trial for trial in trials if trial.job is not None], [trial for trial in trials if trial.job is None]
 
 
 def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
-    """The snapshot that the rest of the plan goes by: on hold, if too much has just failed, or no training service is
-    left that is on none; services that have just refused a job are."""
+    """Adds new holds; returns the snapshot with them. The experiment is held after too many failures, or if all
+    services are held; a service, after it refused a job for good."""
     if refused := refusals(snapshot, finished):
         decisions.records.extend(HoldService(service=name, hold=hold) for name, hold in refused.items())
         held = tuple(replace(service, hold=refused.get(service.name, service.hold)) for service in snapshot.services)
@@ -96,14 +95,14 @@ def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Dec
 
 
 def _submit_intended(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions: Decisions) -> None:
-    """Submits (again) what was decided earlier and has no handle: a crash or an outage came between.
+    """Submits intended jobs without a handle again, after a crash or an outage.
 
-    To the service it was meant for: whether that took it is not known, and the same name is the same job, which can
-    then be observed, or cancelled where the trial must stop meanwhile.
+    To the same service: it may have accepted the job, and the same name means the same job, which can then be observed
+    or cancelled.
     """
     for trial in in_play:
         assert trial.job is not None
-        # not its state: a runner may say that it runs before its platform's answer is stored
+        # not its state: a runner may report the start before the handle is stored
         if trial.job.handle is not None or trial.job.job_name in snapshot.here.submitting:
             continue
         service = snapshot.service(trial.job.service)
@@ -120,14 +119,13 @@ def _submit_intended(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions
 
 
 def _all_held(snapshot: Snapshot) -> Hold | None:
-    """The first service's hold, when all have one and the experiment has none."""
+    """The first service's hold, if all services have one and the experiment has none."""
     holds = [service.hold for service in snapshot.services if not service.is_removed]
     return None if snapshot.experiment.hold is not None or None in holds else next(iter(holds), None)
 
 
 def _as_tried(snapshot: Snapshot) -> Snapshot:
-    """The snapshot in which a job may start: off the hold that there is as all services have one, while one is
-    tried."""
+    """The snapshot without the hold that came from the services' holds, while one service may be tried."""
     is_tried = any(service.is_tried for service in snapshot.services)
     if not is_tried or snapshot.experiment.hold not in [service.hold for service in snapshot.services]:
         return snapshot
@@ -151,7 +149,7 @@ def _wake_to_try_again(service: ServiceView, decisions: Decisions) -> None:
 
 
 class NewTrial(NamedTuple):
-    """A trial that this plan makes."""
+    """A trial that this plan adds."""
 
     id: str
     sequence_id: int
@@ -162,7 +160,7 @@ class NewTrial(NamedTuple):
 def _fill_slots(
     snapshot: Snapshot, waiting: list[OpenTrial], choice: Choice, taken: int, decisions: Decisions
 ) -> list[OpenTrial]:
-    """Starts waiting trials, then new ones, then asks the tuner for what is missing; says which trials still wait."""
+    """Starts waiting trials, then new ones, then asks the tuner for more; returns the trials that still wait."""
     for service in snapshot.services:
         if not service.state.may_submit(snapshot.here.now_ms):
             _wake_to_try_again(service, decisions)
@@ -177,7 +175,7 @@ def _fill_slots(
 
 
 def _without_left(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: Decisions) -> list[OpenTrial]:
-    """The trials of which nothing runs any more; the others wait until their last job was ended."""
+    """The waiting trials without an earlier job that may still run; the others wait until that job is ended."""
     for trial in waiting:
         if (name := snapshot.stored.left.get(trial.id)) is not None:
             trouble = snapshot.service(name).state.trouble or "it is being ended"
@@ -187,7 +185,7 @@ def _without_left(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: D
 
 
 def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, decisions: Decisions) -> bool:
-    """Whether a service has room for it."""
+    """Starts an attempt; returns False if no service has room."""
     service = choice.pick()
     if service is None:
         return False
@@ -199,15 +197,15 @@ def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, deci
 
 
 def _made_in_vain(decisions: Decisions) -> int:
-    """Trials made by this plan that no service had room for."""
+    """Number of trials that this plan added without starting them."""
     started = {record.attempt.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
     return sum(isinstance(record, AddTrial) and record.trial_id not in started for record in decisions.records)
 
 
 def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decisions) -> None:
-    """New trials for `free` slots from the proposals in hand, as far as both and the limits go.
+    """Adds trials for `free` slots from the proposals in hand, within the limits.
 
-    Also where no service has room: a trial that is there can say what it waits for.
+    Also if no service has room, so that the trial shows its wait reason.
     """
     proposals, left = snapshot.here.proposals, trials_left(snapshot)
     ids = snapshot.stored.fresh_ids[: min(free, left)]
@@ -226,10 +224,10 @@ def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decis
 
 
 def _ask_tuner(snapshot: Snapshot, free: int, left: int, in_hand: int, decisions: Decisions) -> None:
-    """Asks the tuner for trials: for `free` slots and ahead of need, at most `left`, which may still be made."""
+    """Requests proposals for `free` slots and ahead of need, at most `left`."""
     here = snapshot.here
     missing = min(free + here.ahead, left) - in_hand - here.asked
-    if missing <= (here.ahead // 2 if free == 0 else 0):  # what is not needed yet is asked for in heaps
+    if missing <= (here.ahead // 2 if free == 0 else 0):  # requests ahead of need are batched
         return
     count = min(missing, MAX_ASKED - here.asked)
     if count > 0:
@@ -240,7 +238,7 @@ def _ask_tuner(snapshot: Snapshot, free: int, left: int, in_hand: int, decisions
 
 
 def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], choice: Choice, decisions: Decisions) -> None:
-    """Every trial that waits for a slot or for room says why."""
+    """Sets the wait reason of trials that wait for a slot or for room."""
     if not waiting:
         return
     wait = _wait_reason(snapshot, choice)
@@ -264,7 +262,7 @@ def _wait_reason(snapshot: Snapshot, choice: Choice) -> Wait:
 
 
 def _name_start_reasons(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions: Decisions) -> None:
-    """Every trial whose attempt waits for its start says why: as its platform does, where that says so."""
+    """Sets the wait reason of submitted trials: the platform's, if it gives one."""
     for trial in in_play:
         starts = trial.job is not None and trial.job.state == JobState.RUNNING
         if trial.job is not None and trial.status is TrialStatus.WAITING and not starts:
@@ -281,7 +279,7 @@ def _start_reason(snapshot: Snapshot, job: Attempt) -> Wait:
 
 
 def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decisions) -> None:
-    """Notes why the trial waits; a sentence that changes from one moment to the next is written once a second."""
+    """Sets a trial's wait reason; a sentence that changes often is written once a second."""
     is_same_code = trial.wait_code == wait.code
     if is_same_code and (trial.wait_sentence, trial.wait_details) == (wait.sentence, json.dumps(wait.details)):
         return

@@ -1,4 +1,4 @@
-"""Which training service the next attempt of a trial goes to. Pure."""
+"""Chooses the training service of the next attempt. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 
 
 class Choice:
-    """Counts what this plan gives away, so that no service gets more than it has room for."""
+    """Counts the attempts that this plan starts, so that no service exceeds its room."""
 
     def __init__(self, snapshot: Snapshot, in_play: Iterable[OpenTrial]) -> None:
         self._snapshot = snapshot
@@ -19,8 +19,8 @@ class Choice:
         self._picked: Counter[str] = Counter()
 
     def pick(self) -> str | None:
-        """The service for one more attempt: of those that can take it the one with the fewest open attempts, of equal
-        ones the first of the config; None: none can now."""
+        """The service for one more attempt: the one with the fewest open attempts among those with room, the first of
+        the config among equals; None: none."""
         able = [service for service in self._snapshot.services if self._can_take(service) and self._has_room(service)]
         if not able:
             return None
@@ -39,11 +39,11 @@ class Choice:
 
     @property
     def is_possible(self) -> bool:
-        """Some service takes attempts as soon as it has room for them, or a slot."""
+        """Whether a service is usable, apart from room and limit."""
         return any(self._is_usable(service) for service in self._snapshot.services)
 
     def reason(self) -> Wait | None:
-        """Why no service takes anything now, all their reasons joined; None: it is not for any of them."""
+        """The services' reasons for taking no attempt, joined; None: they have none."""
         services = self._snapshot.services
         reasons = {service.name: wait for service in services if (wait := self._reason(service)) is not None}
         if not reasons:

@@ -1,4 +1,4 @@
-"""The snapshot of an experiment: what the store holds, and what only this process knows."""
+"""The snapshot of an experiment: its stored state, and the state of this process."""
 
 from __future__ import annotations
 
@@ -9,46 +9,38 @@ from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait
+from nni_manager.domain.space.parameters import Proposal
 from nni_manager.domain.stored_state import StoredState
 from nni_manager.platform_kit.contract import Capabilities
 from trial_runner import protocol
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """Values the tuner gave, not yet bound to a trial."""
-
-    parameter_id: int
-    values: object
-
-
-#: Of an adapter that is not there yet.
+#: Of a service without an adapter yet.
 _NONE = Capabilities(watches=False, reads_files=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """A training service as only this process knows it."""
+    """The state of a training service in this process."""
 
-    #: It is connected, or was and cannot be asked now; otherwise it takes nothing.
+    #: It has been connected; before, it takes no jobs.
     is_ready: bool = True
-    #: Since when it cannot be asked; None while it can.
+    #: Since when it is unreachable; None: it is reachable.
     away_since_ms: int | None = None
-    #: Why it cannot be asked, or takes no jobs at the moment; empty when all is well.
+    #: Why it is unavailable; empty: it is available.
     trouble: str = ""
-    #: While there is trouble: when to try again.
+    #: If unavailable: when to try again.
     retry_at_ms: int = 0
-    #: Jobs it has room for; None: as many as one likes.
+    #: Number of jobs it has room for; None: unlimited.
     free: int | None = None
-    #: Its credentials are refused, and it is time to try one job all the same.
+    #: Its credentials are refused, and one job may be tried now.
     is_tried: bool = False
-    #: When there is no room: why.
+    #: Why there is no room; None: there is, or unknown.
     full: Wait | None = None
     #: What its adapter can do.
     capabilities: Capabilities = _NONE
 
     def may_submit(self, now_ms: int) -> bool:
-        """Whether it takes jobs, or it is time to try again."""
+        """Whether it is available, or may be tried again."""
         return self.is_ready and (not self.trouble or now_ms >= self.retry_at_ms)
 
 
@@ -58,32 +50,32 @@ class ServiceView:
 
     name: str
     state: ServiceState
-    #: Trials it may have at a time; None: as many as the experiment.
+    #: Most trials at a time; None: the experiment's limit.
     limit: int | None = None
-    #: Something must be put right before it is used again; refused credentials are tried again by themselves.
+    #: Why it is not used; a hold for refused credentials ends by itself.
     hold: Hold | None = None
-    #: It takes nothing new.
+    #: It takes no new attempts.
     is_removed: bool = False
 
     @property
     def is_tried(self) -> bool:
-        """Whether one job is submitted although it is on hold: the answer may be another one now."""
+        """Whether one job may be submitted in spite of a hold for refused credentials."""
         return self.state.is_tried and self.hold is not None and self.hold.code is HoldCode.BAD_CREDENTIALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """The part of a snapshot that is in no database: lost with the process, and found out again by the next one."""
+    """The part of a snapshot that is only in memory; the next process recovers it."""
 
     now_ms: int
-    #: When this process first saw that the experiment is to be stopped.
+    #: When this process first saw the status STOPPING.
     stopping_since_ms: int | None = None
-    #: Jobs whose submission is under way in this process.
+    #: Names of jobs that this process is submitting.
     submitting: frozenset[str] = frozenset()
-    #: Jobs that were sent a stop since the platform was last (re)connected.
+    #: Names of jobs cancelled since the last connect.
     cancelled: frozenset[str] = frozenset()
-    #: Jobs that were reported on since this process began; None: it does not matter. The clock may have been set before
-    #: that: how long another one has run is not known.
+    #: Names of jobs observed by this process; None: not needed. The running time of others is unknown, as the clock may
+    #: have been set before.
     heard: frozenset[str] | None = None
     #: By name.
     services: Mapping[str, ServiceState] = field(default_factory=dict)
@@ -91,28 +83,28 @@ class ProcessState:
     proposals: tuple[Proposal, ...] = ()
     #: Proposals asked for and not answered yet.
     asked: int = 0
-    #: The tuner has nothing more, as far as it knows the results.
+    #: The tuner has no more proposals for the results it knows.
     exhausted: bool = False
-    #: How many proposals may be asked for before there is a slot for them.
+    #: Number of proposals to request ahead of free slots.
     ahead: int = 0
-    #: What the experiment runs with is not in its folder; a person must give it anew.
+    #: Private data is missing from its folder; the user must supply it.
     missing: Hold | None = None
-    #: The tuner cannot be asked now although it is on no recorded hold.
+    #: The tuner does not answer; a hold that is not stored.
     tuner_trouble: Hold | None = None
-    #: How long runners could be heard; None: not yet.
+    #: Milliseconds of listening for runners; None: not yet.
     listening_ms: int | None = None
-    #: Job → how long its runner was not heard, of those that were heard in this process.
+    #: Job → milliseconds since its runner's last post to this process.
     silent_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def by_runner(self) -> frozenset[str]:
-        """Services of which nothing but the posts of runners tells whether a job still runs, once these are heard."""
+        """Services that observe a running job only through its runner's posts, once the listener is open."""
         if self.listening_ms is None:
             return frozenset()
         return frozenset(name for name, state in self.services.items() if state.capabilities.lives_by_runner)
 
     def silence_ms(self, job: Attempt) -> int | None:
-        """The milliseconds for which a running job's runner was silent; None for a job that others tell of, too."""
+        """Milliseconds since the last post of a job observed only through its runner; None: another job."""
         service = self.services.get(job.service)
         if service is None or not service.capabilities.lives_by_runner or self.listening_ms is None:
             return None
@@ -125,22 +117,22 @@ class ProcessState:
 class Snapshot:
     stored: StoredState
     spec: ExperimentSpec
-    #: In the order of the config; removed ones that still have attempts come last.
+    #: In config order; removed ones with attempts come last.
     services: tuple[ServiceView, ...]
     here: ProcessState
 
     @staticmethod
     def of(stored: StoredState, spec: ExperimentSpec, here: ProcessState) -> Snapshot:
-        """The snapshot with the services that the config and this process know."""
+        """Combines the parts; services are those of the config, then others of this process."""
         return Snapshot(stored=stored, spec=spec, services=tuple(_services(stored, spec, here)), here=here)
 
     def with_hold(self, hold: Hold | None) -> Snapshot:
-        """The same with another hold of the experiment."""
+        """The snapshot with another hold of the experiment."""
         experiment = self.experiment._replace(hold=hold)
         return replace(self, stored=replace(self.stored, experiment=experiment))
 
     def service(self, name: str) -> ServiceView:
-        """The service of this name; one that nobody knows any more counts as removed and well."""
+        """The service of this name; an unknown one counts as removed and available."""
         found = next((service for service in self.services if service.name == name), None)
         return found or ServiceView(name=name, state=ServiceState(), is_removed=True)
 
@@ -158,7 +150,7 @@ class Snapshot:
 
     @property
     def exec_ms(self) -> int:
-        """Milliseconds the experiment was active, and not on hold, until now."""
+        """Milliseconds that the experiment was active and not on hold."""
         counted = self.here.now_ms - self.experiment.counted_ms if self.experiment.is_counting else 0
         return self.experiment.exec_ms + max(0, counted)
 
@@ -175,5 +167,5 @@ def _services(stored: StoredState, spec: ExperimentSpec, here: ProcessState) -> 
         )
 
 
-#: Of a service that this process has not built yet.
+#: Of a service that this process has not created yet.
 _UNKNOWN_SERVICE = ServiceState(is_ready=False, trouble="it is being connected")

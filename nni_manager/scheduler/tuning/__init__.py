@@ -1,1 +1,1 @@
-"""Tuning: the process of an experiment's tuner and assessor, and what it is asked."""
+"""Tuning: the process of an experiment's tuner and assessor, and the calls to it."""

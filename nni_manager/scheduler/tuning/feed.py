@@ -1,8 +1,8 @@
-"""The experiment's requests to its tuner and assessor, and their answers.
+"""The experiment's calls to its tuner and assessor.
 
-The loop says what it wants (`want`, `tell`, `judge`…) and goes on; one task turns that into calls. The process is
-started when first needed, told the past from the store, and may die at any moment: what it knew is in the store, what
-it was about to say is asked again. Each process is told each final result once: by the history at its start or later.
+The loop queues requests (`want`, `tell`, `judge`…) without waiting; one task makes the calls. The process is started
+when first needed, with the history from the store, and may die at any time: its state is rebuilt from the store, and
+open requests are made again. Each process gets each final result once, in the history or later.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.planning.snapshot import Proposal
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.tuning.judging import Assessments
 from nni_manager.scheduler.tuning.watched import WatchedTuner
@@ -29,18 +29,18 @@ from nni_manager.store.experiment import history
 
 log = logging.getLogger(__name__)
 
-#: So many deaths within so many seconds put the experiment on hold.
+#: Deaths of the process, and the seconds within which they put the experiment on hold.
 MAX_DEATHS = 3
 DEATHS_WITHIN_S = 600.0
-#: Proposals asked for ahead of need, of a tuner that does not mind: as many as run at a time, within these bounds. The
-#: lower one spares short trials a conversation with the tuner for every second of them.
+#: Bounds of the number of proposals requested ahead of need (`trialConcurrency`), from tuners that allow it. The lower
+#: bound saves short trials a call for every second one.
 MIN_AHEAD, MAX_AHEAD = 16, 32
 
 Item = dict[str, Any]
 
 
 class TunerFeed:
-    """`wake` is called when there is news: proposals, a verdict, trouble."""
+    """`wake`: called after proposals, an assessment or a failure."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TunerFeed:
         spec: LiveSpec,
         place: HostPlace,
         *,
-        told: int,
+        reported: int,
         patience_s: float,
         wake: Callable[[], None],
     ) -> None:
@@ -58,19 +58,19 @@ class TunerFeed:
         self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake)
         self._work = asyncio.Event()
         self._deaths: deque[float] = deque()
-        #: In hand, in order; the loop takes them when it made trials of them.
+        #: Unused proposals in order; the loop removes those that became trials.
         self.proposals: deque[Proposal] = deque()
-        #: Asked for and not answered.
+        #: Number of proposals requested and not received.
         self.asked = 0
-        #: End order up to which results were handed over; whatever ended before this process is told at its start.
-        self.told = told
-        #: The tuner has nothing more, as far as it knows the results.
+        #: Highest end order of the results handed over; earlier ends are in the history at the start.
+        self.reported = reported
+        #: The tuner has no more proposals for the results it knows.
         self.exhausted = False
-        #: How many may be asked for before there is a slot.
+        #: Number of proposals to request ahead of free slots.
         self.ahead = 0
-        #: Trials the assessor wants to end.
+        #: Ids of trials that the assessor stops early.
         self.judged_bad: list[str] = []
-        #: What stopped the feed; a person must resume.
+        #: Why the feed is stopped until a resume; None: it is not.
         self.failure: Hold | None = None
         self.next_parameter_id = 0
         self._resting = False
@@ -84,33 +84,33 @@ class TunerFeed:
 
     @property
     def silence(self) -> Hold | None:
-        """The present call takes too long; ends by itself."""
+        """The hold while the current call takes too long; None: it does not."""
         return self._tuner.silence
 
-    # What the loop wants
+    # Requests of the loop
 
     def want(self, count: int) -> None:
-        """Asks for so many more proposals."""
+        """Requests `count` more proposals."""
         self._resting = False
         self.asked += count
         self._work.set()
 
     def take(self, parameter_ids: set[int]) -> None:
-        """The loop made trials of these proposals."""
+        """Removes proposals that became trials."""
         self.proposals = deque(p for p in self.proposals if p.parameter_id not in parameter_ids)
 
     def tell(self, results: Sequence[Item]) -> None:
-        """Results of trials that ended, in that order."""
+        """Queues results of ended trials, in end order; they are not empty."""
         self._results += results
-        self.told = results[-1]["end_order"]
+        self.reported = results[-1]["end_order"]
         if self.exhausted:  # it may have more to say now
             self.asked += 1
         for result in results:
             self._assessments.drop(result["trial_id"])
         if not self._tuner.is_started and not self.asked:
-            self._results.clear()  # the next process learns them from the store
+            self._results.clear()  # the next process gets them from the store
         elif self.asked or not self.ahead or len(self._results) >= MAX_AHEAD:
-            self._work.set()  # a tuner that proposes ahead is told when it is asked
+            self._work.set()  # a tuner that proposes ahead gets results with the next request
 
     def judge(self, trial_id: str) -> None:
         """The trial has new intermediate results."""
@@ -119,39 +119,39 @@ class TunerFeed:
             self._work.set()
 
     def change_search_space(self) -> None:
-        """Proposals in hand came from the old one and are dropped."""
+        """Queues the change; drops unused proposals, which came from the old search space."""
         self.proposals.clear()
         self.exhausted = False
         self._changes.append(("search_space", {"search_space": self.spec.search_space}))
         self._work.set()
 
     def import_data(self, data: list[Item]) -> None:
-        """Results from elsewhere: [{parameter, value}]. They are in the store already."""
+        """Queues imported results, [{parameter, value}], which are stored already."""
         self._changes.append(("import", {"data": data}))
         self.exhausted = False
         self._work.set()
 
     def rest(self) -> None:
-        """The experiment is over for now: once everything is told, give the process's memory back.
+        """Ends the process once the queue is empty, as the experiment is DONE.
 
-        A user's class is kept, as in NNI: it may know what no replay tells it, and there may be more trials.
+        A user's class keeps running, as in NNI: it may have state that the history does not restore.
         """
         self._resting = not self.spec.has_user_class
         self._work.set()
 
     async def reset(self) -> None:
-        """A person resumed: begin again with a fresh process."""
+        """On resume: clears the failure; the next request starts a fresh process."""
         self.failure = None
         self._deaths.clear()
         await self._drop_tuner()
         self._work.set()
         self._wake()
 
-    # What comes of it
+    # The task
 
     async def run(self) -> None:
-        """Ends only by cancellation, and ends the process then."""
-        self._work.set()  # there may be something left from an earlier run
+        """Makes the calls until it is cancelled, then ends the process."""
+        self._work.set()  # requests of an earlier run may be open
         await self._tuner.end_orphans()
         try:
             while True:
@@ -165,7 +165,7 @@ class TunerFeed:
             await self._drop_tuner()
 
     async def _turn(self) -> None:
-        """One round of calls, in the order that lets a proposal know every result."""
+        """One round of calls; results are sent before proposals are requested."""
         if not self._tuner.is_started:
             if not (self.asked or self._assessments.are_wanted):
                 return
@@ -185,10 +185,10 @@ class TunerFeed:
             self._work.set()
 
     async def _start_tuner(self) -> None:
-        """A fresh process, told the past. What ends or is imported once that was read, it is told later."""
+        """Starts a process with the history. Results that end or are imported after reading it are sent later."""
         await self._tuner.start(self.spec)
-        assessed, until = self.spec.assessor is not None, self.told
-        self._changes.clear()  # what comes from here on may be new to what is read now
+        assessed, until = self.spec.assessor is not None, self.reported
+        self._changes.clear()  # later changes may be missing from the history
         past, open_trials, imported = await self._database.read(
             lambda c: (
                 history.ended(c, after=0, until=until, intermediates=assessed),
@@ -221,7 +221,7 @@ class TunerFeed:
         self.next_parameter_id += count
         self.asked -= count
         if any(change == "search_space" for change, _ in self._changes):
-            self._wake()  # these came from the old one
+            self._wake()  # proposals of the old search space
             return
         self.proposals.extend(map(_proposal, answer["proposals"]))
         self.exhausted = len(answer["proposals"]) < count
@@ -233,10 +233,10 @@ class TunerFeed:
             self.judged_bad += bad
             self._wake()
 
-    # What may go wrong
+    # Failures
 
     async def _survive(self, turn: Callable[[], Awaitable[None]]) -> None:
-        """A tuner may do what it likes; the experiment says so and lives on."""
+        """Runs `turn`; a failure of the tuner becomes a hold or a restart."""
         try:
             await turn()
         except TunerRaised as error:
@@ -266,7 +266,7 @@ class TunerFeed:
         self._wake()
 
     async def _drop_tuner(self, *, kill: bool = False) -> None:
-        """Ends the tuner's process; its open requests must be made again."""
+        """Ends the tuner's process; open requests stay queued."""
         await self._tuner.end(kill=kill)
         self.proposals.clear()
         if self.failure is not None:

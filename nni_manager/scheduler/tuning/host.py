@@ -1,7 +1,7 @@
-"""The tuner host seen from the daemon: a child process that runs an experiment's tuner, its assessor or both.
+"""The tuner host as a child process of the daemon; it runs an experiment's tuner, its assessor or both.
 
-`trial_runner.tuner_host` is the other end. Calls are serialised: one is under way at a time. This class knows how to
-start, ask, look into and end the process; when to do so is `watched`'s and `feed`'s business.
+`trial_runner.tuner_host` is the program in it. Calls are serialised. `TunerHost` starts, calls, inspects and ends the
+process; `watched` and `feed` decide when.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from trial_runner.wire import foreign_files
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
-#: The process gets so long to end by itself when its input is closed, in seconds: a user's class may save itself. The
-#: daemon's own end waits for it.
+#: Seconds for the process to end after its input is closed, in which a user's class may save its state. The daemon's
+#: end waits for it.
 _END_TIMEOUT_S = 2.0
-#: How often the file of its stacks is looked at, and the seconds before each look.
+#: Number of reads of the stack file, and the seconds before each.
 _STACK_LOOKS = 40
 _STACK_LOOK_S = 0.05
 
 
 class TunerHost:
-    """The process of a tuner, an assessor or both; made by `start`, of no use after `close` or TunerDied."""
+    """The process of a tuner, an assessor or both; created by `start`, unusable after `close` or TunerDied."""
 
     def __init__(self, process: asyncio.subprocess.Process, mark: str, log_file: Path, stack_file: Path) -> None:
         self._process = process
@@ -57,8 +57,8 @@ class TunerHost:
         log_folder: Path,
         gpus: str,
     ) -> TunerHost:
-        """`command`: a Python and what it is to run, started in `directory`; `folder`: working directory and place of
-        the tuner's checkpoints. Raises TunerDied when it cannot start."""
+        """`command`: Python with arguments, run in `directory`; `folder`: for the tuner's checkpoints. Raises TunerDied
+        if it cannot start."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
         mark = orphans.new_mark(log_folder)
         variables = {
@@ -90,7 +90,7 @@ class TunerHost:
         return self._process.pid
 
     async def call(self, verb: str, *, patience_s: float, on_silence: Callable[[], object], **arguments: Any) -> Any:
-        """Asks and waits; `on_silence` is called once when there is no answer after `patience_s`, and waiting goes on.
+        """Calls a verb and waits; `on_silence` is called once if there is no answer after `patience_s` seconds.
 
         Raises TunerRaised with the algorithm's traceback, or TunerDied.
         """
@@ -108,8 +108,8 @@ class TunerHost:
         return message["result"]
 
     async def stacks(self) -> str:
-        """The stack of every thread of the process; empty when it does not tell."""
-        with contextlib.suppress(OSError):  # a disk that cannot be written costs the stack, nothing else
+        """The stack of every thread of the process; empty: it did not write any."""
+        with contextlib.suppress(OSError):  # without it only the stack is missing
             self._stack_file.write_bytes(b"")  # the process holds it open for appending
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
@@ -122,7 +122,7 @@ class TunerHost:
         return text
 
     async def close(self, *, kill: bool = False) -> None:
-        """Ends the process and everything it started. `kill`: do not wait for it to end by itself. Idempotent."""
+        """Ends the process and its descendants. `kill`: without waiting for it to end by itself. Idempotent."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         if not kill and self._process.returncode is None:
@@ -143,9 +143,9 @@ class TunerHost:
                 for message in self._decoder.feed(data):
                     if message.get("id") == request["id"]:
                         return message
-        except (ConnectionError, RuntimeError):  # nobody reads any more, which uvloop calls a RuntimeError
+        except (ConnectionError, RuntimeError):  # the pipe is closed; uvloop raises RuntimeError
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()  # without its pipes it is of no use
+                self._process.kill()  # unusable without its pipes
         except (ValueError, protocol.FrameTooLarge) as error:
             raise TunerDied(f"the tuner's process sent something that is no answer: {error}") from error
         code = await self._process.wait()
@@ -163,9 +163,9 @@ def _text_of(path: Path) -> str:
     return foreign_files.tail(str(path.parent), path.name, 65536).decode(errors="replace")
 
 
-#: Variables by which a Python finds its modules and libraries: the caller's are for the caller's Python.
+#: Prefixes of variables that configure a Python; the caller's are for the caller's Python.
 _OF_PYTHON = ("PYTHON", "LD_")
-#: Verbs that say something about trials to both algorithms.
+#: Verbs that go to both tuner and assessor.
 _FOR_BOTH = ("start", "learn")
 
 
@@ -175,14 +175,14 @@ class HostPlace:
 
     #: The Python of users' classes.
     interpreter: str
-    #: The caller's, as it is when a process is started.
+    #: The caller's environment; read when a process is started.
     environment: Mapping[str, str] = field(repr=False)
     folder: Path
     log_folder: Path
 
 
 class TunerHosts:
-    """Made by `start`; asked as one `TunerHost` is."""
+    """One or two processes with the interface of one `TunerHost`; created by `start`."""
 
     def __init__(self, tuner: TunerHost, assessor: TunerHost) -> None:
         """`tuner`, `assessor`: the same host twice when one process runs both, or there is no assessor."""
@@ -204,7 +204,7 @@ class TunerHosts:
             raise
 
     async def call(self, verb: str, *, patience_s: float, on_silence: Callable[[], object], **arguments: Any) -> Any:
-        """The answer to a call, as `TunerHost.call`: of the tuner, of the assessor, or of both."""
+        """Calls the tuner, the assessor or both, as `TunerHost.call`; the tuner's answer if both."""
         if self._tuner is not self._assessor and verb in _FOR_BOTH:
             answer = await self._ask(self._tuner, verb, patience_s, on_silence, _without("assessor", arguments))
             await self._ask(self._assessor, verb, patience_s, on_silence, _without("tuner", arguments))
@@ -213,7 +213,7 @@ class TunerHosts:
         return await self._ask(host, verb, patience_s, on_silence, arguments)
 
     async def stacks(self) -> str:
-        """The stacks of the process that was asked last."""
+        """The stacks of the process that was called last."""
         return await self._asked.stacks()
 
     async def close(self, *, kill: bool = False) -> None:
@@ -228,7 +228,7 @@ class TunerHosts:
 
 
 async def _start(place: HostPlace, spec: ExperimentSpec, *, is_users: bool) -> TunerHost:
-    """Users' classes start where trials do: what ``python3`` is may depend on the folder, as with pyenv."""
+    """Starts a process; users' classes start in the trials' folder, on which ``python3`` may depend, as with pyenv."""
     own = [sys.executable, "-m", "nni_manager.scheduler.tuning.process"]
     return await TunerHost.start(
         command=[place.interpreter, TUNER_HOST] if is_users else own,
@@ -246,5 +246,5 @@ def _for_our_python(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments without one that the other process gets."""
+    """The arguments with `name`, which is for the other process, set to None."""
     return {**arguments, name: None} if name in arguments else arguments

@@ -1,4 +1,4 @@
-"""The assessor's questions: which trials have new intermediate results, and how many of theirs it has seen."""
+"""Calls to the assessor: trials with new intermediate results, and how many results it has seen."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
 class Assessments:
-    """The trials of one experiment that the assessor is to judge."""
+    """The trials of one experiment that the assessor has to judge."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        #: Trials to be judged, in the order they were named.
+        #: Ids of trials to judge, in request order.
         self._wanted: dict[str, None] = {}
-        #: Results the present process has seen of each.
+        #: Trial → number of results that the current process has seen.
         self._seen: dict[str, int] = {}
 
     @property
@@ -36,13 +36,14 @@ class Assessments:
         self._seen.pop(trial_id, None)
 
     def begin_again(self, trial_ids: Iterable[str]) -> None:
-        """A fresh process has seen nothing of these, which are open."""
+        """A fresh process has seen no results: queues these open trials."""
         self._seen.clear()
         for trial_id in trial_ids:
             self.want(trial_id)
 
     async def ask(self, call: Call) -> list[str]:
-        """The trials that should end. One that has ended is not judged: the assessor hears its values with its end."""
+        """Judges the queued trials; returns the ids of those to stop. Ended trials are skipped, as `learn` has their
+        values."""
         wanted, self._wanted = list(self._wanted), {}
         values = await self._database.read(lambda c: history.open_intermediates(c, wanted))
         new = {id_: found for id_, found in values.items() if len(found) > self._seen.get(id_, 0)}

@@ -1,7 +1,7 @@
-"""Workers that a tuner started and left behind: they outlive its process, which dies at once with a killed daemon.
+"""Orphaned children of a tuner's process, which dies at once when its daemon is killed.
 
-Children inherit the environment, and with it the mark of the tuner's process: the experiment's log folder and a name.
-One that clears its environment is not found.
+Children inherit the environment with a mark of the tuner's process: the experiment's log folder and an id. A child that
+clears its environment is not found.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pathlib import Path
 from uuid import uuid4
 
 MARK_VARIABLE = "NNI_MANAGER_TUNER"
-#: They may fork while they are looked for.
+#: Most scans: processes may fork during one.
 _MOST_LOOKS = 5
 
 
 def new_mark(log_folder: Path) -> str:
-    """A new mark, for one process and all below it."""
+    """A new mark, for one process and its descendants."""
     return f"{mark_prefix(log_folder)}{uuid4().hex}"
 
 
 def mark_prefix(log_folder: Path) -> str:
-    """The beginning of the marks of all processes that an experiment's tuner ever was."""
+    """The common prefix of an experiment's marks."""
     return f"{log_folder}:"
 
 
 def end_orphans(mark: str) -> int:
-    """Kills all whose mark begins so, and answers how many there were. Blocks: milliseconds, by the number of processes
-    on the machine."""
+    """Kills all processes with a mark of this prefix; returns their number. Blocks for milliseconds, by the number of
+    processes on the machine."""
     killed: set[int] = set()
     for _ in range(_MOST_LOOKS):
         found = _marked(f"{MARK_VARIABLE}={mark}".encode()) - killed

@@ -1,6 +1,6 @@
-"""The child process of one experiment that hosts our own tuner and assessor: ``python -m …tuner_process``.
+"""The child process that hosts our own tuner and assessor: ``python -m nni_manager.scheduler.tuning.process``.
 
-The frame and its verbs are `trial_runner.tuner_host`'s, whose own process hosts users' classes.
+Frame and verbs come from `trial_runner.tuner_host`, which also has the process for users' classes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def own_verbs() -> Verbs:
 
 
 class OwnTuner(HostedTuner):
-    """A tuner of ours as the verbs speak to it: trials come as records."""
+    """Adapts one of our tuners to the verbs, which pass trials as records."""
 
     def __init__(self, tuner: Tuner) -> None:
         self._tuner = tuner
@@ -79,7 +79,7 @@ def _result(item: Message) -> Result:
 
 
 def _assignment(item: Message) -> dict[str, Any]:
-    """The fields that every message about a trial has: its id, its parameters, and where they came from."""
+    """The fields of every message about a trial: id, parameters and their source."""
     told = {name: item[name] for name in ("parameter_id", "parameters", "trial_id")}
     return {**told, "source": ParameterSource(item["source"])}
 

@@ -1,7 +1,6 @@
-"""The processes of tuner and assessor that an experiment has at the moment, if any, watched while they are asked.
+"""The current processes of tuner and assessor, if any, and a hold while a call takes too long.
 
-`host` is what it starts and ends, one process or two; this says so when one keeps its caller waiting. What to
-ask, and what follows from a death, is `feed`'s business.
+`host` starts and ends them; `feed` decides on calls and on restarts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class WatchedTuner:
-    """`changed` is called when a silence begins, is explained or is over."""
+    """`changed`: called when a silence begins, has a stack, or is over."""
 
     def __init__(self, place: HostPlace, *, patience_s: float, changed: Callable[[], None]) -> None:
         self._place = place
@@ -30,13 +29,13 @@ class WatchedTuner:
         self._changed = changed
         self._hosts: TunerHosts | None = None
         self._explaining: asyncio.Task[None] | None = None
-        #: The present call takes too long; ends by itself.
+        #: The hold while the current call takes too long; None: it does not.
         self.silence: Hold | None = None
 
     async def end_orphans(self) -> None:
-        """Ends what a tuner left whose daemon was killed."""
+        """Ends processes of a tuner that a killed daemon left."""
         log_folder = self._place.log_folder
-        if (log_folder / "dispatcher.log").exists():  # there was one
+        if (log_folder / "dispatcher.log").exists():  # a tuner has run
             count = await asyncio.to_thread(orphans.end_orphans, orphans.mark_prefix(log_folder))
             if count:
                 log.warning("%d processes that an earlier tuner had left were ended", count)
@@ -50,8 +49,8 @@ class WatchedTuner:
         self._hosts = await TunerHosts.start(self._place, spec)
 
     async def call(self, verb: str, **arguments: Any) -> Any:
-        """Asks and waits, however long. Raises TunerRaised or TunerDied."""
-        if self._hosts is None:  # a person resumed while the store was asked
+        """Calls a verb and waits without a limit. Raises TunerRaised or TunerDied."""
+        if self._hosts is None:  # a resume came while the history was read
             raise TunerDied("the tuner was started afresh")
         try:
             return await self._hosts.call(
@@ -63,7 +62,7 @@ class WatchedTuner:
                 self._changed()
 
     async def end(self, *, kill: bool = False) -> None:
-        """Ends the processes if there are any: at once when it is silent, or on `kill`. Idempotent."""
+        """Ends the processes if any: at once during a silence or with `kill`. Idempotent."""
         hosts, self._hosts = self._hosts, None
         if hosts is not None:
             await hosts.close(kill=kill or self.silence is not None)

@@ -1,1 +1,1 @@
-"""Turns: what wakes an experiment, what one turn records, and the calls that come of it."""
+"""Turns of an experiment: the events that wake it, the transaction, and the calls after it."""

@@ -1,4 +1,4 @@
-"""The actions of a plan, carried out: jobs are made, submitted and cancelled, and the tuner is asked."""
+"""Carries out the calls of a plan: builds, submits and cancels jobs, and asks the tuner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trial_runner import protocol
 
 
 class JobFactory:
-    """`nonce`, `storage_key`: the experiment's own, see `JobSpec`."""
+    """Builds job specs. `nonce`, `storage_key`: the experiment's, see `JobSpec`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class JobFactory:
         self._nonce, self._storage_key = nonce, storage_key
 
     async def make(self, call: Submit, service: PlatformSpec, *, has_runner: bool) -> JobSpec:
-        """`service`: where it is to run; `has_runner`: a trial runner reports for it, and must be told where.
+        """`service`: where the job will run; `has_runner`: its trial runner needs the address of the trial listener.
 
         Raises PlatformUnavailable while the trial listener cannot be opened.
         """
@@ -100,12 +100,12 @@ def _gpu_number(raw: object) -> int | None:
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a stop that could not be sent is sent again.
+#: Seconds until a cancel that failed is sent again, by number of failures.
 _CANCEL_AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Actions:
-    """The hands of one experiment. `want`: asks the tuner for so many proposals."""
+    """Carries out calls for one experiment. `want`: asks the tuner for a number of proposals."""
 
     def __init__(
         self,
@@ -125,13 +125,13 @@ class Actions:
         self._heartbeats = heartbeats
         self._clock = clock
         self._group: asyncio.TaskGroup
-        #: Jobs whose submission is under way.
+        #: Names of jobs that are being submitted.
         self.submitting: set[str] = set()
-        #: The experiment is to be stopped.
+        #: The experiment is stopping.
         self.is_stopping = False
-        #: Service → jobs to be stopped with the next call.
+        #: Service → jobs to cancel in one call.
         self._to_cancel: dict[str, list[JobHandle]] = {}
-        #: Service → calls in a row that could not tell it to stop jobs.
+        #: Service → number of consecutive failed cancel calls.
         self._unheard: dict[str, int] = {}
         self._performers: dict[type, Callable[[Any], None]] = {
             d.Submit: self._submit,
@@ -141,13 +141,13 @@ class Actions:
         }
 
     def enter(self, group: asyncio.TaskGroup) -> None:
-        """Tasks made from now on belong to `group`; what an earlier one had under way is over."""
+        """Starts tasks in `group` from now on, and forgets those of an earlier group."""
         self._group = group
         self.submitting.clear()
         self._to_cancel.clear()
 
     def perform(self, calls: Sequence[d.Call]) -> None:
-        """Starts them and goes on."""
+        """Starts the calls without waiting for them."""
         for call in calls:
             self._performers[type(call)](call)
         for service, handles in self._to_cancel.items():
@@ -156,7 +156,7 @@ class Actions:
 
     @property
     def cancelled(self) -> frozenset[str]:
-        """Jobs that were sent a stop, each on its service's connection of now."""
+        """Names of jobs cancelled over the present connection of their service."""
         return frozenset().union(*(service.cancelled for service in self._services.values()))
 
     # Submit
@@ -174,7 +174,7 @@ class Actions:
             self._fail(name, JobState.FAILED, str(error), Reason.SUBMIT_REJECTED)
         except PlatformUnavailable as error:
             service.note_refusal(error)
-            if error.refused and not call.is_repeat:  # what an earlier call has done is not known
+            if error.refused and not call.is_repeat:  # the effect of an earlier call is unknown
                 self._inbox.refused(name)
         except BadCredentials as error:
             service.note_refusal(error)
@@ -182,7 +182,7 @@ class Actions:
                 self._inbox.refused(name)
         except Exception as error:
             service.note_bug(error)
-            if self.is_stopping:  # nobody will put it right before the experiment is closed
+            if self.is_stopping:  # no retry will come before the experiment is closed
                 self._fail(name, JobState.LOST, f"its platform's adapter failed: {error!r}")
         else:
             if isinstance(answer, NoRoom):
@@ -191,7 +191,7 @@ class Actions:
                 self._inbox.accepted(answer)
         finally:
             self.submitting.discard(name)
-            self._inbox.wake_late()  # what went wrong wakes by itself
+            self._inbox.wake_late()  # failures wake by themselves
 
     def _fail(self, job_name: str, state: JobState, message: str, cause: Reason | None = None) -> None:
         report = Observation(state=state, cause=cause, message=message, ended_ms=self._clock())
@@ -210,7 +210,7 @@ class Actions:
         except (PlatformUnavailable, BadCredentials) as error:
             names = ", ".join(handle.job_name for handle in handles)
             log.warning("job %s could not be told to stop, it will be told again: %s", names, error)
-            # no task, for which the end of an experiment would wait
+            # not a task: the end of an experiment would wait for it
             asyncio.get_running_loop().call_later(self._pause_s(service.name), self._tell_again, service, handles)
         except Exception as error:
             service.note_bug(error)
@@ -220,7 +220,7 @@ class Actions:
         self._inbox.wake()
 
     def _pause_s(self, service: str) -> float:
-        """Longer each time. A service that is back is told at once: it clears what it was sent."""
+        """Seconds until the next try, growing. A reconnected service is retried at once, as it clears `cancelled`."""
         times = self._unheard[service] = self._unheard.get(service, 0) + 1
         return _CANCEL_AGAIN_S[min(times, len(_CANCEL_AGAIN_S)) - 1]
 

@@ -1,4 +1,4 @@
-"""Calls of an adapter that may take too long: each verb has its limit, and leaving one keeps no daemon from its end."""
+"""Time limits for calls of an adapter, per verb, and for leaving it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nni_manager.platform_kit.contract import TIME_LIMITS_S, Platform
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Seconds that it may take.
+#: Most seconds for leaving an adapter.
 _EXIT_S = 10.0
 
 
 async def leave(platform: Platform) -> None:
-    """Leaves the adapter. Raises what it raises, and TimeoutError; in a task that was cancelled that is logged, and the
-    cancellation goes on: an error in its place would have the adapter entered again."""
+    """Leaves the adapter. Raises what it raises, and TimeoutError. In a cancelled task the error is logged and the
+    cancellation continues, as another error would cause a reconnect."""
     task = asyncio.current_task()
     try:
         async with asyncio.timeout(_EXIT_S):
@@ -32,7 +32,7 @@ async def leave(platform: Platform) -> None:
 
 
 async def within_limit(service: str, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer of a verb of the adapter. Raises what it raises, and PlatformUnavailable when it takes too long."""
+    """The result of an adapter's verb. Raises what it raises, and PlatformUnavailable on timeout."""
     limit_s = TIME_LIMITS_S[verb]
     try:
         async with asyncio.timeout(limit_s) as limit:

@@ -1,4 +1,4 @@
-"""What a turn changed, as lines of the experiment's log."""
+"""Logs the changes of a turn in the experiment's log."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ log = logging.getLogger("nni_manager.experiment")
 def log_changes(
     handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, Observation]]
 ) -> None:
-    """One line for each job that its platform took and for each record that a person would want to find later, and
-    what jobs that failed wrote at last, line by line."""
+    """Logs accepted jobs, the records that matter to users, and the last stderr lines of failed jobs."""
     for handle in handles:
         log.info("Job %s submitted", handle.job_name, extra={"action": "submitted"})
     for name, report in reports:
@@ -47,7 +46,7 @@ def _disagreement(r: d.Finish | d.GiveUpAttempt) -> None:
         log.warning("Trial %s: %s", r.trial_id, r.disagreement, extra={"action": "disagreement"})
 
 
-def _ask_stop(r: d.AskStop) -> None:
+def _request_stop(r: d.RequestStop) -> None:
     log.info("Trial %s asked to stop (%s)", r.trial_id, r.by, extra={"action": "asked_to_stop"})
 
 
@@ -63,15 +62,15 @@ def _hold(r: d.PutOnHold) -> None:
     log.error("Experiment on hold (%s): %s", r.hold.code, r.hold.sentence, extra={"action": "hold"})
 
 
-def _lose_sight(r: d.LoseSight) -> None:
+def _mark_unknown(r: d.MarkUnknown) -> None:
     log.warning("Trial %s UNKNOWN: %s", r.trial_id, r.sentence, extra={"action": "unknown"})
 
 
 _LINES: dict[type, Callable[[Any], None]] = {
     d.Finish: _finish,
     d.GiveUpAttempt: _give_up,
-    d.AskStop: _ask_stop,
+    d.RequestStop: _request_stop,
     d.SetStatus: _status,
     d.PutOnHold: _hold,
-    d.LoseSight: _lose_sight,
+    d.MarkUnknown: _mark_unknown,
 }

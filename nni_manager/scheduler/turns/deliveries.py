@@ -1,7 +1,7 @@
-"""Results on their way into the store: parsed here, written in the order they came.
+"""Results of jobs: parsed, and stored in the order they came.
 
-The last lines of a job that has ended go into the very turn that takes in its end: one commit instead of two, and one
-way to the writer and back, which is much of what a short trial costs.
+The last lines of an ended job are stored in the turn that stores its end: one commit instead of two, which is a large
+part of a short trial's cost.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from trial_runner.wire.foreign_files import MOST_NAMES
 
 log = logging.getLogger(__name__)
 
-#: Lines of an outbox that are parsed in one go, in a millisecond or two.
+#: Lines parsed without yielding, which takes a millisecond or two.
 _LINES_AT_A_TIME = 250
-#: Causes of broken lines that are named of one outbox, and outboxes for which it is remembered which were.
+#: Most causes of broken lines logged per outbox, and most outboxes for which they are remembered.
 _MOST_CAUSES = 10
 _MOST_NAMED = 1000
 
@@ -48,7 +48,7 @@ class Deliveries:
         self._inbox = inbox
         self._clock = clock
         self._parsing = asyncio.Lock()
-        #: Causes of broken lines that were named, by job and outbox.
+        #: (job, outbox) → causes of broken lines that were logged.
         self._named: dict[tuple[str, str], set[str]] = {}
 
     async def store(
@@ -60,12 +60,12 @@ class Deliveries:
         lines: Sequence[str],
         ended: Observation | None,
         container: str = "",
-        word: str = "",
+        runner_exit: str = "",
     ) -> Receipt:
-        """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended; `word`: its
-        runner's about that."""
-        name = spelled(name)  # one that no text column takes would undo the whole turn, and every turn after it
-        async with self._parsing:  # what comes later must not overtake
+        """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended; `runner_exit`:
+        its runner's about that."""
+        name = spelled(name)  # a name that SQLite rejects would fail the whole turn, and every later one
+        async with self._parsing:  # keeps the order
             parsed = await _parse(name, lines)
             dropped = self._complain(job_name, name, parsed)
             chunk = OutboxPart(
@@ -77,7 +77,7 @@ class Deliveries:
                 metrics=parsed.metrics,
                 container=container,
                 doubt=_doubt(name, lines) or dropped,
-                word=word,
+                runner_exit=runner_exit,
             )
             storing = self._start(chunk, ended)
         receipt = await storing
@@ -88,9 +88,9 @@ class Deliveries:
         return receipt
 
     def _complain(self, job_name: str, name: str, parsed: outbox.Lines) -> str:
-        """Names each cause once for each outbox: a trial that writes nonsense must not fill its experiment's log.
+        """Logs each cause of broken lines once per outbox, so that a trial cannot fill the log.
 
-        Answers the sentence about the first line of the outbox that was dropped; empty: none was, or it was told.
+        Returns the sentence about the first dropped line of the outbox; empty: none, or returned before.
         """
         if not parsed.broken:
             return ""
@@ -110,15 +110,15 @@ class Deliveries:
         return f"a line of {name} was dropped: {next(iter(parsed.broken.values()))}" if is_first else ""
 
     def _start(self, chunk: OutboxPart, ended: Observation | None) -> asyncio.Future[Receipt]:
-        if chunk.word:
-            return self._inbox.lines_with_word(chunk)
+        if chunk.runner_exit:
+            return self._inbox.lines_with_exit(chunk)
         if ended is None:
             return self._database.start_write(lambda c: metrics.store(c, chunk, self._clock()))
         return self._inbox.end_with_lines(chunk, ended)
 
 
 def _doubt(name: str, lines: Sequence[str]) -> str:
-    """Why a result may be missing of which no line was parsed; empty: there is no reason."""
+    """Why results may be missing although no line was broken; empty: no reason."""
     if protocol.NOT_READ in lines:
         return (
             f"there are more files in {protocol.OUTBOX_FOLDER}/ than are looked at ({MOST_NAMES}): some were not read"
@@ -129,12 +129,12 @@ def _doubt(name: str, lines: Sequence[str]) -> str:
 
 
 def delivery(receipt: Receipt) -> Delivery:
-    """The receipt as an adapter gets it."""
+    """The receipt for an adapter."""
     return Delivery(resend=receipt.stored is Stored.GAP)
 
 
 async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:
-    """The records in these lines, parsed in pieces, so that others have their turn: 6,000 lines take 30 ms."""
+    """Parses lines in pieces, which yields to other tasks: 6,000 lines take 30 ms."""
     is_nni = name == protocol.METRICS_FILE or name.startswith(f"{protocol.METRICS_FILE}/")
     parse = outbox.parse_nni if is_nni else outbox.parse
     if len(lines) <= _LINES_AT_A_TIME:
@@ -147,10 +147,9 @@ async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:
 
 
 class JobMessages:
-    """The news of an experiment's jobs.
+    """The callbacks for adapters and runners of an experiment.
 
-    `judge`: called with a trial that has new intermediate results; `changed`: after everything that clients might want
-    to see.
+    `judge`: called with a trial that has new intermediate results; `changed`: called after every visible change.
     """
 
     def __init__(
@@ -184,7 +183,7 @@ class JobMessages:
         ended: Observation | None = None,
         container: str = "",
     ) -> Delivery:
-        """As `store`, for who can do nothing but send again."""
+        """As `store`; returns only whether to send again, for adapters."""
         return delivery(await self.store(job_name, outbox, start, end, lines, ended, container))
 
     async def store(
@@ -196,15 +195,15 @@ class JobMessages:
         lines: Sequence[str],
         ended: Observation | None = None,
         container: str = "",
-        word: str = "",
+        runner_exit: str = "",
     ) -> Receipt:
-        """Stores lines of an outbox, and the end of its job, or its runner's word about that, if they were the last;
-        ends when they are committed."""
-        experiment_log.current.set(self._experiment_id)  # the caller's task may be anybody's
+        """Stores lines of an outbox, with the job's end or its runner's exit report if they were the last; returns
+        after the commit."""
+        experiment_log.current.set(self._experiment_id)  # the caller's task may belong to another experiment
         try:
-            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container, word)
+            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container, runner_exit)
         except StoreCorrupt as error:
-            self._inbox.give_up(error)  # the platform would only offer the lines again
+            self._inbox.give_up(error)  # the platform would only send the lines again
             raise
         if receipt.has_intermediates:
             self._judge(receipt.trial_id)
@@ -213,7 +212,7 @@ class JobMessages:
         self._changed()
         return receipt
 
-    async def greet(
+    async def register(
         self,
         job_name: str,
         runner_version: str | None,
@@ -223,15 +222,17 @@ class JobMessages:
         container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> None:
-        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.experiment.runners.greet`.
+        """Stores a runner's first post, see `store.experiment.runners.register`. Raises VersionRefused, AttemptDecided.
 
-        A version that is refused fails the trial, and the experiment is in ERROR.
+        A refused version fails the trial and puts the experiment into ERROR.
         """
         if refusal := self._refusal(manager_version, runner_version):
             self._refuse(job_name, refusal)
-        told = runner_version or "unknown"
+        reported = runner_version or "unknown"
         await self._database.try_write(
-            lambda c: runners.greet(c, job_name, version=told, channel=channel, container=container, outboxes=outboxes)
+            lambda c: runners.register(
+                c, job_name, version=reported, channel=channel, container=container, outboxes=outboxes
+            )
         )
 
     async def admit(
@@ -245,22 +246,22 @@ class JobMessages:
         container: str,
         outboxes: Mapping[str, int] | None,
     ) -> RunnerSide:
-        """As `greet`, of an attempt that is looked up and answered; one that is decided hears nothing of versions.
+        """As `register`, for an attempt that is looked up and returned; versions are not checked for a closed one.
 
-        Raises NotFound, too.
+        Also raises NotFound.
         """
         if refusal := self._refusal(manager_version, runner_version):
             side = await self._database.read(lambda c: runners.find(c, trial_id, attempt))
             return side if side.is_decided else self._refuse(side.job_name, refusal)
-        told = runner_version or "unknown"
+        reported = runner_version or "unknown"
         return await self._database.try_write(
             lambda c: runners.admit(
-                c, trial_id, attempt, version=told, channel=channel, container=container, outboxes=outboxes
+                c, trial_id, attempt, version=reported, channel=channel, container=container, outboxes=outboxes
             )
         )
 
     def _refusal(self, manager_version: str, runner_version: str | None) -> str:
-        """Why a runner's version does not fit; empty: it does, or is not looked at."""
+        """Why a runner's version does not fit; empty: it fits, or is not checked."""
         return version.refusal(manager_version, runner_version) if self._spec.now.checks_version else ""
 
     def _refuse(self, job_name: str, refusal: str) -> NoReturn:
@@ -268,6 +269,6 @@ class JobMessages:
         self._inbox.report({job_name: report})
         raise VersionRefused(refusal)
 
-    async def exited(self, job_name: str, word: str) -> None:
-        """A runner says how its command ended; the first word counts. Ends when it is stored."""
-        await self._inbox.exited(job_name, word)
+    async def exited(self, job_name: str, runner_exit: str) -> None:
+        """Stores a runner's exit report, if it is the first; returns after the commit."""
+        await self._inbox.exited(job_name, runner_exit)

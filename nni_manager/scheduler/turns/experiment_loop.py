@@ -1,7 +1,7 @@
-"""One experiment at work: wake → turn → act.
+"""The loop of one experiment: wake → turn → act.
 
-Woken by what platform, tuner and people do; a slow safety poll stands behind that. Everything it holds in memory may be
-lost at any moment: the next process finds it out again.
+Events of platform, tuner and API wake it, and a slow safety poll. Its memory may be lost at any moment: the next
+process recovers everything from the store and the services.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _LISTENER_WAIT_S = 2.0
 
 
 class ServicesAtWork(Protocol):
-    """The training services of one experiment, as its loop needs them."""
+    """The training services of one experiment, for its loop."""
 
     #: By name.
     all: dict[str, TrainingService]
 
     async def remove_idle(self) -> list[TrainingService]:
-        """Takes removed services of which nothing is left out of `all`, and returns them."""
+        """Takes removed services without attempts out of `all`, and returns them."""
 
     async def forget_secrets(self) -> None:
         """Removes the secrets that no service refers to any more."""
 
 
 class ExperimentLoop:
-    """Owned and run by the supervisor. `settings`: of the platform, secrets in place. `changed` is called after
-    everything that clients might want to see."""
+    """Run by `OpenExperiment`. `changed`: called after every visible change; `on_status`: after status or hold
+    changed."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ExperimentLoop:
         self.feed = feed
         self._services = services
         self.services: Mapping[str, TrainingService] = services.all
-        #: While it runs: whose tasks they are, and those of services.
+        #: While it runs: its task group, and the task of each service.
         self._group: asyncio.TaskGroup | None = None
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._opening: asyncio.Task[None] | None = None
@@ -88,21 +88,21 @@ class ExperimentLoop:
         self._safety_poll_s = safety_poll_s
         self._changed = changed
         self._on_status = on_status
-        #: What the experiment runs with is not in its folder: nothing new starts until it is given anew.
+        #: Private data is missing from the folder: nothing new starts until it is supplied.
         self.missing: Hold | None = None
         self._wake_at_ms: int | None = None
         self._last: Result | None = None
         self._stopping_since_ms: int | None = None
-        #: Removed services, with how they are.
+        #: (name, status) of removed services.
         self._removed: tuple[tuple[str, ServiceStatus], ...] = ()
         self._shown: object = None
-        #: The experiment is STOPPED: nothing more to do.
+        #: Set when the experiment is STOPPED.
         self.closed = asyncio.Event()
 
     # Called from everywhere
 
     def wake(self) -> None:
-        """Has the next turn begin at once, as something happened."""
+        """Starts the next turn at once."""
         self.inbox.wake()
 
     @property
@@ -111,18 +111,18 @@ class ExperimentLoop:
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the epoch as the store has them, for a write that is started at once: a clock that was set
-        since the last turn, which moves what is stored, shows what it would show without that."""
+        """Milliseconds since the epoch, for a write started at once. A clock change since the last turn is subtracted,
+        as the next turn will shift stored times by it."""
         return self._clock() - self._clock_steps.not_told_yet
 
     @property
     def has_runner(self) -> bool:
-        """Trial runners report to the trial listener for some of its jobs."""
+        """Whether trial runners of some of its jobs post to the trial listener."""
         return any(service.platform.capabilities.has_runner for service in self.services.values())
 
     @property
     def derived_hold(self) -> Hold | None:
-        """A hold that is not recorded (yet): store, tuner or all services cannot be used now, and it ends by itself."""
+        """A hold that is not stored (yet): store, tuner or all services are unavailable; it ends by itself."""
         if self.database.trouble:
             return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
         troubles = [service.trouble or self.inbox.hold_of(service.name) for service in self.services.values()]
@@ -131,13 +131,13 @@ class ExperimentLoop:
 
     @property
     def live_services(self) -> tuple[LiveService, ...]:
-        """The training services as people see them now."""
+        """The training services as the API shows them."""
         return tuple(service.live for service in self.services.values())
 
     # The loop
 
     async def run(self) -> None:
-        """Runs the experiment until it is closed. Raises what the plan or the store raise by mistake."""
+        """Runs the experiment until it is closed. Raises faults of the plan or the store."""
         async with asyncio.TaskGroup() as group:
             self._group, self._lives, self._opening = group, {}, None
             feeding = group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}")
@@ -154,7 +154,7 @@ class ExperimentLoop:
                     task.cancel()
 
     def live(self) -> None:
-        """Services that do not live yet begin to, and what they need of the daemon is opened."""
+        """Starts the tasks of new services, and opens the trial listener if they need it."""
         if (group := self._group) is None or self.closed.is_set():
             return
         for name, service in self.services.items():
@@ -164,7 +164,7 @@ class ExperimentLoop:
             self._opening = group.create_task(self._open_runner_listener(), name=f"listener {self.experiment_id}")
 
     async def _detach_removed(self) -> None:
-        """Leaves removed services of which nothing is left."""
+        """Shuts removed services without attempts down."""
         for service in await self._services.remove_idle():
             assert self._group is not None
             life = self._lives.pop(service.name)
@@ -178,7 +178,7 @@ class ExperimentLoop:
         self._changed()
 
     async def _close(self) -> None:
-        """The services may forget everything; what they did is stored."""
+        """Lets the services forget all jobs, closes them, and stores the last events."""
         await asyncio.gather(*(service.forgetting.finish() for service in self.services.values()))
         await asyncio.gather(*(service.close() for service in self.services.values()))
         if not self.inbox.is_empty:
@@ -186,7 +186,7 @@ class ExperimentLoop:
         await self._runner_listener.close(self.experiment_id)
 
     async def _open_runner_listener(self) -> None:
-        """Opens the trial listener, and tries until it is open: runners of an earlier daemon have something to tell."""
+        """Opens the trial listener, and retries: runners that an earlier daemon started may be waiting to post."""
         trouble: Hold | None = None
         while True:
             try:
@@ -205,7 +205,7 @@ class ExperimentLoop:
                 service.note_trouble(trouble)
 
     async def turn(self) -> None:
-        """One turn: everything seen so far goes in, everything decided is carried out."""
+        """One turn: takes all events of the inbox, records the decisions, and carries them out."""
         self.inbox.begin_turn()
         bad, self.feed.judged_bad = self.feed.judged_bad, []
         taken = self.inbox.take(
@@ -226,12 +226,14 @@ class ExperimentLoop:
 
     async def _record(self, seen: Seen) -> Result:
         spec, here = self._spec.now, self._process_state()
-        told, assessed = self.feed.told, spec.assessor is not None
+        reported, assessed = self.feed.reported, spec.assessor is not None
         with tally.turns.measured():
-            return await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
+            return await self.database.write(
+                lambda c: take_turn(c, spec, seen, here, reported=reported, assessed=assessed)
+            )
 
     def _process_state(self) -> ProcessState:
-        """The state that is in no database, as it is now."""
+        """The state that is not in the database."""
         feed = self.feed
         listening_ms, silent_ms = self.heartbeats.silence_ms()
         return ProcessState(
@@ -252,7 +254,7 @@ class ExperimentLoop:
         )
 
     def _follow_clock(self) -> int:
-        """Answers by how much the wall clock was set, in milliseconds: nothing took longer or shorter by that."""
+        """Returns by how many milliseconds the wall clock was set, and shifts times in memory by it."""
         step_ms = self._clock_steps.since_last_look()
         if step_ms:
             log.warning("the clock of this machine was set by %+.0f s; time limits do not count that", step_ms / 1000)
@@ -284,7 +286,7 @@ class ExperimentLoop:
             self._changed()
 
     def _has_abandoned(self, result: Result) -> bool:
-        """A trial was ended without its service, or something is new about a service that is removed."""
+        """Whether a trial was ended without its service, or a removed service changed its status."""
         before, self._removed = (
             self._removed,
             tuple((name, service.live.status) for name, service in self.services.items() if service.is_removed),
@@ -298,7 +300,7 @@ class ExperimentLoop:
             self._stopping_since_ms = None
         elif self._stopping_since_ms is None:
             self._stopping_since_ms = self._clock()
-            self.wake()  # its trials are looked at with that in mind
+            self.wake()  # its trials are planned again, to stop them
 
     async def _note_status(self, result: Result) -> None:
         if result.status is ExperimentStatus.STOPPED:
@@ -309,7 +311,7 @@ class ExperimentLoop:
         self._changed()
 
     async def _wait(self) -> None:
-        """Waits until something happens, a moment that the plan named comes, or the safety poll is due."""
+        """Waits for an event, for the time that the plan set, or for the safety poll."""
         seconds = self._safety_poll_s
         if self._wake_at_ms is not None:
             seconds = min(seconds, max(0.0, (self._wake_at_ms - self._clock()) / 1000))

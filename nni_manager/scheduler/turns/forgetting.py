@@ -1,7 +1,7 @@
-"""Jobs whose attempt is closed: their platform may remove what it keeps of them, once it has said how they ended.
+"""Asks platforms to remove the jobs of closed attempts, once they have reported how these ended.
 
-A runner's word decides an attempt before its platform has spoken, which may take seconds. What the platform says then
-changes nothing any more; but where the two words do not fit together, somebody should be told.
+A runner's exit report closes an attempt before its platform reports the end, which may take seconds. The platform's
+report then changes nothing, but a contradiction between the two is logged.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ from nni_manager.store.experiment import jobs
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a platform has for its word after the runner's.
+#: Seconds to wait for the platform's report after the runner's.
 PATIENCE_S = 10.0
-#: Seconds for which a job is left alone, at most, while its runner still delivers logs.
+#: Most seconds for which a job is kept while its runner still delivers logs.
 LOGS_S = 300.0
-#: Ended jobs are gathered for so many seconds before the platform is told that it may forget them: nobody waits for it,
-#: and in a fast experiment it would be one message, one answer and one more wake-up of everybody for each trial.
+#: Seconds for which ended jobs are collected for one forget call, which would otherwise be one per trial.
 GATHER_S = 0.25
 #: Waits after a call that failed, in seconds; the last one repeats.
 _RETRY_WAITS_S = (1.0, 5.0, 30.0, 120.0)
-#: Seconds that a closing experiment has left for this.
+#: Most seconds that a closing experiment waits for this.
 _LAST_MOMENT_S = 1.0
 
 
 class Forgetting:
-    """The forgetting of jobs by a training service: one task while there are any, and one call for several of them.
+    """Asks one training service to forget jobs: one task while there are any, and one call for several.
 
-    `forget`, `observe`: ask the training service; `forgotten` hears which jobs it keeps nothing of any more.
+    `forget`, `observe`: calls of the service; `forgotten`: called with the names of forgotten jobs.
     """
 
     def __init__(
@@ -52,22 +51,22 @@ class Forgetting:
         self._observe = observe
         self._forgotten = forgotten
         self._observer = observer
-        #: None: the service is not connected; whoever connects it asks the store what there is to forget.
+        #: None: the service is not connected; on connect, the jobs to forget are read from the store.
         self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: list[Forget] = []
-        #: By name: jobs whose platform has not spoken yet, and until when that is waited for.
+        #: By name: jobs without a final report of their platform, and until when it is awaited.
         self._unheard: dict[str, tuple[Forget, float]] = {}
-        #: By name: until when, at the latest, that may be put off.
+        #: By name: latest time to which that may be extended.
         self._limits: dict[str, float] = {}
         self._news = asyncio.Event()
-        #: The experiment is being closed: what is to be forgotten, is now.
+        #: The experiment is closing: jobs are forgotten at once.
         self._closing = asyncio.Event()
-        #: Calls in a row that failed.
+        #: Number of consecutive failed calls.
         self._failures = 0
 
     def enter(self, group: asyncio.TaskGroup) -> None:
-        """Works in `group` from now on; what an earlier one had under way is over."""
+        """Works in `group` from now on, and drops the jobs of an earlier one."""
         self._group, self._task = group, None
         self._closing.clear()
         self._ready.clear()
@@ -75,42 +74,42 @@ class Forgetting:
         self._limits.clear()
 
     def leave(self) -> None:
-        """The service is not connected any more."""
+        """Called when the service is disconnected."""
         self._group = self._task = None
 
     def add(self, jobs: Iterable[Forget]) -> None:
-        """Adds jobs that are to be forgotten. Returns at once."""
+        """Adds jobs to forget. Returns at once."""
         for job in jobs:
-            if job.runner_word:
+            if job.runner_exit:
                 now = asyncio.get_running_loop().time()
                 self._unheard[job.handle.job_name] = job, now + PATIENCE_S
                 self._limits[job.handle.job_name] = now + LOGS_S
-                self._observer.add(job.handle)  # it may have spoken while this was decided
+                self._observer.add(job.handle)  # it may have reported meanwhile
             else:
                 self._be_ready(job)
         self._go_on()
 
     def hear(self, reports: Mapping[str, Observation]) -> frozenset[str]:
-        """Takes reports on any jobs: one that has ended by its platform's word, too, can be forgotten. Answers those of
-        them whose attempt is closed."""
+        """Takes observations: a closed job can be forgotten once the platform confirms its end. Returns the names of
+        jobs of closed attempts."""
         decided = frozenset(self._unheard.keys() & reports.keys())
         for name in decided:
             if reports[name].state.is_final:
                 job, _ = self._unheard.pop(name)
                 _compare(job, reports[name])
-                self._be_ready(replace(job, runner_word=""))
+                self._be_ready(replace(job, runner_exit=""))
                 self._go_on()
         return decided
 
     def wait_longer(self, job_name: str) -> None:
-        """Waits longer for a job whose runner delivers: forgotten now, it would be cut off. Quiet for others."""
+        """Extends the wait for a job that its runner still delivers for. Quiet for other jobs."""
         if job_name in self._unheard:
             job, until = self._unheard[job_name]
             later = min(asyncio.get_running_loop().time() + PATIENCE_S, self._limits[job_name])
             self._unheard[job_name] = job, max(until, later)
 
     async def finish(self) -> None:
-        """Waits for nobody's word any more, and a moment for the platform."""
+        """Forgets all jobs without waiting for reports; waits a moment for the platform's answer."""
         for job, _ in self._unheard.values():
             self._be_ready(job)
         self._unheard.clear()
@@ -154,7 +153,7 @@ class Forgetting:
                 await self._closing.wait()
 
     async def _wait(self) -> None:
-        """Waits for news, or until the patience with some job is over."""
+        """Waits for new jobs, or until the wait for a report ends."""
         self._news.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(until for _, until in self._unheard.values())):
@@ -164,9 +163,9 @@ class Forgetting:
             self._be_ready(self._unheard.pop(name)[0])
 
     async def _forget(self, jobs: Sequence[Forget]) -> bool:
-        """Whether it was done. What fails until the experiment is closed is left for the next start of its loop."""
+        """Returns whether the call succeeded. Jobs left at the end are retried when the loop starts again."""
         try:
-            await self._ask_once_more([job for job in jobs if job.runner_word])
+            await self._ask_once_more([job for job in jobs if job.runner_exit])
             await self._forget_there([job.handle for job in jobs])
         except Exception as error:
             if not self._failures:
@@ -183,13 +182,15 @@ class Forgetting:
 
 
 def _compare(job: Forget, report: Observation) -> None:
-    finding = weigh(report, RunnerExit.parse(job.runner_word)) if report.state.is_final else None
+    finding = weigh(report, RunnerExit.parse(job.runner_exit)) if report.state.is_final else None
     if finding is not None and finding.disagreement:
         log.warning("Job %s: %s", job.handle.job_name, finding.disagreement, extra={"action": "disagreement"})
 
 
 def to_forget(connection: sqlite3.Connection, service: str) -> list[Forget]:
-    """The jobs of a service that it need not keep any more; `runner_word`: of those whose end it has not confirmed."""
-    words = jobs.unconfirmed(connection)
+    """The jobs that a service may forget, with the runner exit where the end is not confirmed."""
+    runner_exits = jobs.unconfirmed(connection)
     handles = jobs.unforgotten(connection, service)
-    return [Forget(handle=handle, service=service, runner_word=words.get(handle.job_name, "")) for handle in handles]
+    return [
+        Forget(handle=handle, service=service, runner_exit=runner_exits.get(handle.job_name, "")) for handle in handles
+    ]

@@ -1,20 +1,18 @@
-"""Signs of life of an experiment's runners. Nothing is stored: the next process begins anew."""
+"""Heartbeats of an experiment's runners, in memory only."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
 
-#: Whoever was silent for so long, in seconds, is news when it is heard again.
+#: Seconds of silence after which the next heartbeat of a runner wakes the loop.
 _LONG_S = 20.0
-#: A loop that did not look for so long, in seconds, could not have heard anything: it looks twice as often at least.
+#: Seconds between two turns above which the process was stalled; its own silence is then not counted.
 _STALL_S = 60.0
 
 
 class Heartbeats:
-    """The moments at which an experiment's runners were last heard. `news`: called when one that was silent for long is
-    heard again.
-    """
+    """The last heartbeat of each runner. `news`: called when a runner is heard after a long silence."""
 
     def __init__(self, news: Callable[[], None]) -> None:
         self._news = news
@@ -23,11 +21,11 @@ class Heartbeats:
         self._heard_s: dict[str, float] = {}
 
     def begin(self) -> None:
-        """Runners can be heard from now on."""
+        """Starts counting, as the trial listener is open."""
         self._since_s = self._looked_s = asyncio.get_running_loop().time()
 
     def hear(self, job_name: str) -> None:
-        """Any post of its runner."""
+        """Notes a post of the job's runner."""
         now_s = asyncio.get_running_loop().time()
         last_s = self._heard_s.get(job_name, self._since_s)
         self._heard_s[job_name] = now_s
@@ -35,17 +33,17 @@ class Heartbeats:
             self._news()
 
     def drop(self, job_name: str) -> None:
-        """Drops a job, whose attempt is decided."""
+        """Removes a job."""
         self._heard_s.pop(job_name, None)
 
     def silence_s(self, job_name: str) -> float | None:
-        """The seconds for which a job's runner was silent; None: nobody could be heard yet."""
+        """Seconds since the last heartbeat of a job's runner; None: not listening yet."""
         if self._since_s is None:
             return None
         return asyncio.get_running_loop().time() - self._heard_s.get(job_name, self._since_s)
 
     def silence_ms(self) -> tuple[int | None, Mapping[str, int]]:
-        """(for how long runners could be heard; None: not yet), and by job how long it was silent. Milliseconds."""
+        """(milliseconds of listening; None: not yet), and job → milliseconds since its last heartbeat."""
         if self._since_s is None:
             return None, {}
         now_s = asyncio.get_running_loop().time()

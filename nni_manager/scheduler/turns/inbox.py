@@ -1,7 +1,7 @@
-"""Everything that enters an experiment's next turn, and the wake-up for it.
+"""The events for an experiment's next turn, and the wake-up of its loop.
 
-Whoever has news puts it here; the loop alone takes it out. It knows nobody, so that everybody may know it. What it
-holds is in memory until a turn has stored it: whoever dies before finds it out again.
+All sources of events put them here, and the loop takes them out. They are in memory until a turn has stored them: after
+a crash, services and runners report them again.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.turns.turn import Seen
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt
 
-#: Seconds for which news that no decision waits for is gathered, as that a trial runs. A trial that is over by then
-#: costs one turn and one commit instead of two, and many that start together do not have a turn each.
+#: Seconds for which events without urgency are collected, such as the start of a trial. Short trials then cost one turn
+#: instead of two, and trials that start together share one.
 GATHER_S = 0.05
-#: As above, for what changes no trial: a job was accepted, its pod has a node, the platform confirms an end that is
-#: decided. On a cluster that is most of what is told.
+#: As above, for events that change no trial: a job was accepted, its pod has a node, the platform confirms an end. On a
+#: cluster these are most events.
 DETAIL_S = 0.25
-#: How much a state says: nothing, waits, runs, over.
+#: Order of states: unknown 0, pending 1, running 2, final 3.
 _WEIGHT = {state: 3 if state.is_final else 0 for state in JobState} | {JobState.PENDING: 1, JobState.RUNNING: 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The part of the inbox that a turn has taken over: it must be called `stored` or `failed`."""
+    """The events that a turn took; `stored` or `failed` must be called."""
 
     seen: Seen
     _waiting: tuple[asyncio.Future[Receipt], ...]
     _told: tuple[asyncio.Future[None], ...] = ()
 
     def stored(self, receipts: Sequence[Receipt]) -> None:
-        """`receipts`: of the last lines, in their order."""
+        """Resolves the futures. `receipts`: of the last lines, in order."""
         for future, receipt in zip(self._waiting, receipts, strict=True):
             if not future.done():
                 future.set_result(receipt)
@@ -46,7 +46,7 @@ class Taken:
                 told.set_result(None)
 
     def failed(self, error: BaseException) -> None:
-        """Tells all who wait for a delivery that nothing of it is stored."""
+        """Fails the futures, as nothing was stored."""
         futures: tuple[asyncio.Future[Any], ...] = (*self._waiting, *self._told)
         for future in futures:
             if isinstance(error, Exception) and not future.done():
@@ -63,8 +63,8 @@ class _News:
     reports: dict[str, Observation] = field(default_factory=dict)
     last_lines: list[OutboxPart] = field(default_factory=list)
     waiting: list[asyncio.Future[Receipt]] = field(default_factory=list)
-    #: (job name, its runner's word about the end), and what waits until they are stored.
-    words: list[tuple[str, str]] = field(default_factory=list)
+    #: (job name, its runner's exit report), and the futures that wait until they are stored.
+    runner_exits: list[tuple[str, str]] = field(default_factory=list)
     told: list[asyncio.Future[None]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
@@ -78,39 +78,39 @@ class Inbox:
 
     def __init__(self) -> None:
         self._news = _News()
-        #: Jobs that were reported on since this process began, until they are forgotten.
+        #: Names of jobs observed by this process, until they are forgotten.
         self.heard: set[str] = set()
-        #: By job: the state that was reported last.
+        #: Job → last observed state.
         self._told: dict[str, JobState] = {}
         self._rung = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
-        #: Holds on their way into the store: the experiment's, and of services.
+        #: Holds that a turn is storing: the experiment's, and those of services.
         self._hold_taken: Hold | None = None
         self._holds_taken: dict[str, Hold] = {}
         self._corruption: StoreCorrupt | None = None
 
-    # News
+    # Events
 
     def accepted(self, handle: JobHandle) -> None:
-        """A platform took the job."""
+        """The platform accepted the job."""
         self._news.handles.append(handle)
         self.wake_late()
 
     def refused(self, job_name: str) -> None:
-        """A platform certainly did not take the job: its intent is taken back."""
+        """The platform certainly did not accept the job: its intent is withdrawn."""
         self._news.refused.append(job_name)
         self.wake()
 
     def forgotten(self, job_names: Sequence[str]) -> None:
-        """A platform keeps nothing of these jobs any more; no turn is needed for that alone."""
+        """The platform has removed these jobs; this alone starts no turn."""
         self._news.forgotten += job_names
         self.heard.difference_update(job_names)
         for name in job_names:
             self._told.pop(name, None)
 
     def report(self, reports: Mapping[str, Observation], decided: Collection[str] = ()) -> None:
-        """Evidence from platform or runner: what says more counts, and of two ends the first. `decided`: jobs whose
-        attempt is closed, so that nothing follows."""
+        """Observations of platform or runner: the later state counts, and of two ends the first. `decided`: jobs of
+        closed attempts, for which no turn is needed."""
         known = self._news.reports
         self.heard.update(reports)
         for name, report in reports.items():
@@ -128,26 +128,25 @@ class Inbox:
             self.wake_late()
 
     def end_with_lines(self, chunk: OutboxPart, end: Observation) -> asyncio.Future[Receipt]:
-        """The last lines of a job that has ended; its end counts when they are stored. Both are one commit."""
+        """The last lines of an ended job and its end, stored in one commit."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._news.last_lines.append(chunk)
         self._news.waiting.append(future)
         self.report({chunk.job_name: end})
         return future
 
-    def lines_with_word(self, chunk: OutboxPart) -> asyncio.Future[Receipt]:
-        """The last lines of a job, with its runner's word about the end. Both are one commit, and what follows from
-        them, too."""
+    def lines_with_exit(self, chunk: OutboxPart) -> asyncio.Future[Receipt]:
+        """The last lines of a job with its runner's exit report, stored and decided in one commit."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._news.last_lines.append(chunk)
         self._news.waiting.append(future)
         self.wake()
         return future
 
-    def exited(self, job_name: str, word: str) -> asyncio.Future[None]:
-        """A runner's word about the end of its command; the first one counts. Ends when it is stored."""
+    def exited(self, job_name: str, runner_exit: str) -> asyncio.Future[None]:
+        """A runner's exit report; the first one counts. The future resolves after the commit."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._news.words.append((job_name, word))
+        self._news.runner_exits.append((job_name, runner_exit))
         self._news.told.append(future)
         self.wake()
         return future
@@ -169,7 +168,7 @@ class Inbox:
         self.wake()
 
     def give_up(self, error: StoreCorrupt) -> None:
-        """Notes that nothing can be read or stored any more; the next turn raises the error."""
+        """The database is corrupt; the next turn raises the error."""
         self._corruption = error
         self.wake()
 
@@ -187,14 +186,14 @@ class Inbox:
     def take(
         self, *, judged_bad: Sequence[str], failure: Hold | None, clock_step_ms: int = 0, apart_ms: int = 0
     ) -> Taken:
-        """All there is. `judged_bad`, `failure`: what the tuner's side has to say; the clocks: as `Seen` has them."""
+        """Takes all events. `judged_bad`, `failure`: of the tuner feed; clock fields: as in `Seen`."""
         news, self._news = self._news, _News()
         self._hold_taken, self._holds_taken = news.hold, news.holds
         seen = Seen(
             handles=tuple(news.handles),
             reports=news.reports,
             last_lines=tuple(news.last_lines),
-            words=tuple(news.words),
+            runner_exits=tuple(news.runner_exits),
             refused=tuple(news.refused),
             forgotten=tuple(news.forgotten),
             judged_bad=tuple(judged_bad),
@@ -207,26 +206,26 @@ class Inbox:
         return Taken(seen, tuple(news.waiting), tuple(news.told))
 
     def stored(self) -> None:
-        """Notes that the part taken last is in the store."""
+        """The events taken last are stored."""
         self._hold_taken, self._holds_taken = None, {}
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits for a turn."""
+        """Whether there are no events."""
         return self._news == _News()
 
     # The wake-up
 
     def wake(self) -> None:
-        """Has the next turn begin at once, as something happened. Many calls before it are one."""
+        """Starts the next turn at once; many calls before it are one."""
         self._rung.set()
 
     def wake_soon(self) -> None:
-        """Something happened that can wait a moment for company."""
+        """Starts the next turn within `GATHER_S`."""
         self._wake_within(GATHER_S)
 
     def wake_late(self) -> None:
-        """Something happened that changes no trial."""
+        """Starts the next turn within `DETAIL_S`."""
         self._wake_within(DETAIL_S)
 
     def _wake_within(self, seconds: float) -> None:
@@ -238,7 +237,7 @@ class Inbox:
             self._soon = loop.call_later(seconds, self.wake)
 
     def begin_turn(self) -> None:
-        """Begins a turn, which looks at all that has happened until now. Raises StoreCorrupt."""
+        """Clears the wake-up at the start of a turn. Raises StoreCorrupt."""
         if self._corruption is not None:
             raise self._corruption
         self._rung.clear()
@@ -247,7 +246,7 @@ class Inbox:
             self._soon = None
 
     async def wait(self, seconds: float) -> None:
-        """Waits until something happens, at most so many seconds."""
+        """Waits for the wake-up, at most `seconds`."""
         if seconds <= 0:
             return
         alarm = asyncio.get_running_loop().call_later(seconds, self.wake)

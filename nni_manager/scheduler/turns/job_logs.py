@@ -1,4 +1,4 @@
-"""Logs of jobs elsewhere: read from their service while it keeps them, and the last of each kept here."""
+"""Logs of remote jobs: read from their service while it keeps them; the end of each is copied here."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 #: As `Platform.read_file`.
 ReadFile = Callable[[JobHandle, str, int, int], Awaitable[bytes]]
-#: So much of the end of each log is kept, in bytes.
+#: Bytes copied from the end of each log.
 KEPT_BYTES = 1024 * 1024
 
 
 async def keep(trials: Path, handles: Sequence[JobHandle], read_file: ReadFile, most_bytes: int) -> None:
-    """Copies the last of each log into the attempts' folders below `trials`, unless keeper or runner wrote them there.
+    """Copies the end of each log into the attempts' folders below `trials`, unless keeper or runner wrote them.
 
-    `most_bytes`: of all logs of an attempt. Raises PlatformUnavailable; other failures cost the log, and nothing else.
+    `most_bytes`: for all logs of an attempt. Raises PlatformUnavailable; after other failures the log is missing.
     """
     each = min(KEPT_BYTES, most_bytes // len(LOG_FILES))
     for handle in await asyncio.to_thread(_without_logs, trials, handles):
@@ -36,17 +36,17 @@ async def keep(trials: Path, handles: Sequence[JobHandle], read_file: ReadFile, 
                 continue
             except PlatformUnavailable:
                 raise
-            except Exception as error:  # a log is worth less than that the job is forgotten
+            except Exception as error:  # a missing log must not block forgetting
                 log.warning("%s of job %s is not kept: %s", name, handle.job_name, error)
 
 
 def _without_logs(trials: Path, handles: Sequence[JobHandle]) -> list[JobHandle]:
-    """The jobs without logs here; whoever writes logs here begins with what the command prints."""
+    """The jobs without a local stdout file, which keeper and runner write first."""
     return [one for one in handles if not os.path.lexists(trials / attempt_directory_of(one.job_name) / STDOUT_FILE)]
 
 
 def _write(folder: Path, name: str, data: bytes) -> None:
-    """Writes a file whole or not at all; never through what somebody has put in its place."""
+    """Writes a file atomically, without following a link at its path."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = folder / f".{name}.kept"
     draft.unlink(missing_ok=True)
@@ -56,7 +56,8 @@ def _write(folder: Path, name: str, data: bytes) -> None:
 
 
 async def size(handle: JobHandle, name: str, read_file: ReadFile) -> int:
-    """Bytes that a log holds now: one question for most, few for large ones. Raises NotFound, PlatformUnavailable."""
+    """Size of a log in bytes: one read for small logs, a search for large ones. Raises NotFound,
+    PlatformUnavailable."""
     tail = len(await read_file(handle, name, -KEPT_BYTES, KEPT_BYTES))
     if tail < KEPT_BYTES:
         return tail

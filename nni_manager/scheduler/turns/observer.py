@@ -1,4 +1,4 @@
-"""Looks at the jobs of one training service: those it says have changed, and slowly all of them."""
+"""Observes the jobs of one training service: changed ones at once, and all of them slowly."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from nni_manager.store.experiment import jobs
 
 log = logging.getLogger(__name__)
 
-#: Asks the service; None: it could not be asked, which is noted already.
+#: Asks the service; None: it failed, which is noted already.
 Observe = Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, Observation] | None]]
-#: Seconds between two looks at a service that has to be asked, when jobs are accepted one after the other.
+#: Least seconds between two observations of a service without watch, while jobs are being accepted.
 _GATHER_S = 1.0
-#: Seconds until a job that was accepted just now is looked at where its service tells of changes: a short one is over
-#: by then, which the service tells, and needs no look.
+#: Seconds until a new job is observed on a service with watch; a short job has ended by then and needs no observation.
 _FIRST_LOOK_S = 0.05
 
 
 class Observer:
-    """`tell` receives what was seen; what it means is the plan's business."""
+    """`tell`: called with observations; the plan decides on them."""
 
     def __init__(
         self,
@@ -46,16 +45,16 @@ class Observer:
         self._news = asyncio.Event()
         self._changed: set[str] = set()
         self._look_at_all = True
-        #: Accepted, undecided jobs of this process; filled from the store by a look at all.
+        #: Accepted jobs of open attempts; refilled from the store when all are observed.
         self._handles: dict[str, JobHandle] = {}
         self._pause_s = capabilities.slow_poll_s
         self._looked_s = float("-inf")
-        #: It could not be asked last time.
+        #: The last observation failed.
         self._failed = False
         self._later: asyncio.TimerHandle | None = None
 
     def wake(self, job_name: str) -> None:
-        """Something about this job changed; an empty name means: perhaps about all of them."""
+        """The job changed; empty: perhaps any job."""
         if job_name:
             self._changed.add(job_name)
         else:
@@ -63,7 +62,7 @@ class Observer:
         self._news.set()
 
     def add(self, handle: JobHandle) -> None:
-        """A job was accepted: look at it from now on, soon, and if it has to be asked about, not for each one alone."""
+        """Adds an accepted job, which is observed soon; without watch, several share one call."""
         self._handles[handle.job_name] = handle
         self._changed.add(handle.job_name)
         self._pause_s = min(_GATHER_S, self._slow_poll_s)
@@ -87,7 +86,7 @@ class Observer:
             self._drop_later()
 
     async def _wait(self) -> None:
-        """Waits for news, or until the next look is due; the pause grows with every look that brings no news."""
+        """Waits for a change, or until the next observation is due; the pause doubles each time."""
         loop = asyncio.get_running_loop()
         pause_s = self._slow_poll_s if self._watches and not self._failed else self._pause_s
         begun_s, alarm = loop.time(), loop.call_later(pause_s, self.wake, "")
@@ -106,7 +105,7 @@ class Observer:
             self._later = None
 
     async def look(self) -> None:
-        """Looks at all jobs once; nothing is asked when there is nothing to ask about."""
+        """Observes the changed jobs, or all that are due; makes no call without any."""
         if self._look_at_all:
             self._look_at_all = False
             self._handles.update(await self._database.read(lambda c: _undecided(c, self._service)))
@@ -125,8 +124,8 @@ class Observer:
             self._tell({handle.job_name: self._named(handle, report) for handle, report in reports.items()})
 
     def _named(self, handle: JobHandle, report: Observation) -> Observation:
-        """The report, with the submission that it is about where there may be another; that one is not looked at any
-        more."""
+        """Adds the handle to an observation of a rejected submission, as there may be a newer one; that submission is
+        no longer observed."""
         if not (report.is_untaken or report.was_never_taken):
             return report
         if self._handles.get(handle.job_name) is handle:

@@ -1,8 +1,8 @@
-"""The refused credentials of one training service.
+"""Refused credentials of one training service.
 
-A refusal may be over in a moment: a server that has just been started refuses all while its caches fill. So it is
-tried again, and only a minute of refusals of one call, with no other answer between them, is a hold. The hold ends by
-itself: one call a minute is tried, and the first one that is answered ends it.
+A refusal may be temporary: a server that was just started refuses all calls while its caches fill. So calls are
+retried, and only a minute of refusals of one verb, without another answer, causes a hold. The hold ends by itself: one
+call a minute is tried, and the first one accepted ends it.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from nni_manager.domain.errors import BadCredentials, PlatformError
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.scheduler.turns.inbox import Inbox
 
-#: Seconds of refusals that are a hold, and those between two calls of a service on hold.
+#: Seconds of refusals before a hold, and between two calls during it.
 HOLD_AFTER_S = 60.0
 TRY_AGAIN_S = 60.0
 
 
 class Refusals:
-    """What `service` refused lately; `inbox` hears of its hold, of that hold's end, and when a call may be tried."""
+    """Tracks refusals of `service`; starts and ends its hold through `inbox`."""
 
     def __init__(self, inbox: Inbox, service: str) -> None:
         self._inbox = inbox
         self._service = service
-        #: Verb → since when every call of it was refused, by the loop's clock.
+        #: Verb → since when all its calls were refused, by the loop's clock.
         self._since_s: dict[str, float] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self.is_held = False
-        #: On hold, and one submission may be tried all the same.
+        #: During the hold: one submission may be tried now.
         self.may_try = False
 
     def failed(self, verb: str, error: PlatformError) -> None:
-        """Notes a failure. One that says nothing of credentials ends the minute of those that do."""
+        """Notes a failed call. A failure of another kind restarts the minute."""
         if isinstance(error, BadCredentials):
             self._refused(verb, str(error))
         elif not self.is_held:
@@ -48,7 +48,7 @@ class Refusals:
             self._try_later()
 
     def accepted(self, verb: str) -> None:
-        """Notes an answer: the credentials are good enough for this verb, and for all where a job was taken."""
+        """Notes an accepted call: the credentials work for this verb; an accepted submission, for all verbs."""
         self._since_s.pop(verb, None)
         if verb == "submit":
             self._since_s.clear()
@@ -57,12 +57,12 @@ class Refusals:
             self._inbox.end_hold(self._service)
 
     def begin_try(self) -> None:
-        """Notes that a submission is on its way: on hold, the next one may come in a minute."""
+        """Notes a submission; during the hold the next one may follow in a minute."""
         if self.is_held:
             self._try_later()
 
     def forget(self) -> None:
-        """Begins anew, as a person has put something right."""
+        """Resets everything, as the user fixed something."""
         self._since_s.clear()
         self.is_held = self.may_try = False
         if self._alarm is not None:

@@ -1,4 +1,4 @@
-"""Tokens of attempts: each may read and write its attempt only. Derived, so that nothing needs to be stored."""
+"""Tokens of attempts: each may read and write its attempt only. Derived from a secret, not stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
-#: Tokens that are kept.
+#: Most tokens in the cache.
 _MOST_KNOWN = 4096
 
 
@@ -17,14 +17,14 @@ class RunnerTokens:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        #: Tokens that were made last: each is compared with every post of its job.
+        #: Cache: job name → token.
         self._known: dict[str, str] = {}
-        #: Names this manager to runners: every token begins with it. It says nothing of the secret.
+        #: Public id of this manager, the prefix of every token.
         self.manager = _text(hmac.digest(secret, b"the manager's name", "sha256")[:9])
 
     @classmethod
     def of(cls, data_directory: Path) -> RunnerTokens:
-        """The tokens of a data directory, whose secret is made on first use and outlives the daemon. Raises OSError."""
+        """The tokens of a data directory; creates its secret file on first use. Raises OSError."""
         path = data_directory / "runner-secret"
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -37,7 +37,7 @@ class RunnerTokens:
         return cls(secret)
 
     def token(self, job_name: str) -> str:
-        """The token that the runner of this job shows."""
+        """The token of the job's runner."""
         if job_name not in self._known:
             while len(self._known) >= _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
@@ -46,7 +46,7 @@ class RunnerTokens:
         return self._known[job_name]
 
     def is_token(self, job_name: str, shown: str) -> bool:
-        """Whether a runner has shown the token of this job; compared in constant time."""
+        """Whether `shown` is the job's token; compared in constant time."""
         return hmac.compare_digest(self.token(job_name).encode(), shown.encode())
 
 

@@ -6,10 +6,10 @@ from nni_manager.domain.clock import Durations
 
 
 class Tally:
-    """Written on the event loop."""
+    """Counters; written on the event loop only."""
 
     def __init__(self) -> None:
-        #: From the snapshot to the commit of what was decided, waiting for the writer included.
+        #: Durations of turns, from queueing to commit.
         self.turns = Durations()
         #: Intermediate and final results that were stored.
         self.results = 0

@@ -1,8 +1,7 @@
-"""One training service of one experiment: its adapter, kept connected, and what this process knows of it.
+"""One training service of one experiment: keeps its adapter connected, and holds its live state.
 
-Nothing it meets ends the experiment: what cannot be reached is tried again, faults of the adapter and a minute of
-refused credentials put this service on hold, and the others go on. What it finds out goes into the inbox; what follows
-from it is the plan's business.
+Its errors never end the experiment: an unreachable service is retried; faults of the adapter and a minute of refused
+credentials put this service on hold, and the others go on. Observations go into the inbox; the plan decides on them.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ from nni_manager.store.experiment import jobs
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Waits before a service that cannot be used is tried again, in milliseconds; the last one repeats.
+#: Milliseconds before an unavailable service is tried again; the last one repeats.
 _RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 
 
-#: Builds an adapter, which calls what it is given as its `Host.wake`.
+#: Builds an adapter; the argument becomes its `Host.wake`.
 Make = Callable[[Callable[[str], None]], Platform]
 
 
 class _OtherSettings(Exception):
-    """Ends the use of an adapter, as there are other settings: another adapter is entered."""
+    """Ends the use of an adapter because its settings changed: a new one is entered."""
 
 
 class TrainingService:
-    """`changed`: called when something did that clients might want to see; `entered`: whenever it was connected.
+    """`changed`: called after a visible change; `entered`: called after each connect.
 
-    `trials`: where the folders of attempts are; None: nothing is kept there of jobs elsewhere.
+    `trials`: folder of the attempts' folders; None: logs of remote jobs are not copied.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class TrainingService:
         trials: Path | None = None,
         max_log_bytes: int = 100 * 2**20,
     ) -> None:
-        #: Of the config; a removed service keeps what it had.
+        #: From the config; a removed service keeps its last one.
         self.spec = spec
         self.name = spec.service
         self.platform = make(self.wake)
@@ -84,27 +83,27 @@ class TrainingService:
         self._refusals = Refusals(inbox, self.name)
         self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
         self.is_entered = False
-        #: It is in the config no more, and goes on until nothing of the experiment is left there.
+        #: No longer in the config; it stays until it has no attempts.
         self.is_removed = False
-        #: Other settings that it is to have, and who builds its adapter with them.
+        #: Changed settings and the builder of the next adapter; None: no change.
         self._next: tuple[PlatformSpec, Make] | None = None
         self._has_next = asyncio.Event()
-        #: Jobs that were sent a stop on this connection.
+        #: Names of jobs cancelled over this connection.
         self.cancelled: set[str] = set()
-        #: Why it cannot be used at the moment; None while it can, as far as anybody knows.
+        #: Why it is unavailable; None: it is available, or not yet known not to be.
         self.trouble: Hold | None = None
-        #: Since when it cannot be asked.
+        #: Since when it is unreachable; None: it is reachable.
         self._away_since_ms: int | None = None
         self._status, self._status_since_ms = ServiceStatus.CONNECTING, clock()
-        #: Why it had no room when it was last asked, and until when that is believed.
+        #: Why the last submission found no room; None: it is not known to be full.
         self._full: Wait | None = None
         self._failures = 0
         self._retry_at_ms = 0
         self._wanted = 0
-        #: Set to try again at once: somebody has put something right.
+        #: Set to reconnect at once.
         self._again = asyncio.Event()
 
-    # What the plan goes by
+    # State for the plan and for people
 
     @property
     def state(self) -> ServiceState:
@@ -123,7 +122,7 @@ class TrainingService:
 
     @property
     def live(self) -> LiveService:
-        """The service as people see it."""
+        """The service as the API shows it."""
         now = self.state
         self._note_status(now)
         return LiveService(
@@ -137,29 +136,29 @@ class TrainingService:
         )
 
     def want(self, trials: int) -> None:
-        """Tells the adapter how many trials wait for room here."""
+        """Tells the adapter the number of trials that wait for room on it."""
         if self.is_entered and trials != self._wanted:
             self._wanted = trials
             self.platform.want(trials)
 
     def follow_clock(self, step_ms: int) -> None:
-        """The wall clock was set by so much."""
+        """Shifts stored times after the wall clock was set by `step_ms`."""
         self._retry_at_ms += step_ms
         self._status_since_ms += step_ms
         if self._away_since_ms is not None:
             self._away_since_ms += step_ms
 
     def wake(self, job_name: str) -> None:
-        """The adapter says that something about this job, or about everything (an empty name), changed."""
+        """Called by the adapter: a job changed, or perhaps all (empty name)."""
         if not job_name:
             self._full = None
-            self.cancelled.clear()  # it may have been connected again, and stops sent before may not have arrived
+            self.cancelled.clear()  # after a reconnect: earlier cancel calls may not have arrived
             self._note_status()
             self._inbox.wake()
         self.observer.wake(job_name)
 
     def try_again(self) -> None:
-        """Somebody has put something right: what is waited for is tried at once."""
+        """Retries at once, as the user fixed something."""
         self._refusals.forget()
         self._retry_at_ms = 0
         self._again.set()
@@ -167,20 +166,20 @@ class TrainingService:
             self.platform.try_again()
 
     def change(self, spec: PlatformSpec, make: Make) -> None:
-        """Gives the service other settings, from the next connection on, which is made at once; jobs run on."""
+        """Changes the settings and reconnects with them; jobs run on."""
         self._next = spec, make
         self._has_next.set()
         self.try_again()
 
     @property
     def wanted(self) -> PlatformSpec:
-        """The spec that it goes by, or is about to."""
+        """The spec after a pending change."""
         return self.spec if self._next is None else self._next[0]
 
-    # Its life
+    # Connection
 
     async def run(self) -> None:
-        """Connected until it is cancelled, as far as possible; jobs run on."""
+        """Keeps the service connected until the task is cancelled; jobs run on."""
         failures = 0
         while True:
             self._again.clear()
@@ -221,8 +220,8 @@ class TrainingService:
             self._inbox.end_hold(self.name)  # of an earlier process
             self._note_status()
             self._entered(self.platform)
-            self._inbox.wake()  # what waited for this service goes on
-            self.observer.wake("")  # nobody tells of what happened before
+            self._inbox.wake()  # waiting trials may start
+            self.observer.wake("")  # changes before the connect are not reported
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
                 group.create_task(self._until_changed(), name=f"settings of {self.name}")
@@ -243,13 +242,13 @@ class TrainingService:
             alarm.cancel()
 
     async def _end_unaccounted(self) -> None:
-        """Jobs that may or may not run, of attempts that are closed, before anything new is submitted here."""
-        names = await self._database.read(lambda c: jobs.unaccounted(c, self.name))
+        """Ends jobs of closed attempts that may still run, before new ones are submitted."""
+        names = await self._database.read(lambda c: jobs.unconfirmed_jobs(c, self.name))
         if names:
             await within_limit(self.name, "clean", lambda: self.platform.clean(names))
             self._inbox.forgotten(names)
 
-    # Its verbs
+    # Verbs
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         """Submits a job. Raises SubmitRejected, PlatformUnavailable, BadCredentials, or an adapter's own errors."""
@@ -269,7 +268,7 @@ class TrainingService:
         await self.call("cancel", lambda: self.platform.cancel(handles, grace_period_s))
 
     async def close(self) -> None:
-        """The experiment is stopped. What cannot be removed now is left for `clean`."""
+        """Closes the stopped experiment on the service. Errors are logged; `clean` removes the rest later."""
         if self.is_entered:
             try:
                 await self.call("close", self.platform.close)
@@ -277,7 +276,7 @@ class TrainingService:
                 log.warning("%s: what it keeps of the experiment is still there: %s", self.name, error)
 
     async def call(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks the adapter, for so long as the verb may take. Not entered, it is PlatformUnavailable."""
+        """Calls the adapter within the verb's time limit. Raises PlatformUnavailable if it is not connected."""
         if not self.is_entered:
             sentence = self.trouble.sentence if self.trouble is not None else f"{self.name} is being connected"
             raise PlatformUnavailable(sentence, refused=True)
@@ -292,13 +291,13 @@ class TrainingService:
             await job_logs.keep(self._trials, handles, self.read_file, self._max_log_bytes)
         await self.call("forget", lambda: self.platform.forget(handles))
         if self.is_removed:
-            self._inbox.wake_soon()  # it may be the last thing that was kept there
+            self._inbox.wake_soon()  # a removed service may be idle now
 
     async def _observe_once(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation]:
         return await self.call("observe", lambda: self.platform.observe(handles))
 
     async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation] | None:
-        """The reports on jobs; None: the service cannot be asked now."""
+        """Observations of jobs; None: the service is unavailable."""
         try:
             reports = await self._observe_once(handles)
         except (PlatformUnavailable, BadCredentials) as error:
@@ -312,14 +311,14 @@ class TrainingService:
         decided = self.forgetting.hear(reports)
         self._inbox.report(reports, decided)
 
-    # What is wrong with it
+    # Problems
 
     def note_refusal(self, error: PlatformUnavailable | BadCredentials) -> None:
-        """Notes that a job could not be submitted; the next one waits a while."""
+        """Notes a refused submission; the next one waits."""
         self._note_failure("submit", error)
 
     def _note_failure(self, verb: str, error: PlatformUnavailable | BadCredentials) -> None:
-        """A service that refuses a job may be asked about others all the same."""
+        """Notes a failed call; a failed submission does not make the service unreachable."""
         self._be_away(str(error), is_away=verb != "submit")
         self._refusals.failed(verb, error)
 
@@ -332,19 +331,19 @@ class TrainingService:
     def _be_back(self) -> None:
         if self._away_since_ms is not None:
             self._away_since_ms = None
-            self.cancelled.clear()  # it did not hear them
+            self.cancelled.clear()  # cancel calls may have been lost
             self.note_trouble(None)
             self._inbox.wake()
 
     def _wait_longer(self) -> None:
-        """Many failures at a time are one."""
+        """Sets the time of the next try; concurrent failures count as one."""
         now_ms = self._clock()
         if now_ms >= self._retry_at_ms:
             self._retry_at_ms = now_ms + _RETRY_WAITS_MS[min(self._failures, len(_RETRY_WAITS_MS) - 1)]
             self._failures += 1
 
     def note_trouble(self, trouble: Hold | None) -> None:
-        """Notes why the service cannot be used at the moment; None: it can be used again."""
+        """Sets why the service is unavailable; None: it is available."""
         if trouble is None:
             self._failures = 0
         elif self.trouble is None:
@@ -356,7 +355,7 @@ class TrainingService:
             self._changed()
 
     def _note_status(self, now: ServiceState | None = None) -> None:
-        """`now`: its state, where that is known."""
+        """Updates status and its time. `now`: the state, if at hand."""
         is_up = ServiceStatus.UP if self.is_entered else ServiceStatus.CONNECTING
         status = ServiceStatus.AWAY if self.trouble is not None or _has_no_machine(now or self.state) else is_up
         if status is not self._status:
@@ -364,7 +363,7 @@ class TrainingService:
             self._inbox.wake()
 
     def _shut(self, why: Wait) -> None:
-        """Notes that there is no room: it is not asked again before room changes, or a while is over."""
+        """Notes that there is no room, until the adapter reports a change or a wait is over."""
         wait_ms = _RETRY_WAITS_MS[min(self._failures + 2, len(_RETRY_WAITS_MS) - 1)]
         self._failures += 1
         asyncio.get_running_loop().call_later(wait_ms / 1000, self._set_full, None)
@@ -378,7 +377,7 @@ class TrainingService:
         self._inbox.put_on_hold(Hold(code=code, sentence=sentence, details=details), self.name)
 
     def note_bug(self, error: Exception) -> None:
-        """The adapter raised what it must not."""
+        """Notes an unexpected exception of the adapter: the service goes on hold."""
         log.error("the adapter of %s failed", self.name, exc_info=error, extra={"action": "barrier"})
         sentence = f"the platform's adapter failed: {error!r}; resume tries again"
         self._be_away(sentence)
@@ -386,5 +385,5 @@ class TrainingService:
 
 
 def _has_no_machine(now: ServiceState) -> bool:
-    """Whether the service was entered, and none of its machines can be reached."""
+    """Whether the service is connected and none of its machines is reachable."""
     return now.free == 0 and now.full is not None and now.full.code is WaitCode.MACHINE_DOWN

@@ -1,4 +1,4 @@
-"""The trial listener as experiments need it: open while they run, its address, and a token for each job."""
+"""The trial listener's interface for experiments: open, close, address, and a token for each job."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class TrialListener(Protocol):
     """Built by `app`, which owns the sockets."""
 
     tokens: RunnerTokens
-    #: What runners are to trust beside their own machine's authorities, PEM; empty: nothing.
+    #: Certificate authority for runners, PEM, beside those of their machine; empty: none.
     authority: str
 
     async def open(self, experiment_id: str) -> None:
         """Opens the listener. Idempotent. Raises PlatformUnavailable, with `refused`, while it cannot be opened."""
 
     async def close(self, experiment_id: str) -> None:
-        """The experiment needs it no more; the last one closes it. Idempotent."""
+        """Called when the experiment no longer needs it; the last one closes it. Idempotent."""
 
     def url(self, manager_ip: str) -> str:
         """The address for runners, ``http://host:port`` or ``https``. `manager_ip`: what the config says, or empty."""
@@ -29,7 +29,7 @@ class TrialListener(Protocol):
 def runner_environment(
     listener: TrialListener, attempt: Attempt, *, manager_ip: str, experiment_id: str
 ) -> dict[str, str]:
-    """The variables that tell an attempt's runner where it reaches us, and as whom. Holds its token: never log it."""
+    """The environment of an attempt's runner: address, token and authority. Never log it."""
     base = f"{listener.url(manager_ip)}/trial/v1/{experiment_id}/{attempt.trial_id}/{attempt.number}"
     trusted = {protocol.ENV_MANAGER_CA: protocol.on_one_line(listener.authority)} if listener.authority else {}
     return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: listener.tokens.token(attempt.job_name), **trusted}

@@ -1,7 +1,7 @@
-"""One turn of an experiment, inside one transaction: take in what was seen → snapshot → plan → record.
+"""One turn of an experiment in one transaction: store the events → snapshot → plan → record.
 
-It runs on the writer thread, so no command and no result can come between the picture and what is decided from it. It
-may run several times when the database cannot be written at once: it keeps nothing.
+It runs on the writer thread, so no command or result comes between the snapshot and the decisions. It has no state, as
+it runs again when the database could not be written.
 """
 
 from __future__ import annotations
@@ -24,53 +24,52 @@ from nni_manager.store import stored_state
 from nni_manager.store.experiment import experiments, history, jobs, metrics, missed_jobs, runners, services, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
 
-#: Execution time is written down at least so often, in milliseconds.
+#: Most milliseconds between two updates of the stored execution time.
 _COUNT_EVERY_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The events since the last turn that are not in the store yet."""
+    """The events since the last turn, which are not stored yet."""
 
     handles: tuple[JobHandle, ...] = ()
-    #: Job name → evidence.
+    #: Job name → observation.
     reports: Mapping[str, Observation] = field(default_factory=dict)
-    #: Last lines of jobs whose end is among the reports, where it counts only when they are stored.
+    #: Last lines of jobs; an end among the reports counts only if they are stored.
     last_lines: tuple[OutboxPart, ...] = ()
-    #: (job name, its runner's word about the end, JSON), of those that came without last lines.
-    words: tuple[tuple[str, str], ...] = ()
-    #: Jobs the platform certainly did not take: their intent is taken back.
+    #: (job name, exit report of its runner, JSON), of reports without last lines.
+    runner_exits: tuple[tuple[str, str], ...] = ()
+    #: Jobs that the platform certainly did not accept: their intent is withdrawn.
     refused: tuple[str, ...] = ()
-    #: Jobs of which the platform keeps nothing any more.
+    #: Jobs that the platform has removed.
     forgotten: tuple[str, ...] = ()
-    #: Trials the assessor wants to end.
+    #: Trials that the assessor stops early.
     judged_bad: tuple[str, ...] = ()
     #: Training service → why it is on hold.
     holds: Mapping[str, Hold] = field(default_factory=dict)
-    #: Training services whose credentials are taken again.
+    #: Training services that accept their credentials again.
     ended_holds: tuple[str, ...] = ()
     hold: Hold | None = None
     #: Milliseconds by which the wall clock was set.
     clock_step_ms: int = 0
-    #: Milliseconds by which it is ahead of the clock that nobody sets. Times of reports by the latter are dated by
-    #: that, however long the turn waits for the database.
+    #: Milliseconds by which the wall clock is ahead of the monotonic one; converts monotonic times of reports.
     apart_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of a turn, for the loop to act on."""
+    """The result of a turn, which the loop carries out."""
 
-    #: What became of the last lines, in their order.
+    #: One per chunk of last lines, in order.
     receipts: tuple[Receipt, ...]
     status: ExperimentStatus
     ended_ms: int | None
     hold: Hold | None
     calls: tuple[d.Call, ...]
-    #: Results the tuner was not told yet, in the order trials ended.
+    #: Results that are new to the tuner, in end order.
     to_tell: tuple[dict[str, Any], ...]
     records: tuple[d.Record, ...]
-    #: Where a job runs, can be looked at, or that it cannot be reached, is told anew.
+    #: A job's link, place or reachability changed.
     shows_more: bool
     #: Training service → trials that wait for room there.
     wants: Mapping[str, int]
@@ -79,10 +78,16 @@ class Result:
 
 
 def take_turn(
-    connection: sqlite3.Connection, spec: ExperimentSpec, seen: Seen, here: ProcessState, *, told: int, assessed: bool
+    connection: sqlite3.Connection,
+    spec: ExperimentSpec,
+    seen: Seen,
+    here: ProcessState,
+    *,
+    reported: int,
+    assessed: bool,
 ) -> Result:
-    """`told`: results the tuner knows, by end order; `assessed`: an assessor wants intermediates with them."""
-    receipts, shows_more = take_in(connection, seen, here.now_ms)
+    """`reported`: highest end order that the tuner knows; `assessed`: include intermediates, for an assessor."""
+    receipts, shows_more = store_events(connection, seen, here.now_ms)
     stored = stored_state.load(
         connection,
         spec,
@@ -98,7 +103,7 @@ def take_turn(
     for record in decided.records:
         _RECORDERS[type(record)](connection, record, here.now_ms)
     after = experiments.load(connection) if any(type(r) in _OF_THE_EXPERIMENT for r in decided.records) else before
-    to_tell = history.ended(connection, after=told, intermediates=assessed) if after.ended_trials > told else []
+    to_tell = history.ended(connection, after=reported, intermediates=assessed) if after.ended_trials > reported else []
     return Result(
         receipts=receipts,
         status=after.status,
@@ -114,35 +119,37 @@ def take_turn(
     )
 
 
-def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tuple[Receipt, ...], bool]:
-    """Writes what was seen; says what became of the last lines, and whether more is known of where a job is."""
-    if seen.clock_step_ms:  # first: what comes next is told by the new clock
-        experiments.shift_moments(connection, seen.clock_step_ms, now_ms)
+def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tuple[Receipt, ...], bool]:
+    """Stores the events; returns the receipts of the last lines, and whether link, place or reachability changed."""
+    if seen.clock_step_ms:  # first: later times are by the new clock
+        experiments.shift_times(connection, seen.clock_step_ms, now_ms)
     for handle in seen.handles:
         jobs.set_handle(connection, handle)
     receipts = tuple(metrics.store(connection, chunk, now_ms) for chunk in seen.last_lines)
     outcomes = zip(seen.last_lines, receipts, strict=True)
     missed = [chunk for chunk, receipt in outcomes if receipt.stored is Stored.GAP]
-    incomplete = {chunk.job_name for chunk in missed if not chunk.word}
-    told = ((chunk.job_name, chunk.word) for chunk in seen.last_lines if chunk.word and chunk not in missed)
-    for name, word in (*told, *seen.words):
-        runners.set_exit(connection, name, word, now_ms)
+    incomplete = {chunk.job_name for chunk in missed if not chunk.runner_exit}
+    reported = (
+        (chunk.job_name, chunk.runner_exit) for chunk in seen.last_lines if chunk.runner_exit and chunk not in missed
+    )
+    for name, runner_exit in (*reported, *seen.runner_exits):
+        runners.set_exit(connection, name, runner_exit, now_ms)
     shows_more = False
     for name, report in seen.reports.items():
         if jobs.is_submitted_anew(connection, name, report.about):
             continue
-        if report.was_never_taken and jobs.submit_again(connection, name):
+        if report.was_never_taken and jobs.return_to_intent(connection, name):
             continue
-        if report.is_untaken and jobs.take_back(connection, name, was_accepted=True):
+        if report.is_untaken and jobs.withdraw(connection, name, was_accepted=True):
             continue
-        if name not in incomplete:  # its end is told again with the lines that are missing
+        if name not in incomplete:  # its end will come again with the missing lines
             shows_more |= jobs.set_report(connection, name, report.dated(seen.apart_ms), now_ms)
     for name in seen.refused:
-        jobs.take_back(connection, name)
+        jobs.withdraw(connection, name)
     for name in seen.forgotten:
         jobs.set_forgotten(connection, name)
     for trial_id in seen.judged_bad:
-        trials.ask_stop(connection, trial_id, StopRequest.ASSESSOR)
+        trials.request_stop(connection, trial_id, StopRequest.ASSESSOR)
     for name in seen.ended_holds:
         _end_hold(connection, name, now_ms)
     for name, hold in seen.holds.items():
@@ -153,7 +160,7 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
 
 
 def _end_hold(connection: sqlite3.Connection, service: str, now_ms: int) -> None:
-    """Ends a service's hold for refused credentials, and the experiment's, if that is there as all services had one."""
+    """Ends a service's hold for refused credentials, and the experiment's hold if it came from the services'."""
     known = services.load(connection)
     hold = known[service].hold if service in known else None
     if hold is None or hold.code is not HoldCode.BAD_CREDENTIALS:
@@ -184,16 +191,16 @@ def _start_trial(connection: sqlite3.Connection, record: d.StartTrial, now_ms: i
     trials.set_running(connection, record.trial_id, record.started_ms)
 
 
-def _lose_sight(connection: sqlite3.Connection, record: d.LoseSight, now_ms: int) -> None:
+def _mark_unknown(connection: sqlite3.Connection, record: d.MarkUnknown, now_ms: int) -> None:
     trials.set_unknown(connection, record.trial_id, record.sentence)
 
 
-def _ask_stop(connection: sqlite3.Connection, record: d.AskStop, now_ms: int) -> None:
-    trials.ask_stop(connection, record.trial_id, record.by)
+def _request_stop(connection: sqlite3.Connection, record: d.RequestStop, now_ms: int) -> None:
+    trials.request_stop(connection, record.trial_id, record.by)
 
 
-def _lose_job(connection: sqlite3.Connection, record: d.LoseJob, now_ms: int) -> None:
-    jobs.lose(connection, record.trial_id, record.attempt, record.message, record.ended_ms)
+def _mark_lost(connection: sqlite3.Connection, record: d.MarkLost, now_ms: int) -> None:
+    jobs.mark_lost(connection, record.trial_id, record.attempt, record.message, record.ended_ms)
 
 
 def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> None:
@@ -248,10 +255,10 @@ _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     d.AddTrial: _add_trial,
     d.StartAttempt: _start_attempt,
     d.StartTrial: _start_trial,
-    d.LoseSight: _lose_sight,
-    d.AskStop: _ask_stop,
+    d.MarkUnknown: _mark_unknown,
+    d.RequestStop: _request_stop,
     d.Finish: _finish,
-    d.LoseJob: _lose_job,
+    d.MarkLost: _mark_lost,
     d.GiveUpAttempt: _give_up,
     d.ReviveAttempt: _revive,
     d.DropMissed: _drop_missed,

@@ -1,4 +1,4 @@
-"""Big answers of the API, assembled by SQLite as JSON text: no row of them becomes a Python object."""
+"""Large answers of the API as JSON text, assembled by SQLite without a Python object per row."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class Page:
     offset: int
 
 
-#: Neither infinite nor missing (NaN is null in the store already): what results are compared by.
+#: Whether a number is finite and present (the store has null for NaN); only such results are compared.
 _FINITE = "coalesce(abs({0}) < 1.8e308, 0)"
-#: A number as JSON with all its digits; null where JSON has no word for it.
+#: A number as JSON with all its digits; null: not representable in JSON.
 _NUMBER = f"CASE WHEN {_FINITE} THEN json(printf('%!.17g', {{0}})) END"
 
-#: Lines that its current attempt reported and that are no results.
+#: Number of lines of the current attempt that are not results.
 _DROPPED = (
     "(SELECT coalesce(sum(o.lines), 0) FROM outboxes o WHERE o.trial_id = t.id AND o.attempt = t.attempt)"
     " - (SELECT count(*) FROM metrics m WHERE m.trial_id = t.id AND m.attempt = t.attempt)"
 )
-#: How many lines were dropped, where the trial's end was told of the first of them, or has no result that is compared.
+#: The number of dropped lines, where the trial's message names the first one, or no result can be compared.
 _DROPPED_LINES = f"""
 CASE WHEN (instr(t.message, ' was dropped: ') > 0 OR (t.status = 'SUCCEEDED' AND t.final_value IS NULL))
     AND {_DROPPED} > 0
 THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanager.log says why' ELSE '' END
 """
-#: How a trial ended, as its end was told, and why one that ended well has no result that is compared.
-#: Before that, why nobody knows whether a trial still runs that is not UNKNOWN yet.
+#: How a trial ended, and why a succeeded one has no result that can be compared. Of a running trial: why its job cannot
+#: be observed, before the trial is UNKNOWN.
 _MESSAGE = f"""
 CASE WHEN t.status = 'RUNNING' AND c.unreachable_ms IS NOT NULL THEN 'the platform cannot be asked: ' || c.unreachable
 WHEN t.status <> 'SUCCEEDED' OR {_FINITE.format("t.final_value")} THEN t.message ELSE
@@ -117,14 +117,14 @@ def trials(connection: sqlite3.Connection, *, status: str | None, order: str, pa
 
 class ChangedTrial(NamedTuple):
     id: str
-    #: As it is listed: JSON on one line.
+    #: JSON on one line, as in the list.
     text: str
-    #: It was the so-manyth to end; None: it has not.
+    #: Its end order (1 for the first to end); None: open.
     end: int | None
 
 
 def trials_since(connection: sqlite3.Connection, ended: int) -> list[ChangedTrial]:
-    """The trials that have not ended, and those that ended after the `ended`-th; the first one first."""
+    """Open trials, and those with an end order above `ended`, by sequence id."""
     marks = ", ".join(f"'{status}'" for status in TrialStatus if not status.is_final)
     query = (
         f"SELECT t.id, {_TRIAL}, t.end_order FROM {_TRIALS} WHERE t.status IN ({marks}) OR t.end_order > ?"
@@ -145,7 +145,7 @@ def trial(connection: sqlite3.Connection, id: str) -> str:
     return str(row[0])
 
 
-#: As NNI's export: what the attempt reported that counts, the final result last.
+#: The current attempt's results in order, the final one last, as in NNI's export.
 _REPORTED = """
 (SELECT json_group_array(m.data) FROM (SELECT data FROM metrics WHERE trial_id = t.id AND attempt = t.attempt
     ORDER BY id) m)
@@ -184,7 +184,7 @@ def metrics(connection: sqlite3.Connection, *, trial_id: str | None, type: str |
 def metrics_since(
     connection: sqlite3.Connection, trial_id: str | None, type: str | None, after: int, limit: int
 ) -> list[tuple[int, str]]:
-    """The metrics after an id: ids, and metrics as they are listed, each JSON on one line."""
+    """(id, JSON on one line as in the list) of the metrics after an id."""
     query = f"SELECT m.id, {_METRIC} FROM metrics m WHERE {_wanted_metrics(trial_id, type)} ORDER BY m.id LIMIT :limit"
     values = {"trial_id": trial_id, "type": type, "after": after, "limit": limit}
     return connection.execute(query, values).fetchall()
@@ -213,7 +213,7 @@ def best(connection: sqlite3.Connection, *, maximize: bool) -> tuple[str, float,
 
 
 def commonest_failure(connection: sqlite3.Connection) -> tuple[int, str, str, str, str] | None:
-    """(number, id, reason, message, last words): how many trials have the commonest failure key, and the newest."""
+    """(count, id, reason, message, last words) of the most frequent failure key, with its newest trial; None: none."""
     query = (
         "SELECT f.number, t.id, t.reason, t.message, t.last_words FROM trials t JOIN"
         " (SELECT count(*) AS number, max(end_order) AS newest FROM trials WHERE failure_key <> ''"

@@ -1,6 +1,6 @@
-"""The one row that is an experiment. Functions take a connection and run inside the caller's transaction.
+"""The experiment's row. Functions take a connection and run inside the caller's transaction.
 
-Time limits are judged by stored moments, so each moves by as much as the clock did. What is over stays as it was.
+Time limits compare stored times, so those of open trials are shifted when the clock is set; ended ones stay.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, H
 from nni_manager.domain.text import spelled
 from nni_manager.store.nni import nni_format
 
-#: Three that make the hold, then the fields of the row without it, in their order.
+#: The three columns of the hold, then the other fields of `StoredExperiment` in order.
 _COLUMNS = ", ".join(
     ["hold_code, hold_sentence, hold_details", *(name for name in StoredExperiment._fields if name != "hold")]
 )
 
 
-#: The schemas that have the columns.
-_WARNINGS_SINCE, _STORAGE_KEY_SINCE = 4, 12
 _ACTIVE = ", ".join(f"'{status}'" for status in ExperimentStatus if status.is_active)
-#: Its time counts towards `maxExperimentDuration`.
+#: Whether time counts towards `maxExperimentDuration`.
 _COUNTS = f"status IN ({_ACTIVE}) AND hold_code = ''"
 
 
@@ -60,7 +58,7 @@ def create(
 
 
 def is_missing(connection: sqlite3.Connection) -> bool:
-    """Somebody put an empty database here."""
+    """Whether the database holds no experiment."""
     return connection.execute("SELECT 1 FROM experiment").fetchone() is None
 
 
@@ -72,15 +70,12 @@ def load(connection: sqlite3.Connection) -> StoredExperiment:
 
 
 def interpreter(connection: sqlite3.Connection) -> str:
-    """The Python of whoever created the experiment."""
+    """Path of the creator's Python."""
     return str(connection.execute("SELECT interpreter FROM experiment").fetchone()[0])
 
 
 def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
-    """Warnings with which its file was accepted. A database of an earlier version that nobody could write has none."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < _WARNINGS_SINCE:
-        return ()
+    """Warnings with which its file was accepted."""
     (text,) = connection.execute("SELECT warnings FROM experiment").fetchone()
     return tuple(ExperimentWarning(**one) for one in json.loads(text))
 
@@ -91,15 +86,12 @@ def nonce(connection: sqlite3.Connection) -> str:
 
 
 def storage_key(connection: sqlite3.Connection) -> str:
-    """See `platform_kit.contract.Host`. A database of an earlier version that nobody could write has none."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < _STORAGE_KEY_SINCE:
-        return ""
+    """See `platform_kit.contract.Host`; empty for a folder that NNI made."""
     return str(connection.execute("SELECT storage_key FROM experiment").fetchone()[0])
 
 
 def folder(connection: sqlite3.Connection) -> str:
-    """The folder of the experiment when it was opened last."""
+    """The experiment's folder when it was last opened."""
     return str(connection.execute("SELECT folder FROM experiment").fetchone()[0])
 
 
@@ -115,7 +107,7 @@ def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> N
 
 
 def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms: int, error: str = "") -> None:
-    """`ended_ms` is set by DONE, ERROR and STOPPED and cleared by what is active again. Time is counted up to now."""
+    """Sets `ended_ms` on DONE, ERROR and STOPPED, clears it on active statuses, and counts time up to now."""
     count_time(connection, now_ms)
     connection.execute("UPDATE experiment SET status = ?, error = ?", (status, error))
     if status.is_active:
@@ -126,8 +118,8 @@ def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms:
 
 
 def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | None = None) -> None:
-    """Stores the hold, or that there is none; a tuner's sentence may be no UTF-8, which SQLite takes alone. `now_ms`:
-    time is counted up to then."""
+    """Stores the hold, or clears it. `now_ms`: count time up to then. A tuner's sentence may hold text that is not
+    UTF-8, which is escaped."""
     if now_ms is not None:
         count_time(connection, now_ms)
     values = (hold.code, spelled(hold.sentence), spelled(hold.details)) if hold else ("", "", "")
@@ -135,7 +127,7 @@ def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | No
 
 
 def forget_failures(connection: sqlite3.Connection) -> None:
-    """Resume: what failed so far does not count towards the next hold."""
+    """On resume: earlier failures do not count towards the next hold."""
     connection.execute("UPDATE experiment SET resumed_end = ended_trials")
 
 
@@ -145,7 +137,7 @@ def set_config(connection: sqlite3.Connection, config: str) -> None:
 
 
 def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Adds the time since the last count when the experiment was active in it, and not on hold."""
+    """Adds the time since the last count if the experiment is active and not on hold."""
     connection.execute(
         "UPDATE experiment SET counted_ms = ?1,"
         f" exec_ms = exec_ms + CASE WHEN {_COUNTS} THEN max(0, ?1 - counted_ms) ELSE 0 END",
@@ -154,7 +146,7 @@ def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
 
 
 def count_to_last_event(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Counts up to the last that is known to have happened, and nothing after it: nobody was at work."""
+    """Counts time up to the last stored event: no process worked on the experiment after it."""
     last_ms = "coalesce((SELECT max(coalesce(ended_ms, started_ms, created_ms)) FROM trials), 0)"
     connection.execute(
         "UPDATE experiment SET counted_ms = ?1,"
@@ -168,7 +160,7 @@ def add_import(connection: sqlite3.Connection, data: str, now_ms: int) -> None:
     connection.execute("INSERT INTO imports (stored_ms, data) VALUES (?, ?)", (now_ms, data))
 
 
-#: Moments of what is open, by table.
+#: Columns to shift, by table.
 _MOMENTS = {
     "trials": ("created_ms", "started_ms", "wait_ms"),
     "attempts": ("intended_ms", "started_ms", "ended_ms", "runner_exit_ms", "final_seen_ms", "unreachable_ms"),
@@ -176,9 +168,9 @@ _MOMENTS = {
 _OPEN_ROWS = {"trials": "status IN ('WAITING', 'RUNNING', 'UNKNOWN')", "attempts": "closed = 0"}
 
 
-def shift_moments(connection: sqlite3.Connection, step_ms: int, now_ms: int) -> None:
-    """`step_ms`: how far the clock was set forward, or back (negative); `now_ms`: by the new clock."""
+def shift_times(connection: sqlite3.Connection, step_ms: int, now_ms: int) -> None:
+    """Shifts the times of open trials and attempts. `step_ms`: clock change (negative: back); `now_ms`: new clock."""
     for table, moments in _MOMENTS.items():
-        moved = ", ".join(f"{moment} = {moment} + ?1" for moment in moments)  # what is not known stays NULL
+        moved = ", ".join(f"{moment} = {moment} + ?1" for moment in moments)  # NULL stays NULL
         connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN_ROWS[table]}", (step_ms,))
     connection.execute("UPDATE experiment SET counted_ms = min(counted_ms + ?, ?)", (step_ms, now_ms))

@@ -1,4 +1,4 @@
-"""The past that a tuner must be told: results in the order trials ended, and trials that are still open."""
+"""The history that a tuner is started with: results in the order trials ended, and open trials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ITEM = "id, parameter_id, record, status, final_data, end_order"
 
 
 def ended(connection: sqlite3.Connection, *, after: int, until: int | None = None, intermediates: bool) -> list[Item]:
-    """Results of trials that ended after the `after`-th, at most `until`; each holds its ``end_order``."""
+    """Results with an end order above `after`, up to `until`; each item has its ``end_order``."""
     rows = connection.execute(
         f"SELECT {_ITEM} FROM trials WHERE end_order > ? AND end_order <= ? ORDER BY end_order",
         (after, until if until is not None else 1 << 62),
@@ -23,7 +23,7 @@ def ended(connection: sqlite3.Connection, *, after: int, until: int | None = Non
 
 
 def unfinished(connection: sqlite3.Connection) -> list[Item]:
-    """Trials whose results are still to come, in the order they were made."""
+    """Open trials in the order they were made."""
     rows = connection.execute(f"SELECT {_ITEM} FROM trials WHERE end_order IS NULL ORDER BY sequence_id").fetchall()
     return [_item(connection, row, False) for row in rows]
 

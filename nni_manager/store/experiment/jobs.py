@@ -1,4 +1,4 @@
-"""Attempts and their jobs as rows: intent before the call, handle after it, evidence when it comes."""
+"""Attempts and their jobs as rows: the intent before the submission, the handle after it, then observations."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt, Observation
 from nni_manager.domain.job import JobHandle, JobState
 
-#: What a trial says of its job in the end when that could not be asked to end before.
+#: Message of a trial after its job was cancelled late, when the service was reachable again.
 _ENDED_LATER = "its job was ended later, when the service could be reached again"
-#: Of an attempt: it was fenced off while its job ran, and nobody saw that end; and what it says when the job was ended.
+#: Whether an attempt was closed while its job ran and the end was not observed; and the message once it was ended.
 _NOT_SEEN_TO_END = "(closed = 1 AND runner_exit IS NULL AND state IN ('INTENT', 'PENDING', 'RUNNING'))"
 _ENDED_UNSEEN = "ended by the manager, as nothing was expected of it any more"
 
@@ -19,7 +19,7 @@ ATTEMPT_COLUMNS = Attempt._fields
 
 
 def intend(connection: sqlite3.Connection, attempt: Attempt) -> None:
-    """Writes down that this attempt will be submitted; comes before the call."""
+    """Stores the intent to submit this attempt, before the submission."""
     connection.execute(
         "INSERT INTO attempts (trial_id, number, job_name, state, service, intended_ms) VALUES (?, ?, ?, ?, ?, ?)",
         (attempt.trial_id, attempt.number, attempt.job_name, attempt.state, attempt.service, attempt.intended_ms),
@@ -37,7 +37,7 @@ def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
         connection.execute("UPDATE attempts SET link = ? WHERE job_name = ?", (handle.link, handle.job_name))
 
 
-#: Of a job that can be asked about again: when it could not is kept, as far as that is not too often.
+#: Ends the unreachable time of a job; it is kept as an interruption, up to 100 of them.
 BACK_AGAIN = """
     interruptions = CASE WHEN unreachable_ms IS NULL OR json_array_length(interruptions) >= 100 THEN interruptions
         ELSE json_insert(interruptions, '$[#]',
@@ -47,11 +47,11 @@ BACK_AGAIN = """
 
 
 def set_report(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> bool:
-    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but whether the
-    job is unreachable.
+    """Stores an observation. Final states stay, RUNNING does not become PENDING again, and UNKNOWN only sets whether
+    the job is unreachable.
 
-    Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke. Answers
-    whether link, place or unreachability are others now.
+    A closed attempt only takes its end, where the runner's exit decided before the platform reported it. Returns
+    whether link, place or unreachability changed.
     """
     query = "SELECT link, place, unreachable FROM attempts WHERE job_name = ?"
     before = connection.execute(query, (job_name,)).fetchone()
@@ -63,7 +63,7 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: Observatio
 
 
 def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> bool:
-    """Answers whether the report was taken."""
+    """Returns whether the observation was stored."""
     wait = report.wait
     cursor = connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
@@ -99,7 +99,7 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation
 
 
 def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
-    """Stores the first report on a job that had been missed; `late` shows it."""
+    """Stores the first observation of a missed job that is reachable again."""
     connection.execute(
         "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, native_reason = ?, cause = ?, message = ?,"
         " stderr_tail = ?, started_ms = coalesce(?, started_ms), ended_ms = ?, final_seen_ms = ?"
@@ -121,8 +121,7 @@ def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observati
 
 
 def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
-    """Stores since when a job is unreachable: from the first report of it to the last; a daemon that starts anew goes
-    on counting."""
+    """Stores since when a job is unreachable, which a restart of the daemon does not reset; or that it is reachable."""
     gone = "unreachable_ms = coalesce(unreachable_ms, ?10), unreachable = ?1"
     connection.execute(
         f"UPDATE attempts SET {gone if report.unreachable else BACK_AGAIN}"
@@ -131,18 +130,18 @@ def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observatio
     )
 
 
-#: Of an attempt: it has reported something, so that its job has run, whatever its platform knows.
+#: Whether an attempt has reported anything, which shows that its job ran.
 _HAS_REPORTED = (
     "(runner_exit IS NOT NULL OR EXISTS (SELECT 1 FROM outboxes o WHERE o.trial_id = attempts.trial_id"
     " AND o.attempt = attempts.number AND o.offset > 0))"
 )
 
 
-def take_back(connection: sqlite3.Connection, job_name: str, *, was_accepted: bool = False) -> bool:
-    """The platform certainly did not take the job, or (`was_accepted`) did and certainly never ran it: the trial waits
-    as if it had not been tried.
+def withdraw(connection: sqlite3.Connection, job_name: str, *, was_accepted: bool = False) -> bool:
+    """Deletes an attempt that the platform certainly rejected, or (`was_accepted`) accepted and never ran: its trial
+    waits as before the attempt.
 
-    Answers whether that is so; not of a job that has reported something.
+    Returns whether it was deleted; an attempt that has reported anything stays.
     """
     cursor = connection.execute(
         f"DELETE FROM attempts WHERE job_name = ?1 AND closed = 0 AND NOT {_HAS_REPORTED}"
@@ -153,16 +152,16 @@ def take_back(connection: sqlite3.Connection, job_name: str, *, was_accepted: bo
 
 
 def is_submitted_anew(connection: sqlite3.Connection, job_name: str, about: JobHandle | None) -> bool:
-    """Whether a job has another submission by now than that which something was told of."""
+    """Whether the job was submitted again after the submission `about`."""
     row = connection.execute("SELECT handle FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
     return about is not None and (row is None or row[0] != about.text)
 
 
-def submit_again(connection: sqlite3.Connection, job_name: str) -> bool:
-    """The platform certainly never had the job, whose submission broke off: it is an intent again, on nobody's account.
+def return_to_intent(connection: sqlite3.Connection, job_name: str) -> bool:
+    """Makes an attempt an intent again after an interrupted submission that never reached the platform; costs no retry.
 
-    Answers whether that is so; not of a job that was seen to run or has reported something, whose results would be
-    taken for those that are stored, nor of a trial that is asked to end.
+    Returns whether it did: not for a job that ran or reported, as its new results would mix with the stored ones, and
+    not for a trial with a stop request.
     """
     cursor = connection.execute(
         "UPDATE attempts SET state = 'INTENT', handle = NULL, unreachable_ms = NULL, unreachable = ''"
@@ -176,7 +175,7 @@ def submit_again(connection: sqlite3.Connection, job_name: str) -> bool:
 def close(
     connection: sqlite3.Connection, trial_id: str, number: int, given_up: str = "", *, may_run: bool = False
 ) -> None:
-    """Fences the attempt off. `given_up`: why another one follows; `may_run`: its job may, without a handle."""
+    """Closes the attempt. `given_up`: why another follows; `may_run`: its job may run although it has no handle."""
     connection.execute(
         "UPDATE attempts SET closed = 1, given_up = ?, forgotten = handle IS NULL AND NOT ?"
         " WHERE trial_id = ? AND number = ?",
@@ -184,16 +183,16 @@ def close(
     )
 
 
-def lose(connection: sqlite3.Connection, trial_id: str, number: int, message: str, ended_ms: int) -> None:
-    """Nobody could ask about its job for too long."""
+def mark_lost(connection: sqlite3.Connection, trial_id: str, number: int, message: str, ended_ms: int) -> None:
+    """Marks the job LOST, as it could not be observed for too long."""
     connection.execute(
         "UPDATE attempts SET state = ?, message = ?, ended_ms = ? WHERE trial_id = ? AND number = ?",
         (JobState.LOST, message, ended_ms, trial_id, number),
     )
 
 
-#: Of an attempt: it was given up because its job could not be asked about, and its trial goes on. What is heard of the
-#: job again may still count.
+#: Whether an attempt is missed: given up as its job was unreachable, while its trial is open. Its results may still
+#: count.
 MISSED = (
     f"closed = 1 AND forgotten = 0 AND given_up = '{PLATFORM}' AND unreachable_ms IS NOT NULL AND handle IS NOT NULL"
     " AND trial_id IN (SELECT id FROM trials WHERE status IN ('WAITING', 'RUNNING', 'UNKNOWN'))"
@@ -201,7 +200,7 @@ MISSED = (
 
 
 def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
-    """(service, handle) of an attempt whose job the service still keeps; None: it has none, or nothing of it."""
+    """(service, handle) of an attempt that the service has not forgotten; None: no handle, or forgotten."""
     row = connection.execute(
         "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND forgotten = 0"
         " AND handle IS NOT NULL",
@@ -211,8 +210,8 @@ def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> t
 
 
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
-    """Notes that no trace of the job is left on its training service: what was not seen to end was ended, and its trial
-    says no more that it may run."""
+    """Marks the job as forgotten by its training service. An end that was not observed becomes CANCELLED, and its trial
+    no longer says that the job may run."""
     connection.execute(
         "UPDATE attempts SET forgotten = 1,"
         f" message = CASE WHEN {_NOT_SEEN_TO_END} THEN '{_ENDED_UNSEEN}' ELSE message END,"
@@ -227,7 +226,7 @@ def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
 
 
 def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
-    """Closed attempts of which the training service still keeps something, and of which nothing is expected."""
+    """Closed, not missed attempts that the training service has not forgotten."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
         f" AND service = ? AND NOT ({MISSED})",
@@ -236,20 +235,20 @@ def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]
     return [JobHandle.parse(*row) for row in rows]
 
 
-#: Of an attempt: its job may still run.
+#: Whether the job of an attempt may still run.
 _MAY_RUN = "forgotten = 0 AND runner_exit IS NULL AND state IN ('INTENT', 'PENDING', 'RUNNING')"
 
 
-def unaccounted(connection: sqlite3.Connection, service: str) -> list[str]:
-    """Names of jobs whose attempt is closed and that may still run, or of which nobody knows whether they ever did."""
+def unconfirmed_jobs(connection: sqlite3.Connection, service: str) -> list[str]:
+    """Names of jobs of closed attempts that may still run, or may have been submitted."""
     rows = connection.execute(
         f"SELECT job_name FROM attempts WHERE closed = 1 AND service = ? AND {_MAY_RUN}", (service,)
     )
     return [name for (name,) in rows]
 
 
-def left_of(connection: sqlite3.Connection, trial_id: str) -> str | None:
-    """The service on which a job of the trial may still run although its attempt is closed; None: none does."""
+def leftover_service(connection: sqlite3.Connection, trial_id: str) -> str | None:
+    """The service on which a closed attempt's job of the trial may still run; None: no such job."""
     row = connection.execute(
         f"SELECT service FROM attempts WHERE trial_id = ? AND closed = 1 AND {_MAY_RUN}", (trial_id,)
     ).fetchone()
@@ -257,7 +256,7 @@ def left_of(connection: sqlite3.Connection, trial_id: str) -> str | None:
 
 
 def has_any(connection: sqlite3.Connection, service: str) -> bool:
-    """Whether an attempt of the service is open, or it still keeps something of one."""
+    """Whether the service has an open attempt, or one that it has not forgotten."""
     query = (
         "SELECT 1 FROM attempts WHERE service = ? AND (closed = 0 OR forgotten = 0 AND (handle IS NOT NULL"
         f" OR {_MAY_RUN})) LIMIT 1"
@@ -265,13 +264,13 @@ def has_any(connection: sqlite3.Connection, service: str) -> bool:
     return connection.execute(query, (service,)).fetchone() is not None
 
 
-#: Of an attempt: it counts as lost since nobody could ask about its job, and nothing was heard of that since.
+#: Whether an attempt is LOST because its job was unreachable, without an observation since.
 _LOST_SIGHT_OF = "forgotten = 0 AND state = 'LOST' AND unreachable_ms IS NOT NULL AND final_seen_ms IS NULL"
 
 
 def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False) -> dict[str, tuple[str, ...]]:
-    """Service → names of jobs of which it may keep something; `running`: of those that may still run; `decided`: of
-    those that no trial waits for any more."""
+    """Service → names of jobs that it has not forgotten; `running`: only those that may still run; `decided`: only
+    those of closed attempts."""
     found: dict[str, list[str]] = {}
     which = (f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0") + (
         " AND closed = 1" if decided else ""
@@ -283,7 +282,7 @@ def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False
 
 
 def why_unreachable(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
-    """Service → why it could not be asked about jobs of which it may keep something."""
+    """Service → sentences why its jobs that are not forgotten were unreachable."""
     found: dict[str, list[str]] = {}
     query = "SELECT DISTINCT service, unreachable FROM attempts WHERE forgotten = 0 AND unreachable != '' ORDER BY 1, 2"
     for service, sentence in connection.execute(query):
@@ -292,13 +291,13 @@ def why_unreachable(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]
 
 
 def services_used(connection: sqlite3.Connection) -> list[str]:
-    """Names of training services that something was submitted to."""
+    """Names of the training services that have attempts."""
     rows = connection.execute("SELECT DISTINCT service FROM attempts ORDER BY 1")
     return [name for (name,) in rows if name]
 
 
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
-    """The jobs in `unforgotten` that were decided before their platform said how they ended: name → runner's word."""
+    """Job name → runner exit, of those in `unforgotten` without an end reported by the platform."""
     rows = connection.execute(
         "SELECT job_name, runner_exit FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
         " AND runner_exit IS NOT NULL AND final_seen_ms IS NULL"
@@ -307,7 +306,7 @@ def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
-    """Jobs a training service accepted whose attempt is not closed, or was missed."""
+    """Accepted jobs of a training service, of open and missed attempts."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND handle IS NOT NULL AND service = ?"
         f" AND (closed = 0 OR {MISSED})",
@@ -317,19 +316,19 @@ def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
 
 
 def has_undecided(connection: sqlite3.Connection) -> bool:
-    """Whether any service accepted a job whose attempt is not closed; also of an earlier schema."""
+    """Whether an open attempt has an accepted job."""
     query = "SELECT 1 FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL LIMIT 1"
     return connection.execute(query).fetchone() is not None
 
 
 def followed(connection: sqlite3.Connection, service: str, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
-    """Names of the service's undecided jobs and those in `also` → bytes stored of each of their outboxes."""
+    """Job name → bytes stored per outbox, for the service's undecided jobs and those in `also`."""
     names = dict.fromkeys([*(handle.job_name for handle in undecided(connection, service)), *also])
     return {name: offsets(connection, name) for name in names}
 
 
 def retries(connection: sqlite3.Connection, trial_id: str) -> tuple[int, int]:
-    """How many attempts of a trial were given up because of (its platform, its own code)."""
+    """(attempts given up because of the platform, attempts given up because of the trial's code)."""
     platform, user = connection.execute(
         f"SELECT coalesce(sum(given_up = '{PLATFORM}'), 0), coalesce(sum(given_up = '{USER_CODE}'), 0)"
         " FROM attempts WHERE trial_id = ?",
@@ -339,7 +338,7 @@ def retries(connection: sqlite3.Connection, trial_id: str) -> tuple[int, int]:
 
 
 def offsets(connection: sqlite3.Connection, job_name: str) -> dict[str, int]:
-    """Bytes stored so far of each outbox of a job, of the files that its newest container writes."""
+    """Outbox → bytes stored, of the files that the job's newest container writes."""
     rows = connection.execute(
         "SELECT o.name, o.offset - o.base FROM outboxes o"
         " JOIN attempts a ON a.trial_id = o.trial_id AND a.number = o.attempt WHERE a.job_name = ?",

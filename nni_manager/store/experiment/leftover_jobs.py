@@ -16,18 +16,18 @@ class LeftoverJobs:
     experiment_id: str
     service: str
     platform: str
-    #: `Platform.connection_key`: who reaches that next ends them.
+    #: `Platform.connection_key`: the next experiment connected there ends them.
     connection: str
     #: The service's section; secrets are references.
     section: Mapping[str, Any]
     #: Reference → value.
     secrets: Mapping[str, str] = field(repr=False)
-    #: Empty: those that are found by the experiment's id.
+    #: Empty: the jobs are found by the experiment's id.
     job_names: tuple[str, ...]
     #: Why they could not be ended.
     sentence: str
     noted_ms: int
-    #: How many jobs may run; of the others only something is kept there. None: not known.
+    #: How many jobs may run; the others only left files. None: not known.
     may_run: int | None = None
     #: See `platform_kit.contract.Host`.
     storage_key: str = ""
@@ -39,7 +39,7 @@ _COLUMNS = (
 
 
 def put(connection: sqlite3.Connection, left: LeftoverJobs) -> None:
-    """Adds or replaces what is noted of the experiment on that service."""
+    """Adds or replaces the note of the experiment and service."""
     connection.execute(
         f"INSERT OR REPLACE INTO leftover_jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -59,12 +59,12 @@ def put(connection: sqlite3.Connection, left: LeftoverJobs) -> None:
 
 
 def drop(connection: sqlite3.Connection, experiment_id: str, service: str) -> None:
-    """Drops the note of a service's jobs, of which nothing is left."""
+    """Removes the note of the experiment and service."""
     connection.execute("DELETE FROM leftover_jobs WHERE experiment = ? AND service = ?", (experiment_id, service))
 
 
 def load(connection: sqlite3.Connection) -> list[LeftoverJobs]:
-    """All there are, oldest first."""
+    """All notes, oldest first."""
     return [_row(*row) for row in connection.execute(f"SELECT {_COLUMNS} FROM leftover_jobs ORDER BY noted_ms")]
 
 

@@ -1,4 +1,4 @@
-"""Results as rows: each line of an outbox is stored once, in order, together with how far the outbox was read."""
+"""Results as rows: each line of an outbox is stored once, in order, in one transaction with the outbox's offset."""
 
 from __future__ import annotations
 
@@ -28,45 +28,45 @@ class OutboxPart:
     lines: int
     #: Numbers are relative to the stretch: 0 is its first line.
     metrics: Sequence[Metric]
-    #: Who read or posted it; empty: nobody who has an identity.
+    #: Id of the container that wrote the lines; empty: unknown.
     container: str = ""
-    #: A sentence about what could not be taken, for whoever looks at the trial; else empty.
+    #: Sentence about results that could not be read, shown with the trial; else empty.
     doubt: str = ""
-    #: The word of the job's runner about the end that came with it, JSON, which counts when it is stored; empty: none.
-    word: str = ""
+    #: Exit report of the job's runner that came with the lines, JSON; valid once they are stored. Empty: none.
+    runner_exit: str = ""
 
 
 class Stored(Enum):
-    """The way a chunk was stored, or why not."""
+    """Whether a chunk was stored, or why not."""
 
     #: Written; its lines are acknowledged.
     NEW = "new"
     #: Known already; nothing written.
     REPEAT = "repeat"
-    #: Something before it is missing; ask for it again from the stored offset.
+    #: Earlier lines are missing; send again from the stored offset.
     GAP = "gap"
-    #: Its attempt is decided; nothing is taken from it any more.
+    #: Its attempt is closed, or a newer container has registered; rejected.
     FENCED = "fenced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The receipt of a chunk: whether it was stored, and whose it is."""
+    """The receipt of a chunk: whether it was stored, and its trial."""
 
     stored: Stored
     trial_id: str = ""
     has_intermediates: bool = False
-    #: Its runner has said that the command is over: this may have been the last that was waited for.
+    #: The runner has reported the command's exit: these may be the last missing lines.
     may_complete: bool = False
-    #: Why results of the trial may be missing, when this chunk shows it for the first time.
+    #: Why results of the trial may be missing; only in the first receipt that shows it.
     doubt: str = ""
-    #: Bytes of the outbox that are stored; of a fenced chunk it is not looked at.
+    #: Bytes stored of the outbox; 0 for a fenced chunk.
     offset: int = 0
 
 
-#: Characters of an attempt's doubts after which no other is added.
+#: Length of an attempt's doubts, in characters, above which none is added.
 _DOUBT_CHARACTERS = 1000
-#: Of an outbox that takes the place of another one.
+#: Doubt about an outbox that was truncated or replaced.
 _REPLACED = (
     "{} became shorter or another file while it was read: what had been read of it is kept, what it holds now counts as"
     " new, and results between the two may be missing; append to it, with >> in a shell"
@@ -108,14 +108,14 @@ class _Attempt(NamedTuple):
     trial_id: str
     number: int
     epoch: int
-    #: Its runner has said that the command is over.
+    #: Its runner has reported the command's exit.
     may_complete: bool
-    #: It was given up because its job could not be asked about, and is its trial's no more, or not yet again.
+    #: It was given up as its job was unreachable, and has not been revived.
     is_missed: bool = False
 
 
 def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | None:
-    """The attempt of a chunk; None: it is decided, or a newer container of it has greeted."""
+    """The attempt of a chunk; None: closed, or a newer container has registered."""
     row = connection.execute(
         "SELECT trial_id, number, epoch, runner_exit IS NOT NULL, json_extract(containers, '$[#-1]')"
         " FROM attempts WHERE job_name = ? AND closed = 0",
@@ -129,19 +129,19 @@ def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | No
 
 
 class _Outbox(NamedTuple):
-    """An outbox as the newest container of its attempt writes it."""
+    """An outbox file as the attempt's newest container writes it."""
 
     id: int
-    #: Bytes of it that are stored.
+    #: Bytes stored.
     offset: int
-    #: Numbers of its first line, and of the one that is stored next.
+    #: Numbers of its first line, and of the next one.
     first: int
     next: int
     is_new: bool = False
 
 
 def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> _Outbox:
-    """Made when it is new."""
+    """The outbox's row, inserted if missing."""
     known = _known_outbox(connection, attempt, name)
     if known is not None:
         return known
@@ -159,10 +159,7 @@ def _known_outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name
 
 
 def _replaced(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> list[_Outbox]:
-    """The outboxes that this one took the place of, the last first; ``a/3`` those of ``a/2`` and ``a``.
-
-    Empty for one that took nobody's place, as most do.
-    """
+    """The outboxes that this one replaced, the last first: for ``a/3``, ``a/2`` and ``a``. Usually empty."""
     found: list[_Outbox] = []
     for earlier in earlier_names(name):
         known = _known_outbox(connection, attempt, earlier)
@@ -175,7 +172,7 @@ def _replaced(connection: sqlite3.Connection, attempt: tuple[str, int], name: st
 def _without_repeats(
     connection: sqlite3.Connection, before: Sequence[_Outbox], outbox: _Outbox, metrics: Sequence[Metric]
 ) -> Sequence[Metric]:
-    """The metrics without those that stand at the beginning of both files: they are stored."""
+    """The metrics without the leading ones that the replaced files also began with, which are stored already."""
     query = "SELECT 1 FROM metrics WHERE outbox = ? AND number >= ? LIMIT 1"
     if connection.execute(query, (outbox.id, outbox.first)).fetchone():
         return metrics
@@ -185,14 +182,14 @@ def _without_repeats(
         limit = min(limit, earlier.next - earlier.first)
         rows = _stored(connection, earlier, limit)
         known |= {line: (type_, data) for line, type_, data in rows}
-        limit = rows[0][0] if rows else limit  # what came before it was in an earlier one already
+        limit = rows[0][0] if rows else limit  # the lines before it are in an earlier file
     line = outbox.next - outbox.first
     repeats = itertools.takewhile(lambda m: known.get(line + m.number) == (m.type, m.data), metrics)
     return metrics[len(list(repeats)) :]
 
 
 def _stored(connection: sqlite3.Connection, outbox: _Outbox, limit: int) -> list[tuple[int, str, str]]:
-    """(line of the file, type, data) of the metrics in its first lines, as many as `limit`."""
+    """(line of the file, type, data) of the metrics in its first `limit` lines."""
     return connection.execute(
         "SELECT number - ?1, type, data FROM metrics WHERE outbox = ?2 AND number >= ?1 AND number < ?1 + ?3"
         " ORDER BY number",
@@ -201,7 +198,7 @@ def _stored(connection: sqlite3.Connection, outbox: _Outbox, limit: int) -> list
 
 
 def _note_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> None:
-    """Each sentence once, as long as people may be asked to read them all."""
+    """Appends a sentence to the attempt's doubts, once each and up to a total length."""
     connection.execute(
         "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN ?1 ELSE doubt || '; ' || ?1 END"
         " WHERE job_name = ?2 AND instr(doubt, ?1) = 0 AND length(doubt) < ?3",
@@ -210,7 +207,7 @@ def _note_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> No
 
 
 def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, outbox: _Outbox, now_ms: int) -> bool:
-    """Whether there are intermediate results in it that count for the trial now."""
+    """Inserts the metrics; returns whether there are intermediate results of the trial's current attempt."""
     if attempt.is_missed:
         _insert(connection, chunk, attempt, outbox, _own_sequence(connection, attempt), now_ms)
         return False
@@ -242,7 +239,7 @@ def _own_sequence(connection: sqlite3.Connection, attempt: _Attempt) -> int:
 def _insert(
     connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, outbox: _Outbox, sequence: int, now_ms: int
 ) -> int:
-    """`sequence`: of the stretch's first intermediate result. How many of them there are."""
+    """Returns the number of intermediate results; `sequence`: number of the first one."""
     first, rows = sequence, []
     for metric in chunk.metrics:
         place = 0
@@ -271,7 +268,7 @@ def _insert(
 
 
 def _note_intermediates(connection: sqlite3.Connection, trial_id: str, count: int, metrics: Sequence[Metric]) -> None:
-    """On the trial: how many it has by now, and the number of the newest, if that has one."""
+    """Stores the trial's number of intermediate results, and the value of the newest if it has one."""
     newest = next(metric for metric in reversed(metrics) if metric.type is MetricType.PERIODICAL)
     connection.execute(
         "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
@@ -280,7 +277,7 @@ def _note_intermediates(connection: sqlite3.Connection, trial_id: str, count: in
 
 
 def _note_final(connection: sqlite3.Connection, trial_id: str, metrics: Sequence[Metric]) -> None:
-    """On the trial: its final result, which is the first of all that it reported."""
+    """Stores the trial's final result: the first one reported."""
     first = next(metric for metric in metrics if metric.type is MetricType.FINAL)
     connection.execute(
         "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",

@@ -1,4 +1,4 @@
-"""Rows about trial runners: who they are, and their words about the ends of attempts."""
+"""Rows about trial runners: version, channel and container, and the exit reports of attempts."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from nni_manager.domain.evidence import with_possible_times
 from nni_manager.store.experiment import jobs
 from trial_runner.wire.outbox_name import file_of, newest_name
 
-#: Identities of containers that are kept of an attempt.
+#: Most container ids kept per attempt.
 _MOST_CONTAINERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerSide:
-    """An attempt as its runner may see it."""
+    """The data of an attempt that its runner may read."""
 
     job_name: str
     #: The parameter record the trial reads, JSON.
     record: str
-    #: Somebody asked the trial, or the whole experiment, to end.
+    #: The trial, or the whole experiment, is to stop.
     must_stop: bool
     #: Empty until the runner's first post.
     runner_version: str
-    #: When it was decided on, milliseconds since the epoch: before anything of it can have happened.
+    #: When its intent was stored, in milliseconds since the epoch: no event of it is earlier.
     intended_ms: int
-    #: The training service that its job went to.
+    #: The training service of its job.
     service: str
-    #: Identity of its newest container; empty: none has one.
+    #: Id of its newest container; empty: unknown.
     container: str = ""
-    #: The attempt is fenced off: logs alone are taken.
+    #: The attempt is closed: only logs are accepted.
     is_decided: bool = False
-    #: Bytes stored of each outbox.
+    #: Outbox → bytes stored.
     outboxes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -72,18 +72,20 @@ def admit(
     container: str,
     outboxes: Mapping[str, int] | None,
 ) -> RunnerSide:
-    """As `greet`, of an attempt that is looked up in the same transaction; answers it. Raises NotFound, too.
+    """Looks an attempt up and registers its runner, in one transaction. Raises NotFound, and as `register`.
 
-    One that is decided stays as it is.
+    A closed attempt is returned unchanged.
     """
     side = find(connection, trial_id, attempt)
     if side.is_decided:
         return side
-    stored = greet(connection, side.job_name, version=version, channel=channel, container=container, outboxes=outboxes)
+    stored = register(
+        connection, side.job_name, version=version, channel=channel, container=container, outboxes=outboxes
+    )
     return replace(side, outboxes=stored)
 
 
-def greet(
+def register(
     connection: sqlite3.Connection,
     job_name: str,
     *,
@@ -92,10 +94,10 @@ def greet(
     container: str = "",
     outboxes: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """The runner's first word. Answers the bytes stored of each outbox. Raises AttemptDecided for a container after
-    which another one has greeted.
+    """Stores a runner's first post; returns the bytes stored per outbox. Raises AttemptDecided for a container that a
+    newer one has replaced.
 
-    `outboxes`: bytes of each that a container found when it started; None: not told.
+    `outboxes`: bytes per outbox that the container found at its start; None: unknown.
     """
     if container:
         _take_over(connection, job_name, container, outboxes)
@@ -109,7 +111,7 @@ def greet(
 def _take_over(
     connection: sqlite3.Connection, job_name: str, container: str, outboxes: Mapping[str, int] | None
 ) -> None:
-    """The newest container greeted is the one that counts; what an earlier one said of the end is void."""
+    """Makes this container the current one, and voids the exit report of an earlier one."""
     row = connection.execute(
         "SELECT containers FROM attempts WHERE job_name = ? AND closed = 0", (job_name,)
     ).fetchone()
@@ -126,14 +128,14 @@ def _take_over(
         _begin_afresh(connection, job_name, outboxes)
 
 
-#: What a container hears after which another one has greeted.
-SUPERSEDED = "a newer container of this attempt has greeted; nothing more is taken from this one"
+#: The error for a container that a newer one has replaced.
+SUPERSEDED = "a newer container of this attempt has registered; nothing more is taken from this one"
 
 
 def _begin_afresh(connection: sqlite3.Connection, job_name: str, found: Mapping[str, int]) -> None:
-    """Outboxes of which the newcomer has less than is stored are other files: their offsets begin at 0 again.
+    """Restarts at offset 0 the outboxes that are shorter in the new container than stored: they are other files.
 
-    What was stored of them is kept; it is of an earlier epoch.
+    Results stored before are kept, with the earlier epoch.
     """
     stored = jobs.offsets(connection, job_name)
     fresh = [name for name in stored if _has_less(file_of(name, stored), stored, found)]
@@ -151,23 +153,23 @@ def _has_less(file: str, stored: Mapping[str, int], found: Mapping[str, int]) ->
     return found.get(file, 0) < stored[newest_name(file, stored)]
 
 
-def set_exit(connection: sqlite3.Connection, job_name: str, word: str, now_ms: int) -> None:
-    """The command has ended; the first word counts. `word`: JSON as the runner said it, by its own clock."""
+def set_exit(connection: sqlite3.Connection, job_name: str, runner_exit: str, now_ms: int) -> None:
+    """Stores the first exit report. `runner_exit`: JSON as the runner sent it, times by its clock."""
     row = connection.execute(
         "SELECT intended_ms, json_extract(containers, '$[#-1]') FROM attempts"
         " WHERE job_name = ? AND closed = 0 AND runner_exit IS NULL",
         (job_name,),
     ).fetchone()
-    said_by = json.loads(word).get("container")
-    if row is not None and (not said_by or row[1] in (None, said_by)):
+    container = json.loads(runner_exit).get("container")
+    if row is not None and (not container or row[1] in (None, container)):
         connection.execute(
             "UPDATE attempts SET runner_exit = ?, runner_exit_ms = ? WHERE job_name = ?",
-            (with_possible_times(word, row[0], now_ms), now_ms, job_name),
+            (with_possible_times(runner_exit, row[0], now_ms), now_ms, job_name),
         )
 
 
 def of_trials(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Id → (version, channel) of the runner of each trial's current attempt; only those that have one."""
+    """Trial → (version, channel) of its current attempt's runner; trials without a runner are missing."""
     marks = ", ".join("?" * len(trial_ids))
     rows = connection.execute(
         "SELECT t.id, a.runner_version, a.channel FROM trials t JOIN attempts a ON a.trial_id = t.id"
@@ -178,6 +180,6 @@ def of_trials(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[
 
 
 def missing(connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Outboxes of which less is stored than the runner says it has written → (bytes stored, bytes written)."""
+    """Outbox → (bytes stored, bytes written), where fewer are stored than the runner reports."""
     stored = jobs.offsets(connection, job_name)
     return {name: (stored.get(name, 0), size) for name, size in outboxes.items() if stored.get(name, 0) < size}

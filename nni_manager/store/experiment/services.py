@@ -1,4 +1,4 @@
-"""Training services as rows: what the config alone does not say of them."""
+"""Training services as rows: their holds, and the sections of removed ones."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nni_manager.domain.experiment import Hold, HoldCode
 
 class ServiceRow(NamedTuple):
     name: str
-    #: Something must be put right before it is used again.
+    #: Why it is not used; None: it is used.
     hold: Hold | None
     #: Its section; secrets are references.
     settings: Mapping[str, Any]
-    #: It takes nothing new.
+    #: It takes no new attempts.
     is_removed: bool
 
 
 def load(connection: sqlite3.Connection) -> dict[str, ServiceRow]:
-    """The services by name; those that there is nothing to say of may be missing."""
+    """The services by name; a folder that NNI made has none."""
     rows = connection.execute(
         "SELECT name, hold_code, hold_sentence, hold_details, settings, removed FROM services ORDER BY name"
     )
@@ -34,13 +34,13 @@ def _row(name: str, code: str, sentence: str, details: str, settings: str, remov
 
 
 def remove_others(connection: sqlite3.Connection, names: Collection[str]) -> None:
-    """All but these take nothing new."""
+    """Marks all other services as removed."""
     gone = [(name,) for name in load(connection) if name not in names]
     connection.executemany("UPDATE services SET removed = 1 WHERE name = ?", gone)
 
 
 def put(connection: sqlite3.Connection, name: str, settings: Mapping[str, Any], *, is_removed: bool = False) -> None:
-    """A service of the config (again); its hold stays."""
+    """Adds or updates a service; its hold stays."""
     connection.execute(
         "INSERT INTO services (name, settings, removed) VALUES (?, ?, ?)"
         " ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, removed = excluded.removed",
@@ -49,7 +49,7 @@ def put(connection: sqlite3.Connection, name: str, settings: Mapping[str, Any], 
 
 
 def set_hold(connection: sqlite3.Connection, name: str, hold: Hold | None) -> None:
-    """Stores why a service is not used; None: it is used again."""
+    """Stores a service's hold; None clears it."""
     code, sentence, details = (hold.code, hold.sentence, hold.details) if hold is not None else ("", "", "")
     connection.execute(
         "INSERT INTO services (name, hold_code, hold_sentence, hold_details) VALUES (?, ?, ?, ?)"
@@ -60,7 +60,7 @@ def set_hold(connection: sqlite3.Connection, name: str, hold: Hold | None) -> No
 
 
 def open_attempts(connection: sqlite3.Connection) -> dict[str, int]:
-    """Service → attempts of open trials that have not ended; only of those that have any."""
+    """Service → number of open attempts of open trials; services without any are missing."""
     query = (
         "SELECT a.service, count(*) FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
         " WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') AND a.closed = 0 GROUP BY a.service"

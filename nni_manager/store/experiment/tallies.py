@@ -1,4 +1,4 @@
-"""Tallies of trials: how many of an experiment are in which state, at a cost that does not grow with their number."""
+"""Counts of trials by status, at a cost that does not grow with the number of trials."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.trial import TrialStatus
 
-#: An index leads to those that have not ended, and they are few.
+#: Open statuses; the index on status finds these few trials.
 _UNENDED = tuple(status for status in TrialStatus if not status.is_final)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialTally:
-    """`ended` goes up to the `told`-th end; whoever hands the tally in again has only later ends counted."""
+    """Trials by status. `told`: highest end order in `ended`; the next count reads only later ends."""
 
     told: int = 0
     ended: Mapping[str, int] = field(default_factory=dict)
@@ -25,13 +25,13 @@ class TrialTally:
 
     @property
     def by_status(self) -> dict[str, int]:
-        """Every status there is, those without a trial included."""
+        """Trials by status, with 0 for statuses without any."""
         return {status.value: self.ended.get(status, 0) + self.unended.get(status, 0) for status in TrialStatus}
 
 
 def count(connection: sqlite3.Connection, before: TrialTally) -> TrialTally:
-    """`before`: what was counted last, of the same experiment since it was opened: ends are taken back only while it
-    is closed. One picture, whatever is written meanwhile."""
+    """`before`: the last tally since the experiment was opened (a resume, which undoes ends, needs it closed). Reads
+    one consistent state."""
     connection.execute("BEGIN")
     try:
         ended, told = _ended_since(connection, before.told)

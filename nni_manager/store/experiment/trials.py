@@ -1,4 +1,4 @@
-"""Trials as rows. Only the scheduler calls what changes them."""
+"""Trials as rows. Only the scheduler calls the functions that change them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def add(
     wait_sentence: str,
     now_ms: int,
 ) -> int:
-    """Makes a WAITING trial with the next sequence id, which it answers. `record`: JSON, as the trial reads it."""
+    """Adds a WAITING trial; returns its sequence id. `record`: the parameter record that the trial reads, JSON."""
     (sequence_id,) = connection.execute(
         "UPDATE experiment SET next_sequence_id = next_sequence_id + 1, next_parameter_id ="
         " max(next_parameter_id, coalesce(?, -1) + 1) RETURNING next_sequence_id - 1",
@@ -113,19 +113,19 @@ def set_unknown(connection: sqlite3.Connection, id: str, message: str) -> None:
     connection.execute("UPDATE trials SET status = 'UNKNOWN', message = ? WHERE id = ?", (message, id))
 
 
-def ask_stop_on_others(connection: sqlite3.Connection, services: Collection[str], by: StopRequest) -> None:
-    """Asks all open trials to stop whose attempt is on a service that is none of these."""
+def request_stop_elsewhere(connection: sqlite3.Connection, services: Collection[str], by: StopRequest) -> None:
+    """Requests the stop of all open trials that have an attempt on another service than these."""
     query = (
         "SELECT t.id, a.service FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
         " WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') AND a.closed = 0"
     )
     for id_, service in connection.execute(query).fetchall():
         if service not in services:
-            ask_stop(connection, id_, by)
+            request_stop(connection, id_, by)
 
 
-def ask_stop(connection: sqlite3.Connection, id: str, by: StopRequest) -> bool:
-    """Stores who wants the trial to end; the first wish counts. Answers whether the trial was open."""
+def request_stop(connection: sqlite3.Connection, id: str, by: StopRequest) -> bool:
+    """Stores a stop request; the first one counts. Returns whether the trial was open."""
     cursor = connection.execute(
         "UPDATE trials SET asked = CASE WHEN asked = '' THEN ? ELSE asked END"
         " WHERE id = ? AND status IN ('WAITING', 'RUNNING', 'UNKNOWN')",
@@ -145,9 +145,9 @@ def finish(
     last_words: str = "",
     failure_key: str = "",
 ) -> None:
-    """The trial has ended, for good unless the experiment is resumed.
+    """Ends the trial; only a resume after a stop reopens it.
 
-    `last_words`: the last line of its stderr, where it says why; `failure_key`: see `domain.failure`.
+    `last_words`: last line of its stderr, if that explains the failure; `failure_key`: see `domain.failure`.
     """
     (order,) = connection.execute(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
@@ -162,7 +162,7 @@ def finish(
 
 
 def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, sentence: str) -> None:
-    """The trial waits for another attempt; what the last one reported does not count."""
+    """Makes the trial wait for another attempt; results of the last one do not count."""
     connection.execute(
         "UPDATE trials SET status = 'WAITING', attempt = 1 + max(attempt,"
         " coalesce((SELECT max(number) FROM attempts WHERE trial_id = trials.id), 0)), asked = '', message = '',"
@@ -173,23 +173,23 @@ def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, senten
 
 
 def revive_attempt(connection: sqlite3.Connection, id: str, number: int, sentence: str) -> None:
-    """The trial is at this attempt again, with what that has reported."""
-    of_it = "FROM metrics WHERE trial_id = trials.id AND attempt = ?1 AND type ="
+    """Makes a missed attempt the current one again, with its results."""
+    of_attempt = "FROM metrics WHERE trial_id = trials.id AND attempt = ?1 AND type ="
     connection.execute(
         "UPDATE trials SET status = 'WAITING', attempt = ?1, message = '', started_ms = NULL, wait_code = ?3,"
-        f" wait_sentence = ?4, wait_details = '{{}}', intermediates = (SELECT count(*) {of_it} 'PERIODICAL'),"
-        f" last_value = (SELECT value {of_it} 'PERIODICAL' AND value IS NOT NULL ORDER BY sequence DESC LIMIT 1),"
-        f" final_data = (SELECT data {of_it} 'FINAL' ORDER BY id LIMIT 1),"
-        f" final_value = (SELECT value {of_it} 'FINAL' ORDER BY id LIMIT 1) WHERE id = ?2",
+        f" wait_sentence = ?4, wait_details = '{{}}', intermediates = (SELECT count(*) {of_attempt} 'PERIODICAL'),"
+        f" last_value = (SELECT value {of_attempt} 'PERIODICAL' AND value IS NOT NULL ORDER BY sequence DESC LIMIT 1),"
+        f" final_data = (SELECT data {of_attempt} 'FINAL' ORDER BY id LIMIT 1),"
+        f" final_value = (SELECT value {of_attempt} 'FINAL' ORDER BY id LIMIT 1) WHERE id = ?2",
         (number, id, WaitCode.SUBMITTED, sentence),
     )
 
 
 def reopen_stopped(connection: sqlite3.Connection) -> int:
-    """Resume: trials that ended because the experiment was stopped wait again, with the same parameters.
+    """On resume: trials that ended because the experiment was stopped wait again, with the same parameters.
 
-    Answers how many. Those that never had a job keep their attempt number. What NNI ran has no row in `attempts`, and
-    shows by its start or its results.
+    Returns their number. Trials that never had a job keep their attempt number. A trial that NNI ran has no row in
+    `attempts`; its start or its results show that it had a job.
     """
     rows = connection.execute(
         "SELECT t.id, a.trial_id IS NOT NULL OR t.started_ms IS NOT NULL OR t.intermediates > 0"
@@ -216,8 +216,7 @@ def first_ended(connection: sqlite3.Connection, count: int) -> list[tuple[str, s
 
 
 def last_keys(connection: sqlite3.Connection, after: int, count: int) -> tuple[str, ...]:
-    """The failure keys of the last `count` trials that ended after the `after`-th, in their order; empty: it did not
-    fail."""
+    """Failure keys of the last `count` trials with an end order above `after`, in end order; '': not failed."""
     rows = connection.execute(
         "SELECT failure_key FROM trials WHERE end_order > ? ORDER BY end_order DESC LIMIT ?", (after, max(0, count))
     )
@@ -225,6 +224,6 @@ def last_keys(connection: sqlite3.Connection, after: int, count: int) -> tuple[s
 
 
 def failed_since(connection: sqlite3.Connection, after: int) -> int:
-    """How many of the trials that ended after the `after`-th failed."""
+    """The number of failed trials with an end order above `after`."""
     query = "SELECT count(*) FROM trials WHERE failure_key <> '' AND end_order > ?"
     return int(connection.execute(query, (after,)).fetchone()[0])

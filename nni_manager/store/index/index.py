@@ -18,6 +18,7 @@ from nni_manager.store import stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import list_summary
+from nni_manager.store.migrate import require_ours
 from nni_manager.store.nni import nni_folder
 
 log = logging.getLogger(__name__)
@@ -31,31 +32,29 @@ class Entry:
     id: str
     folder: Folder
     name: str | None
-    #: Names joined by comma when there are several.
+    #: Platform names, joined by commas.
     platform: str
     status: ExperimentStatus
     created_ms: int
     ended_ms: int | None
     #: A daemon that starts must work on it.
     is_open: bool
-    #: None: it has none. A daemon that starts must open it.
+    #: None: it has none. A starting daemon opens it again.
     endpoint: Endpoint | None = None
-    #: When it was last created, resumed or viewed; None: not known better than `created_ms`.
+    #: When it was last created, resumed or viewed; None: as `created_ms`.
     launched_ms: int | None = None
-    #: What lists show of the results of a closed one, as `list_summary` writes it; empty: not known.
+    #: Results of a closed one that lists show, as `list_summary` writes them; empty: not known.
     results: str = ""
 
 
 _COLUMNS = (
     "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms, results"
 )
-#: The schema of an experiment's database that tells of its endpoint.
-_SCHEMA_WITH_ENDPOINT = 3
 
 
 def put(connection: sqlite3.Connection, entry: Entry) -> None:
-    """Adds or replaces an entry. What is listed is no leftover. Of an open one the results are not kept: they change,
-    and would be told as they were where it cannot be read any more."""
+    """Adds or replaces an entry, and removes its leftover note. Results of an open experiment are not stored, as they
+    change."""
     drop_leftover(connection, entry.id)
     connection.execute(
         f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -84,7 +83,7 @@ def set_status(
     is_open: bool,
     results: str = "",
 ) -> None:
-    """Stores an experiment's status; one that is stopped has no endpoint any more. `results` empty: as before."""
+    """Stores an experiment's status; STOPPED clears its endpoint. `results`: empty keeps the stored ones."""
     connection.execute(
         "UPDATE experiments SET status = ?1, ended_ms = ?2, open = ?3,"
         " view_port = CASE WHEN ?4 THEN NULL ELSE view_port END,"
@@ -101,7 +100,7 @@ def set_endpoint(connection: sqlite3.Connection, id: str, endpoint: Endpoint | N
 
 
 def set_config(connection: sqlite3.Connection, id: str, name: str | None, platform: str) -> None:
-    """Stores the fields of its config that lists show."""
+    """Stores the config fields that lists show."""
     connection.execute("UPDATE experiments SET name = ?, platform = ? WHERE id = ?", (name, platform, id))
 
 
@@ -110,18 +109,18 @@ def remove(connection: sqlite3.Connection, id: str) -> None:
 
 
 def set_leftover(connection: sqlite3.Connection, id: str, folder: Folder) -> None:
-    """Notes a folder that is not listed (any more): the next daemon removes it, unless it is listed before."""
+    """Notes a folder for removal by the next daemon, unless it is listed before."""
     remove(connection, id)
     connection.execute("INSERT OR REPLACE INTO leftovers (id, folder) VALUES (?, ?)", (id, str(folder.path)))
 
 
 def drop_leftover(connection: sqlite3.Connection, id: str) -> None:
-    """Drops the note of a folder of which nothing is left, or that is wanted again."""
+    """Removes the note of a folder."""
     connection.execute("DELETE FROM leftovers WHERE id = ?", (id,))
 
 
 def leftovers(connection: sqlite3.Connection) -> list[tuple[str, Folder]]:
-    """Experiments that a daemon that was killed had begun to make or to delete: ids and folders."""
+    """(id, folder) of experiments that a killed daemon had begun to create or delete."""
     rows = connection.execute("SELECT id, folder FROM leftovers ORDER BY id")
     return [(id_, Folder(Path(str(folder)))) for id_, folder in rows]
 
@@ -159,7 +158,7 @@ def statuses(connection: sqlite3.Connection) -> dict[str, ExperimentStatus]:
 
 
 def find_folders(data_directory: Path) -> list[Entry]:
-    """Reads every experiment folder below `caller`; those that cannot be read are logged and left out."""
+    """Reads every experiment folder in the data directory; unreadable ones are logged and left out."""
     found = []
     for path in sorted(data_directory.glob("*/db")):
         folder = Folder(path.parent)
@@ -173,9 +172,9 @@ def find_folders(data_directory: Path) -> list[Entry]:
 
 
 def find_nni_folders(data_directory: Path, known: Collection[str]) -> list[Entry]:
-    """Experiments that NNI made there, but the `known` ids; one that cannot be read now is left for another time.
+    """NNI's experiments in the data directory, without the `known` ids and those that cannot be read now.
 
-    Our own folders are not looked for: a copy must not begin to work because it lies there.
+    Our own folders are not searched: a copied folder must not start to run.
     """
     found = []
     with os.scandir(data_directory) as items:
@@ -188,7 +187,7 @@ def find_nni_folders(data_directory: Path, known: Collection[str]) -> list[Entry
 
 
 def _is_second_name(path: Path) -> bool:
-    """NNI's ``_latest``, a link to the folder beside it that was made last."""
+    """Whether this is NNI's ``_latest``, a link to the newest folder beside it."""
     return path.is_symlink() and os.path.dirname(os.path.realpath(path)) == os.path.realpath(path.parent)
 
 
@@ -197,19 +196,20 @@ def read_folder(folder: Folder) -> Entry:
     nni_folder.roll_back(folder.database)
     connection = connect_readonly(folder.database)
     try:
-        row = connection.execute("SELECT id, status, config, created_ms, ended_ms FROM experiment").fetchone()
-        endpoint = _recorded_endpoint(connection)
+        require_ours(connection, folder.database)
+        query = "SELECT id, status, config, created_ms, ended_ms, view_port, view_prefix FROM experiment"
+        row = connection.execute(query).fetchone()
         results = _recorded_results(connection) if row is not None else ""
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             raise classified(folder.database, error) from error
-        connection.close()  # whoever has it open may be NNI
+        connection.close()  # NNI's folder is opened in its own way
         return _read_nni_folder(folder)
     finally:
         connection.close()
     if row is None:
-        raise StoreCorrupt(f"the database {folder.database} holds no experiment; it was not made to the end")
-    id_, status, text, created, ended = row
+        raise StoreCorrupt(f"the database {folder.database} holds no experiment; its creation was interrupted")
+    id_, status, text, created, ended, port, prefix = row
     config = stored_config.read(text, folder.database)
     is_open = not ExperimentStatus(status).is_closed
     return Entry(
@@ -221,13 +221,13 @@ def read_folder(folder: Folder) -> Entry:
         created_ms=created,
         ended_ms=ended,
         is_open=is_open,
-        endpoint=endpoint if is_open else None,
+        endpoint=_endpoint(port, prefix) if is_open else None,
         results=results,
     )
 
 
 def _read_nni_folder(folder: Folder) -> Entry:
-    """NNI made it; it becomes ours when it is first opened. Raises StoreError."""
+    """An entry for a folder that NNI made, which is converted when it is first opened. Raises StoreError."""
     if not nni_folder.is_made_by_nni(folder.database):
         raise StoreCorrupt(f"the database {folder.database} holds no experiment of this program or of NNI")
     head = nni_folder.read_head(folder.database)
@@ -245,20 +245,11 @@ def _read_nni_folder(folder: Folder) -> Entry:
     )
 
 
-def _recorded_endpoint(connection: sqlite3.Connection) -> Endpoint | None:
-    """Folders of earlier versions, which may be copies that cannot be upgraded, know of none."""
-    (schema,) = connection.execute("PRAGMA user_version").fetchone()
-    if schema < _SCHEMA_WITH_ENDPOINT:
-        return None
-    found = connection.execute("SELECT view_port, view_prefix FROM experiment").fetchone()
-    return _endpoint(*found) if found is not None else None
-
-
 def _recorded_results(connection: sqlite3.Connection) -> str:
-    """The results that lists show, from the folder; empty for one of an earlier version whose tables are others."""
+    """The results that lists show, from the folder; empty: its config cannot be read."""
     try:
         return list_summary.text_of(connection)
-    except (sqlite3.OperationalError, ValueError, KeyError):
+    except (ValueError, KeyError):
         return ""
 
 

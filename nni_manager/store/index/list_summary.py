@@ -1,4 +1,4 @@
-"""The results of an experiment that a list shows; of a closed one the index keeps them, so that no list opens it."""
+"""The results of an experiment that lists show; the index stores those of closed ones."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Best:
 
     trial_id: str
     value: float
-    #: As the trial got them; null where JSON has no word for a number.
+    #: As the trial got them; NaN and infinity are null.
     parameters: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonFailure:
-    """What most of the trials that failed have in common."""
+    """The most frequent failure of an experiment."""
 
-    #: How many failed so.
+    #: Number of trials that failed in this way.
     trials: int
     #: The newest of them.
     trial_id: str
@@ -37,7 +37,7 @@ class CommonFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class ListSummary:
     #: Trials by status, only those that occur.
     counts: Mapping[str, int]
     trials_made: int
@@ -53,14 +53,14 @@ class Glance:
         return json.dumps(asdict(self))
 
 
-def parse(text: str) -> Glance | None:
-    """The results that `Glance.text` wrote; None: they are not known."""
+def parse(text: str) -> ListSummary | None:
+    """Parses the result of `ListSummary.text`; None: the text is empty."""
     if not text:
         return None
     values = json.loads(text)
-    best, failure = values.pop("best"), values.pop("common_failure", None)
+    best, failure = values.pop("best"), values.pop("common_failure")
     mode = OptimizeMode(values.pop("optimize_mode"))
-    return Glance(
+    return ListSummary(
         **values,
         optimize_mode=mode,
         best=best and Best(**best),
@@ -68,11 +68,11 @@ def parse(text: str) -> Glance | None:
     )
 
 
-def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Glance:
+def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> ListSummary:
     """`config`: the experiment's, canonical."""
     (made,) = connection.execute("SELECT next_sequence_id FROM experiment").fetchone()
     maximizes = stored_config.maximizes(config)
-    return Glance(
+    return ListSummary(
         counts=answers.counts(connection),
         trials_made=made,
         max_trial_number=config.get("maxTrialNumber"),
@@ -83,7 +83,7 @@ def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Glance:
 
 
 def text_of(connection: sqlite3.Connection) -> str:
-    """The results as the index keeps them."""
+    """The summary as the index stores it."""
     (config,) = connection.execute("SELECT config FROM experiment").fetchone()
     return load(connection, json.loads(config)).text()
 

@@ -1,4 +1,4 @@
-"""One experiment at a glance: what the API's description of it and its page are made from."""
+"""Overview of one experiment: the data of the API's description and of its page."""
 
 from __future__ import annotations
 
@@ -13,80 +13,80 @@ from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import experiments, services
 from nni_manager.store.index import list_summary
-from nni_manager.store.index.list_summary import Best, Glance
+from nni_manager.store.index.list_summary import Best, ListSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """An experiment as only the daemon that works on it knows it."""
+    """State of an experiment that is only in the daemon's memory."""
 
-    #: Whether anybody works on it.
+    #: Whether its loop runs.
     at_work: bool
-    #: A hold that is not recorded, because it ends by itself or nobody can open the experiment.
+    #: A hold that is not stored, because it ends by itself or the experiment cannot be opened.
     derived_hold: Hold | None
-    #: What is wrong besides, with its endpoint for instance; empty when all is well.
+    #: Another problem, such as one of its endpoint; empty: none.
     problem: str
-    #: What the daemon knows that refuses nothing.
+    #: Warnings of the daemon.
     warnings: tuple[ExperimentWarning, ...] = ()
-    #: Its training services, while somebody works on it.
+    #: Its training services, while its loop runs.
     services: tuple[LiveService, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSummary:
-    """A training service of it."""
+    """A training service of an experiment."""
 
     name: str
     platform: str
-    #: None: nobody works on the experiment.
+    #: None: the experiment's loop does not run.
     status: ServiceStatus | None
-    #: Since when it is so; None: not known.
+    #: Since when it has this status; None: not known.
     since_ms: int | None
-    #: What is wrong with it, or why it has no room; empty when all is well.
+    #: Its problem, or why it has no room; empty: none.
     sentence: str
-    #: Jobs it has room for; None: as many as one likes, or not known.
+    #: Number of jobs it has room for; None: unlimited or unknown.
     room: int | None
-    #: Trials it may have at a time; None: as many as the experiment.
+    #: Most trials at a time; None: the experiment's limit.
     limit: int | None
-    #: Attempts that it was given and that have not ended.
+    #: Number of its open attempts.
     open_attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Recorded state and what is known only now, put together."""
+    """Stored state and live state combined."""
 
     row: StoredExperiment
     #: Canonical; secrets included: never log it, mask it before it leaves.
     config: Mapping[str, Any] = field(repr=False)
     hold: Hold | None
-    #: Everything that keeps it from going on, a sentence each.
+    #: Sentences about what stops the experiment.
     errors: tuple[str, ...]
-    #: What the user should know and what keeps it from nothing: of its file first.
+    #: Warnings, those of its file first.
     warnings: tuple[ExperimentWarning, ...]
     #: Milliseconds spent active.
     exec_ms: int
-    glance: Glance
-    #: As in the config; removed ones come last.
+    summary: ListSummary
+    #: In config order; removed ones last.
     services: tuple[ServiceSummary, ...]
 
     @property
     def counts(self) -> Mapping[str, int]:
         """Trials by status, only those that occur."""
-        return self.glance.counts
+        return self.summary.counts
 
     @property
     def best(self) -> Best | None:
-        return self.glance.best
+        return self.summary.best
 
     @property
     def platform(self) -> str:
-        """Names joined by comma when there are several."""
+        """Platform names, joined by commas."""
         return stored_config.platform(self.config)
 
 
 def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
-    """Reads it in a handful of queries."""
+    """Loads the overview of an experiment. `now_ms`: for the time spent active."""
     row = experiments.load(connection)
     config = json.loads(row.config)
     return Overview(
@@ -96,13 +96,13 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         errors=errors(row, live),
         warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
         exec_ms=exec_ms(row, live, now_ms),
-        glance=list_summary.load(connection, config),
+        summary=list_summary.load(connection, config),
         services=_services(connection, config, live),
     )
 
 
 def _services(connection: sqlite3.Connection, config: Mapping[str, Any], live: Live) -> tuple[ServiceSummary, ...]:
-    """The training services of an experiment; of a closed one that an earlier version made, its config alone tells."""
+    """The training services of an experiment; one that NNI made has no rows, only its config."""
     sections = stored_config.services(config)
     known = {service.name: service for service in live.services}
     rows, attempts = services.load(connection), services.open_attempts(connection)
@@ -142,19 +142,19 @@ def _condition(
 
 
 def hold(row: StoredExperiment, live: Live) -> Hold | None:
-    """The hold of an experiment; None for a closed one, where nothing waits."""
+    """The hold of an experiment; a stored one counts only while its loop runs."""
     return (row.hold or live.derived_hold) if live.at_work else live.derived_hold
 
 
 def _was_on_hold(row: StoredExperiment, live: Live) -> Iterator[ExperimentWarning]:
-    """The warning that an experiment was on hold when it was closed: people want to know why nothing went on."""
+    """The warning that a closed experiment was on hold when it was closed."""
     if row.hold is not None and not live.at_work:
         sentence = f"it was on hold when it was closed: {row.hold.sentence}"
         yield ExperimentWarning(code="WAS_ON_HOLD", message=sentence)
 
 
 def errors(row: StoredExperiment, live: Live) -> tuple[str, ...]:
-    """Everything that keeps it from going on, a sentence each."""
+    """Sentences about what stops the experiment."""
     held = hold(row, live)
     return tuple(filter(None, (row.error, held.sentence if held else "", live.problem)))
 

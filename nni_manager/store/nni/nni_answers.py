@@ -1,7 +1,7 @@
-"""Answers of NNI's REST API, assembled by SQLite as JSON text, to the key as NNI's clients read them.
+"""Answers of NNI's REST API as JSON text, assembled by SQLite, with exactly the keys that NNI's clients read.
 
-Keys without a value are left out: those clients tell absent from null. Reports travel as NNI encodes them: `data` of a
-metric twice, `value` of an export once, so that NaN and Infinity stay inside of strings.
+Keys without a value are left out, as those clients distinguish absent from null. Results are encoded as in NNI: `data`
+of a metric twice, `value` of an export once, so that NaN and Infinity are inside strings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nni_manager.domain.trial import OPEN_STATUSES
 #: Greater than every sequence id and metric id.
 END = 2**62
 
-#: Two times JSON text: as the string that a client decodes twice. (Text that SQLite knows to be JSON it quotes once.)
+#: JSON text encoded twice. (SQLite quotes only once what it knows to be JSON.)
 _TWICE = "json_quote(json_quote({0}) || '')"
 
 _METRIC = (
@@ -38,7 +38,7 @@ _PLACE = (
     f"coalesce((SELECT nullif(a.link, '') FROM attempts a WHERE a.trial_id = t.id AND a.number = t.attempt), {_FOLDER})"
 )
 
-#: Fragments of printf are null, and so nothing, where a trial has no such field.
+#: A fragment of printf is null, which prints nothing, where the trial lacks the field.
 _TRIAL = f"""
 printf('{{"trialJobId":"%s","status":"%s","hyperParameters":[%s],"sequenceId":%d,"startTime":%d%s%s%s%s%s}}',
     t.id, t.status, json_quote(t.record), t.sequence_id, coalesce(t.started_ms, t.created_ms),
@@ -81,7 +81,7 @@ def trial(connection: sqlite3.Connection, folder: str, id: str) -> bytes:
 
 
 def settled_trials(connection: sqlite3.Connection) -> int:
-    """The lowest sequence id of a trial that has not ended, else one behind all: what is before it changes no more."""
+    """The lowest sequence id of an open trial, else the next one; trials before it no longer change."""
     query = (
         f"SELECT coalesce((SELECT min(sequence_id) FROM trials WHERE status IN ({_OPEN})),"
         " (SELECT max(sequence_id) + 1 FROM trials), 0)"
@@ -94,7 +94,7 @@ def metrics(
 ) -> bytes:
     """The results with ids in [start, end) in the order they were stored, joined by commas.
 
-    `trial_id`, `type`: only those of it; empty: all. What attempts that were given up reported is not among them.
+    `trial_id`, `type`: only those of it; empty: all. Results of given-up attempts are left out.
     """
     wheres = ["m.id >= :start AND m.id < :end"]
     wheres += ["m.trial_id = :trial_id"] if trial_id else []
@@ -104,7 +104,7 @@ def metrics(
 
 
 def settled_metrics(connection: sqlite3.Connection) -> int:
-    """The lowest id of a result of such a trial, else one behind all: what is before it changes no more."""
+    """The lowest id of an open trial's result, else the next one; results before it no longer change."""
     query = (
         "SELECT coalesce((SELECT min(first) FROM (SELECT (SELECT m.id FROM metrics m WHERE m.trial_id = t.id"
         " AND m.attempt = t.attempt ORDER BY m.id LIMIT 1) AS first"
@@ -123,9 +123,9 @@ def metrics_of_range(connection: sqlite3.Connection, first: int, last: int) -> b
 
 
 def latest_metrics(connection: sqlite3.Connection) -> bytes:
-    """All final results, then of every trial with intermediate ones that with the highest sequence, by their first.
+    """All final results, then each trial's intermediate result with the highest sequence, ordered by its first one.
 
-    That is the last one, except where NNI ran a trial twice.
+    That is the last one stored, except where NNI ran a trial twice.
     """
     finals = metrics(connection, type="FINAL")
     highest = f"SELECT p.id {_INTERMEDIATES} ORDER BY p.sequence DESC, p.id DESC LIMIT 1"
@@ -154,7 +154,7 @@ def imports(connection: sqlite3.Connection) -> bytes:
 
 
 def statistics(connection: sqlite3.Connection) -> bytes:
-    """How many trials have each status, in the order in which the statuses first occur, joined by commas."""
+    """The number of trials by status, ordered by the first trial of each, joined by commas."""
     query = (
         """SELECT printf('{"trialJobStatus":"%s","trialJobNumber":%d}', status, count(*)) AS item FROM trials"""
         " GROUP BY status ORDER BY min(sequence_id)"
@@ -163,12 +163,12 @@ def statistics(connection: sqlite3.Connection) -> bytes:
 
 
 def _joined(connection: sqlite3.Connection, query: str, **values: object) -> bytes:
-    """The items of a query, joined, as bytes: text would be decoded here and encoded by whoever sends it."""
+    """The items of a query joined by commas; as bytes, which need no decoding and encoding before they are sent."""
     joined = f"SELECT CAST(coalesce(group_concat(item, ','), '') AS BLOB) FROM ({query})"
     return bytes(connection.execute(joined, values).fetchone()[0])
 
 
 def _strict_parameters(record: str) -> str:
-    """A tuner may have proposed NaN or infinity, for which JSON has no word: null then."""
+    """The parameters as strict JSON: NaN and infinity become null."""
     found: dict[str, Any] = json.loads(record, parse_constant=lambda _: None)
     return json.dumps(found.get("parameters"))

@@ -1,15 +1,18 @@
-"""Folders that NNI 2.x and 3.0 made: their three tables are taken over into ours, and the folder is ours from then on.
+"""Conversion of folders that NNI 2.x and 3.0 made: their three tables are copied into our schema.
 
-The original database stays beside the new one. What NNI kept as a log of events becomes one row per trial; trials that
-were under way when it ended wait for `resume`, as ours do after a stop.
+The original database stays beside the new one. NNI's event log becomes one row per trial; trials that were running when
+NNI ended wait for `resume`, as after a stop.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -17,11 +20,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
-from nni_manager.store import private
+from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.trial import TrialStatus
+from nni_manager.store import private, stored_config
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
+from nni_manager.store.index.list_summary import Best, ListSummary
 from nni_manager.store.migrate import migrate
-from nni_manager.store.nni import nni_history, nni_summary
+from nni_manager.store.nni import nni_history
 from nni_manager.store.nni.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 from nni_manager.store.private import Kept
 from trial_runner.wire import foreign_files
@@ -31,26 +37,28 @@ T = TypeVar("T")
 
 #: The database as NNI left it.
 ORIGINAL = "nni.sqlite.nni"
-#: NNI's names of a trial's files → ours; 2.x has ours already.
+#: NNI 3.0's names of a trial's files → ours, which are those of 2.x.
 _FILES = {"trial.stdout": "stdout", "trial.stderr": "stderr", "trial.log": "trial.log"}
-#: Several may look at the same experiment for the first time.
+#: Several requests may open the same experiment for the first time.
 _one_at_a_time = threading.Lock()
 
 
 def roll_back(database: Path) -> None:
-    """Undoes what an NNI that was killed has half written; without that, nobody who may only read can open the file.
-    Quiet where there is nothing to undo. Raises StoreError."""
+    """Rolls back the unfinished transaction of a killed NNI, which blocks read-only connections. Quiet without one.
+    Raises StoreError."""
     if not database.with_name(f"{database.name}-journal").exists():
         return
     try:
         with closing(sqlite3.connect(database, timeout=1)) as connection:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # whoever may write does it by reading
+            connection.execute(
+                "SELECT count(*) FROM sqlite_master"
+            ).fetchone()  # a writable connection rolls back when it reads
     except sqlite3.DatabaseError as error:
         raise classified(database, error) from error
 
 
 def is_made_by_nni(database: Path) -> bool:
-    """Whether it holds NNI's tables and none of ours. Raises StoreError when it cannot be read."""
+    """Whether a database has NNI's tables and not ours. Raises StoreError if it cannot be read."""
     with closing(connect_readonly(database)) as connection:
         try:
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -60,8 +68,7 @@ def is_made_by_nni(database: Path) -> bool:
 
 
 def read_head(database: Path) -> NniHead:
-    """A summary of the experiment in it; an NNI that was killed ended with the last that it stored. Raises
-    StoreError."""
+    """The experiment's list entry. The end of a killed NNI is the last time it stored. Raises StoreError."""
     head = _read(database, nni_history.read_head)
     if head.ended_ms is None and _user(database) is None:
         return replace(head, ended_ms=_read(database, nni_history.last_moment))
@@ -69,16 +76,45 @@ def read_head(database: Path) -> NniHead:
 
 
 def read_results(database: Path) -> str:
-    """What lists show of the results, as `list_summary` writes it; empty: they cannot be read. Raises StoreError."""
+    """The results for lists, as `list_summary` writes them; empty: unreadable records. Raises StoreError."""
     try:
-        return nni_summary.glance_of(_read(database, nni_history.read)).text()
+        return _summary_of(_read(database, nni_history.read)).text()
     except (ValueError, KeyError, TypeError):
         return ""
 
 
+def _summary_of(experiment: NniExperiment) -> ListSummary:
+    """The summary, equal to the one after the folder is converted."""
+    config = json.loads(experiment.params)
+    maximizes = stored_config.maximizes(config)
+    return ListSummary(
+        counts=dict(Counter(trial.status for trial in experiment.trials)),
+        trials_made=experiment.next_sequence_id,
+        max_trial_number=config.get("maxTrialNumber"),
+        optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
+        best=_best(experiment.trials, maximizes=maximizes),
+    )
+
+
+def _best(trials: tuple[NniTrial, ...], *, maximizes: bool) -> Best | None:
+    found = [(value, trial) for trial in trials if (value := _result(trial)) is not None]
+    if not found:
+        return None
+    sign = -1 if maximizes else 1
+    value, trial = min(found, key=lambda one: (sign * one[0], one[1].sequence_id))
+    return Best(trial_id=trial.id, value=value, parameters=trial.parameters.values)
+
+
+def _result(trial: NniTrial) -> float | None:
+    """The finite final result of a trial that succeeded."""
+    value = trial.final.value if trial.final is not None else None
+    is_result = trial.status is TrialStatus.SUCCEEDED and value is not None and math.isfinite(value)
+    return value if is_result else None
+
+
 def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
-    """Takes the folder over if NNI made it; quiet for one of ours. Blocks. Raises what `take_over` raises,
-    and StoreUnavailable for a folder that cannot be written."""
+    """Converts the folder if NNI made it; quiet for one of ours. Blocks. Raises as `take_over`, and StoreUnavailable
+    for a folder that cannot be written."""
     try:
         with _one_at_a_time:
             if folder.database.exists() and _is_nni_s(folder.database):
@@ -91,16 +127,16 @@ def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -
 
 
 def require_idle(folder: Folder) -> None:
-    """Requires that NNI is not at work on a folder. Raises Conflict; quiet for one of ours. Blocks."""
+    """Raises Conflict while an NNI process uses the folder; quiet for one of ours. Blocks."""
     if folder.database.exists() and _may_be_nni_s(folder.database):
         _refuse_while_used(folder.database)
 
 
 def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
-    """Makes the folder ours; `environment` and `interpreter` are what its trials will run with. Blocks.
+    """Converts the folder; its trials will run with `environment` and `interpreter`. Blocks.
 
-    The new database appears whole or not at all; to be repeated after a crash. Raises Conflict while NNI is at work on
-    it, StoreCorrupt when no experiment is in it.
+    Atomic, and repeatable after a crash. Raises Conflict while an NNI process uses it, StoreCorrupt if it holds no
+    experiment.
     """
     database = folder.database
     _refuse_while_used(database)
@@ -126,7 +162,7 @@ def _is_nni_s(database: Path) -> bool:
 
 
 def _may_be_nni_s(database: Path) -> bool:
-    """Whether NNI may have made a database: also one that cannot be read, as while it is written."""
+    """Whether NNI may have made a database; True for one that cannot be read, perhaps as it is being written."""
     try:
         return is_made_by_nni(database)
     except StoreError:
@@ -141,7 +177,7 @@ def _refuse_while_used(database: Path) -> None:
 
 
 def _user(database: Path) -> str | None:
-    """The process that has a database open; NNI takes no lock. None: nobody, as far as this user may see."""
+    """The process that has a database open, as NNI takes no lock. None: none that this user may see."""
     import psutil
 
     path = os.path.realpath(database)
@@ -194,7 +230,7 @@ def _write(connection: sqlite3.Connection, experiment: NniExperiment, folder: st
         _write_trial(connection, trial, number)
         _write_metrics(connection, trial.id, number, trial.metrics)
     connection.execute("COMMIT")
-    connection.execute("PRAGMA journal_mode=DELETE")  # nothing beside the file that is put in place
+    connection.execute("PRAGMA journal_mode=DELETE")  # no -wal or -shm beside the file that is moved
 
 
 def _write_trial(connection: sqlite3.Connection, trial: NniTrial, end_order: int) -> None:
@@ -224,7 +260,7 @@ def _write_trial(connection: sqlite3.Connection, trial: NniTrial, end_order: int
 
 
 def _write_metrics(connection: sqlite3.Connection, trial_id: str, outbox: int, metrics: tuple[NniMetric, ...]) -> None:
-    """Under their ids, by which they stand in NNI's order whatever trial they are of."""
+    """Inserts metrics with NNI's row ids, which keeps their order across trials."""
     connection.execute(
         "INSERT INTO outboxes (id, trial_id, attempt, name, lines) VALUES (?, ?, 1, 'nni', ?)",
         (outbox, trial_id, len(metrics)),
@@ -240,18 +276,18 @@ def _write_metrics(connection: sqlite3.Connection, trial_id: str, outbox: int, m
 
 
 def _link_files(folder: Folder) -> None:
-    """Links the files that 3.0 keeps below ``environments`` to where we look for them."""
+    """Links the files that NNI 3.0 keeps below ``environments`` into the attempts' folders."""
     root = folder.path / "environments"
     for directory in root.glob("*/trials/*"):
         target = folder.attempt(directory.name)
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, ours in _FILES.items():
-            with suppress(FileNotFoundError, NotADirectoryError, NotRegular):  # not every trial has all
+            with suppress(FileNotFoundError, NotADirectoryError, NotRegular):  # a trial may lack some
                 _link(root, str((directory / name).relative_to(root)), target / ours)
 
 
 def _link(root: Path, name: str, target: Path) -> None:
-    """Links a regular file that lies in the folder itself; a symbolic link may lead anywhere. Raises OSError."""
+    """Links a regular file; symbolic links are not followed, as they may lead anywhere. Raises OSError."""
     with open(foreign_files.open_file(str(root), name), "rb") as source:
         if os.path.lexists(target):
             return

@@ -1,6 +1,6 @@
-"""NNI's own forms of what we store: JSON as JavaScript writes it, names of logs, and its tables.
+"""NNI's formats: JSON as JavaScript writes it, names of logs, and its tables.
 
-`ExperimentProfile` gets a row at every save; the other two are views, see the first migration.
+`ExperimentProfile` gets a row at every save; NNI's other two tables are views, see the first migration.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
-#: Strings are found so that numbers in them are not.
+#: Strings are matched so that numbers inside them are not.
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?')
-#: Numbers with so many digits before the point have an exponent, and those below a millionth.
+#: Numbers with more digits before the point, or more zeros after it, are written with an exponent.
 _MOST_DIGITS = 21
 _MOST_ZEROS = 6
 
@@ -44,7 +44,7 @@ def _number(number: Decimal) -> str:
 
 
 def _placed(digits: str, point: int) -> str:
-    """`point`: how many digits stand before it."""
+    """`point`: number of digits before the decimal point."""
     if len(digits) <= point <= _MOST_DIGITS:
         return digits + "0" * (point - len(digits))
     if 0 < point <= _MOST_DIGITS:
@@ -59,13 +59,13 @@ _NAMES = {"nnimanager.log": "nnictl_stdout.log", "dispatcher.log": "nnictl_stder
 
 
 def nni_log_name(log: Path) -> None:
-    """Makes a link with NNI's name beside a log that is there; what NNI itself wrote under that name stays."""
-    with suppress(OSError):  # that the name is taken, or cannot be: nothing of ours needs it
+    """Links a log under NNI's name beside it; an existing file of that name stays."""
+    with suppress(OSError):  # the name is taken, or links are not supported: the link is optional
         log.with_name(_NAMES[log.name]).symlink_to(log.name)
 
 
 def save_profile(connection: sqlite3.Connection) -> None:
-    """Appends a row with the experiment as it stands; NNI's tools read the one with the highest revision."""
+    """Appends the current experiment as a row; NNI's tools read the highest revision."""
     connection.execute("UPDATE experiment SET revision = revision + 1")
     connection.execute(
         "INSERT INTO ExperimentProfile"

@@ -1,7 +1,7 @@
-"""NNI's own tables, read: a log of events and metrics becomes trials. Reads only; `nni_folder` writes.
+"""Reads NNI's tables: a log of events and metrics becomes trials. `nni_folder` writes them.
 
-Two faults of NNI are put right on the way. It hands parameters to trials in the order of asking, so a trial may have
-run with another one's: its metrics name those it really had. And it repeats sequence numbers after a resume.
+Two faults of NNI are corrected. It assigns parameters to trials in request order, so a trial may have run with
+another's: its metrics name the right ones. And it repeats sequence numbers after a resume.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import stored_config
 from nni_manager.store.nni.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 
-#: Status → why, as far as NNI knew.
+#: Status → reason, as far as NNI stores it.
 _REASONS = {
     TrialStatus.SUCCEEDED: Reason.NONE,
     TrialStatus.FAILED: Reason.USER_CODE,
@@ -27,15 +27,15 @@ _REASONS = {
     TrialStatus.SYS_CANCELED: Reason.LOST,
     TrialStatus.EARLY_STOPPED: Reason.ASSESSOR,
 }
-#: Statuses that only a trial that has run gets.
+#: Statuses that imply that the trial ran.
 _RUN = (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.EARLY_STOPPED)
-#: Events that are no status of ours → the status they stand for.
+#: Events without a status of the same name → status.
 _MEANINGS = {"USER_TO_CANCEL": TrialStatus.USER_CANCELED, "ADD_RESUMED": TrialStatus.WAITING}
 _UNFINISHED = "under way when NNI's manager ended; resume starts it again"
 
 
 def read_head(connection: sqlite3.Connection) -> NniHead | None:
-    """Without a look at its trials; None when no experiment was ever saved. Raises sqlite3.DatabaseError."""
+    """The list entry, without reading trials; None: no experiment was saved. Raises sqlite3.DatabaseError."""
     row = connection.execute(
         "SELECT id, params, startTime, endTime FROM ExperimentProfile ORDER BY revision DESC LIMIT 1"
     ).fetchone()
@@ -78,7 +78,7 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
 
 
 def last_moment(connection: sqlite3.Connection) -> int:
-    """The last moment that NNI stored, in milliseconds: its end where it was killed. Raises sqlite3.DatabaseError."""
+    """The latest time that NNI stored, in milliseconds. Raises sqlite3.DatabaseError."""
     columns = (("startTime", "ExperimentProfile"), ("timestamp", "TrialJobEvent"), ("timestamp", "MetricData"))
     queries = (f"SELECT coalesce(max({column}), 0) FROM {table}" for column, table in columns)
     return max(int(connection.execute(query).fetchone()[0]) for query in queries)
@@ -93,7 +93,7 @@ def _imports(connection: sqlite3.Connection) -> list[tuple[int, str]]:
 
 @dataclass(slots=True, kw_only=True)
 class _TrialHistory:
-    """A trial by the events so far."""
+    """A trial, built up event by event."""
 
     created_ms: int
     sequence_id: int = 0
@@ -104,7 +104,7 @@ class _TrialHistory:
     started_ms: int | None = None
     ended_ms: int | None = None
 
-    def go_on(self, moment_ms: int, status: TrialStatus, message: str | None) -> None:
+    def apply(self, moment_ms: int, status: TrialStatus, message: str | None) -> None:
         self.status = status
         self.message = message or ""
         self.ended_ms = moment_ms if status.is_final else None
@@ -113,7 +113,7 @@ class _TrialHistory:
 
 
 def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
-    """The trials in the order of their first events. `last_ms`: the end of those that had not ended."""
+    """The trials in order of their first events. `last_ms`: end time for trials that had not ended."""
     histories: dict[str, _TrialHistory] = {}
     events = connection.execute(
         "SELECT timestamp, trialJobId, event, data, sequenceId, message, logPath FROM TrialJobEvent"
@@ -125,12 +125,12 @@ def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
         history.log_path = log_path or history.log_path
         history.sequence_id = history.sequence_id if sequence_id is None else sequence_id
         if (status := _status(event)) is not None:
-            history.go_on(moment_ms, status, message)
+            history.apply(moment_ms, status, message)
     return [_trial(id_, history, last_ms) for id_, history in histories.items()]
 
 
 def _status(event: str) -> TrialStatus | None:
-    """The status that an event stands for; None for one that changes none, such as ADD_HYPERPARAMETER."""
+    """The status of an event; None: it changes none, such as ADD_HYPERPARAMETER."""
     return _MEANINGS.get(event) or (TrialStatus(event) if event in TrialStatus.__members__ else None)
 
 
@@ -154,7 +154,7 @@ def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
 
 
 def _started_ms(history: _TrialHistory) -> int | None:
-    """The start of a trial; 2.10 stores none where it is over sooner than it looks."""
+    """The start of a trial; NNI 2.10 stores none for trials shorter than its polling interval."""
     has_run = history.status in _RUN and history.log_path
     return history.created_ms if history.started_ms is None and has_run else history.started_ms
 
@@ -167,7 +167,7 @@ def _parameters(record: str) -> Parameters:
 
 
 def _with_their_parameters(trials: list[NniTrial]) -> Iterable[NniTrial]:
-    """Each with those that its metrics name, where they name one and nobody else has it."""
+    """The trials with the parameters that their metrics name, if every name is known and unique."""
     by_id = {str(trial.parameters.parameter_id): trial.parameters for trial in trials}
     named = {trial.id: _named(trial) for trial in trials}
     counts = Counter(named.values())
@@ -176,13 +176,13 @@ def _with_their_parameters(trials: list[NniTrial]) -> Iterable[NniTrial]:
 
 
 def _named(trial: NniTrial) -> str:
-    """Parameter id by its metrics; without any, the one it was given."""
+    """The parameter id that its metrics name; without any, its own."""
     ids = {metric.parameter_id for metric in trial.metrics if metric.parameter_id is not None}
     return ids.pop() if len(ids) == 1 else str(trial.parameters.parameter_id)
 
 
 def _numbered(trials: Iterable[NniTrial]) -> list[NniTrial]:
-    """Numbers that were given before are given anew, behind all others."""
+    """Renumbers trials with a repeated sequence id, after all others."""
     taken: set[int] = set()
     numbered = list(trials)
     following = max((trial.sequence_id for trial in numbered), default=-1) + 1
@@ -198,7 +198,7 @@ def _numbered(trials: Iterable[NniTrial]) -> list[NniTrial]:
 
 
 def _metrics(connection: sqlite3.Connection) -> Mapping[str, tuple[NniMetric, ...]]:
-    """The results by trial, in the order they were stored. What is no JSON was never shown by NNI either."""
+    """The results by trial, in stored order. Data that is not JSON is left out, as NNI does."""
     found: dict[str, list[NniMetric]] = {}
     rows = connection.execute(
         "SELECT rowid, trialJobId, parameterId, type, sequence, timestamp, data FROM MetricData"

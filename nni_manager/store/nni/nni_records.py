@@ -1,4 +1,4 @@
-"""An experiment of NNI's, as it is taken over: read by `nni_history`, written by `nni_folder`."""
+"""Records of an experiment that NNI made: read by `nni_history`, written by `nni_folder`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nni_manager.domain.trial import TrialStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NniMetric:
-    #: Its row there: over all trials, the order in which NNI stored them.
+    #: NNI's row id, which is the stored order over all trials.
     id: int
-    #: Id of the parameters its trial had, as text; None for a customised trial's.
+    #: Id of the trial's parameters, as text; None: a customised trial.
     parameter_id: str | None
     type: MetricType
     sequence: int
@@ -39,7 +39,7 @@ class NniTrial:
 
     @property
     def final(self) -> NniMetric | None:
-        """The first one counts."""
+        """The first final result."""
         return next((metric for metric in self.metrics if metric.type is MetricType.FINAL), None)
 
     @property
@@ -59,7 +59,7 @@ class NniExperiment:
     created_ms: int
     ended_ms: int
     exec_ms: int
-    #: In the order in which they ended.
+    #: In end order.
     trials: tuple[NniTrial, ...]
     #: (ms, JSON list of {parameter, value}).
     imports: tuple[tuple[int, str], ...]
@@ -78,12 +78,12 @@ class NniExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NniHead:
-    """An experiment as a list of experiments shows it."""
+    """The list entry of an experiment."""
 
     id: str
     name: str | None
-    #: Names joined by comma when there are several.
+    #: Platform names, joined by commas.
     platform: str
     created_ms: int
-    #: None: not known, as while NNI is at work on it.
+    #: None: not known, perhaps as NNI runs it.
     ended_ms: int | None

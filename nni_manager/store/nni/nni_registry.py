@@ -1,9 +1,8 @@
 """NNI's own list of experiments, ``~/nni-experiments/.experiment``: a JSON object, id → entry.
 
-NNI's tools find experiments there. Every manager and every tool of a user writes into the same file, in place and each
-in its own time, so others' entries are kept as they are and a file that is being written is never taken for an empty
-one. Writers keep out of each other's way by files named ``.experiment.lock.<process>``; one older than two seconds was
-left behind.
+NNI's tools find experiments there. All managers and tools of a user write this file in place, so foreign entries are
+kept unchanged, and a file that is being written is not treated as empty. Writers exclude each other by files named
+``.experiment.lock.<process>``; one older than two seconds is stale.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from nni_manager.store.index.index import Entry
 Entries = dict[str, Any]
 Url = Callable[[Endpoint], str]
 
-#: Seconds after which a lock, or a file without content, counts as left behind.
+#: Seconds after which a lock, or a file without content, is stale.
 _STALE_S = 2.0
 
 
 class RegistryBusy(Exception):
-    """Somebody else writes the file now; try again in a moment."""
+    """Another process writes the file; try again in a moment."""
 
 
 def default_path() -> Path | None:
-    """Always in the home folder, wherever experiments lie. None: this user has no home folder."""
+    """The registry in the home folder. None: this user has no home folder."""
     path = os.path.expanduser("~/nni-experiments/.experiment")
     return Path(path) if os.path.isabs(path) else None
 
 
 def describe(entry: Entry, *, service_port: int | None, url: Url) -> dict[str, Any]:
-    """An experiment of ours as NNI has it, without a process. `service_port`: None: no service listens."""
+    """An entry in NNI's format, without a process id. `service_port`: None: the daemon has no port."""
     launched_ms = entry.created_ms if entry.launched_ms is None else entry.launched_ms
     return {
         "id": entry.id,
@@ -54,7 +53,7 @@ def describe(entry: Entry, *, service_port: int | None, url: Url) -> dict[str, A
 
 
 def _place(entry: Entry, service_port: int | None, url: Url) -> dict[str, Any]:
-    """The address of an experiment: its endpoint, else its place on the service; a stopped one has none."""
+    """The address of an experiment: its endpoint, else its path on the daemon; none for a stopped one."""
     if entry.status is ExperimentStatus.STOPPED:
         return {"prefixUrl": None, "webuiUrl": []}
     endpoint = entry.endpoint
@@ -85,7 +84,7 @@ def read(path: Path) -> Entries:
 
 
 def identity(path: Path) -> tuple[int, ...]:
-    """Another one after every write, whoever writes; empty: there is no file."""
+    """Identity of the file's content: changes with every write by any process. Empty: no such file."""
     try:
         found = path.stat()
     except OSError:
@@ -94,7 +93,7 @@ def identity(path: Path) -> tuple[int, ...]:
 
 
 def update(path: Path, change: Callable[[Entries], None]) -> bool:
-    """Lets `change` change the entries; answers whether it did. Waits for nobody.
+    """Applies `change` to the entries; returns whether they changed. Does not wait for other writers.
 
     Readers see the old file or the new one. Raises RegistryBusy, OSError.
     """
@@ -115,13 +114,13 @@ def _lock(path: Path) -> Iterator[None]:
     own = path.with_name(f"{path.name}.lock.{os.getpid()}")
     _require_free(path, own)
     if _is_left_behind(own):
-        own.unlink(missing_ok=True)  # of a process that had our number
+        own.unlink(missing_ok=True)  # of a process that had our process id
     try:
         os.close(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         raise RegistryBusy(f"{own} is there") from None
     try:
-        _require_free(path, own)  # two may have looked at the same time; both go, and come back at different times
+        _require_free(path, own)  # two may have checked at once: both give up, and retry at different times
         yield
     finally:
         own.unlink(missing_ok=True)
