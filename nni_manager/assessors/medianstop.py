@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from annotated_types import Ge
 
 from nni_manager.assessors.contract import Assessor
-from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.metrics import OptimizeMode, default_number
+from nni_manager.domain.metrics import OptimizeModeName, default_number
 
 
 class Medianstop(Assessor):
     """`start_step`: number of steps in which nothing is stopped."""
 
-    def __init__(self, *, optimize_mode: str = "maximize", start_step: int = 0) -> None:
-        if optimize_mode not in list(OptimizeMode):
-            raise InvalidInput(f"classArgs.optimize_mode must be maximize or minimize, but it is {optimize_mode!r}.")
-        if isinstance(start_step, bool) or not isinstance(start_step, int) or start_step < 0:
-            raise InvalidInput(f"classArgs.start_step must be a whole number from 0, but it is {start_step!r}.")
+    def __init__(self, *, optimize_mode: OptimizeModeName = "maximize", start_step: Annotated[int, Ge(0)] = 0) -> None:
         #: With it, smaller is better.
-        self._sign = -1.0 if optimize_mode == OptimizeMode.MAXIMIZE else 1.0
+        self._sign = -1.0 if optimize_mode == "maximize" else 1.0
         self._start_step = start_step
         #: For each step the running averages of the succeeded trials.
         self._averages: list[list[float]] = []

@@ -13,13 +13,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.client.data_directory import make_data_directory, open_lock
-from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
+from nni_manager.domain.algorithm import Catalogue
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import Json
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 FILE = "algorithms.json"
-FAMILIES = {family.noun: family for family in (TUNERS, ASSESSORS)}
+FAMILIES = {family.kind: family for family in (TUNERS, ASSESSORS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +94,8 @@ def _unknown(name: str) -> Conflict | NotFound:
     return NotFound(f"no algorithm {name} is registered; `nnictl algo list` shows which are")
 
 
-def _is_ours(family: AlgorithmKind, name: str) -> bool:
-    return family.catalogue.look_up(name) is not None or family.catalogue.is_missing(name)
+def _is_ours(family: Catalogue, name: str) -> bool:
+    return family.look_up(name) is not None or family.is_missing(name)
 
 
 def _key(registered: Registered) -> tuple[str, str]:

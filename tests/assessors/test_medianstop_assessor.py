@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nni_manager.assessors.medianstop import Medianstop
-from nni_manager.domain.errors import InvalidInput
 
 pytestmark = pytest.mark.unit
 
@@ -76,17 +75,3 @@ def test_infinite_values_are_compared() -> None:
     assessor = after([math.inf, -math.inf], [1.0, 1.0], [2.0, 2.0], optimize_mode="minimize")
     assert not assessor.judge("a", [math.inf]) and assessor.judge("a", [2.0])
     assert assessor.judge("a", [-math.inf, math.inf])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"optimize_mode": "max"}, "classArgs.optimize_mode"),
-        ({"start_step": -1}, "classArgs.start_step"),
-        ({"start_step": 1.5}, "classArgs.start_step"),
-        ({"start_step": True}, "classArgs.start_step"),
-    ],
-)
-def test_bad_arguments_are_named(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        Medianstop(**arguments)

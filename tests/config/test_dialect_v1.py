@@ -10,7 +10,7 @@ import yaml
 
 from nni_manager.config.dialects import for_nni
 from nni_manager.config.experiment_file import convert_file, load, load_file
-from nni_manager.config.sections.experiment_fields import FIELDS
+from nni_manager.config.sections.experiment_model import FIELDS
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.config.test_nni_examples import EXAMPLES
 
@@ -151,7 +151,7 @@ OTHERS: list[tuple[dict[str, Any], str, str]] = [
     ({"multiPhase": True}, "multiPhase", "multi-phase trials are not supported"),
     ({"useAnnotation": True}, "useAnnotation", "code annotation is not supported"),
     ({"logDir": "no/such"}, "logDir", "there is no folder"),
-    ({"logCollection": "ftp"}, "logCollection", "must be one of http, none"),
+    ({"logCollection": "ftp"}, "logCollection", "must be 'http' or 'none'"),
     ({"maxExecDuration": "soon"}, "maxExecDuration", "must be a duration"),
     ({"maxTrialNum": 0}, "maxTrialNum", "must be from 1 to"),
     ({"trial": None}, "trial", "is required and not set"),

@@ -294,8 +294,8 @@ def test_any_valid_config_survives_the_store(
     assert None not in spec.canonical.values()
 
 
-def test_importing_the_loader_imports_neither_pydantic_nor_a_platform() -> None:
+def test_importing_the_loader_imports_neither_yaml_nor_a_platform() -> None:
     program = "import sys, nni_manager.config.experiment_file; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "nni_manager.config.dialects.dialect_v2" in modules
-    assert not {"pydantic", "yaml", "importlib.metadata", "nni_manager.platforms.local"} & set(modules)
+    assert not {"yaml", "nni_manager.platforms.local"} & set(modules)

@@ -186,13 +186,13 @@ def test_problems_within_name_the_users_words_and_no_secret(apiary: None, refusa
     hives = [{"host_name": 7, "memorySize": "8 potatoes"}, {"hostname": "h", "honey": 1}, {}, "h4"]
     problems = refusals(trainingService={"platform": "apiary", "token": 31337, "hives": hives, "patience": "soon"})
     assert {problem.field: problem.message.split(";")[0] for problem in problems} == {
-        "trainingService.token": "must be text",
-        "trainingService.hives[0].host_name": "must be text",
+        "trainingService.token": "must be text, not a whole number",
+        "trainingService.hives[0].host_name": "must be text, not a whole number",
         "trainingService.hives[0].memorySize": "must be an amount of memory such as 8GB or 512mb, or a number of MB, "
         "not '8 potatoes'",
         "trainingService.hives[1].honey": "unknown field",
         "trainingService.hives[2].hostName": "is required and not set",
-        "trainingService.hives[3]": "must be a mapping of names to values",
+        "trainingService.hives[3]": "must be a mapping of names to values, not text",
         "trainingService.patience": "must be a duration such as 30s, 10m, 1.5h or 2d, "
         "or a number of seconds, not 'soon'",
     }

@@ -89,11 +89,11 @@ def test_an_empty_variable_is_not_set() -> None:
 def test_bad_variables_are_all_named() -> None:
     with pytest.raises(ConfigInvalid) as refused:
         load({}, {"NNI_MANAGER_PORT": "70000", "NNI_MANAGER_LOG_LEVEL": "loud", "NNI_MANAGER_SAFETY_POLL": "0"})
-    assert [problem.field for problem in refused.value.problems] == [
+    assert {problem.field for problem in refused.value.problems} == {
         "NNI_MANAGER_PORT",
         "NNI_MANAGER_SAFETY_POLL",
         "NNI_MANAGER_LOG_LEVEL",
-    ]
+    }
 
 
 FILES = [
@@ -141,7 +141,9 @@ def test_what_stands_around_a_token_is_no_part_of_it(tmp_path: Path, text: str) 
 
 @pytest.mark.parametrize("text", ["hunter2\nhunter3", "hunter2\x00", "hunter\u00fc", "\u200bhunter2"])
 def test_a_token_that_nobody_can_show_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ConfigInvalid, match="environment: NNI_MANAGER_TOKEN: must be one line of") as refused:
+    with pytest.raises(
+        ConfigInvalid, match=r"environment: NNI_MANAGER_TOKEN: (must be one line of|holds a NUL)"
+    ) as refused:
         load({}, {"NNI_MANAGER_TOKEN": text})
     (tmp_path / "settings.yml").write_text(f"port: 1\ntoken: {json.dumps(text)}\n")
     with pytest.raises(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.errors import InvalidInput
 from nni_manager.tuners.contract import Tuner
 from nni_manager.tuners.optuna_tpe import TPE, TpeArguments
 from nni_manager.tuners.random import Random
@@ -150,27 +149,6 @@ def test_results_of_another_space_come_back_with_it() -> None:
     assert tuner.state()["learned"] == 0
     tuner.update_search_space(SPACES["uniform"])
     assert tuner.state()["learned"] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"optimize_mode": "max"}, "classArgs.optimize_mode"),
-        ({"seed": "x"}, "classArgs.seed"),
-        ({"tpe_args": [1]}, "classArgs.tpe_args"),
-        ({"tpe_args": {"n_startup": 3}}, "classArgs.tpe_args.n_startup:.*n_startup_jobs"),
-        ({"tpe_args": {"n_startup_jobs": -1}}, "n_startup_jobs must be a whole number of 0 or more"),
-        ({"tpe_args": {"linear_forgetting": 0}}, "linear_forgetting must be a whole number greater than 0"),
-        ({"tpe_args": {"n_ei_candidates": 2.5}}, "n_ei_candidates must be a whole number"),
-        ({"tpe_args": {"gamma": float("nan")}}, "gamma must be a number"),
-        ({"tpe_args": {"prior_weight": True}}, "prior_weight must be a number"),
-        ({"tpe_args": {"constant_liar_type": "min"}}, "constant_liar_type must be best"),
-        ({"tpe_args": {"constant_liar_type": []}}, "constant_liar_type must be best"),
-    ],
-)
-def test_bad_arguments_are_named(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        TPE(**arguments)
 
 
 def test_optuna_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from nni_manager.config.dialects.first_format_paths import KINDS, Found, Transla
 from nni_manager.config.reading.document import Path, fold
 from nni_manager.config.reading.scalars import kind
 from nni_manager.config.reading.source import Source
+from nni_manager.config.sections.experiment_model import marked
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit import registry
@@ -27,31 +28,8 @@ _HYBRID = "hybrid"
 _SEVERAL = "hybridConfig.trainingServicePlatforms"
 #: Fields of the top level that every file may have.
 COMMON: Mapping[str, str] = {
-    "experimentName": "/experimentName",
-    "trialConcurrency": "/trialConcurrency",
-    "maxExecDuration": "/maxExperimentDuration",
-    "maxTrialDuration": "/maxTrialDuration",
-    "maxTrialNum": "/maxTrialNumber",
-    "searchSpacePath": "/searchSpaceFile",
-    "useAnnotation": "/useAnnotation",
-    "multiPhase": "/multiPhase",
+    **{old: f"/{name}" for name, old in marked("firstFormat").items()},
     "multiThread": "/deprecated.multiThread",
-    "nniManagerIp": "/nniManagerIp",
-    "logDir": "/experimentWorkingDirectory",
-    "debug": "/debug",
-    "versionCheck": "/versionCheck",
-    "logLevel": "/logLevel",
-    "logCollection": "/logCollection",
-    # ours, in both formats
-    "trialGpuMemory": "/trialGpuMemory",
-    "maxTrialRetries": "/maxTrialRetries",
-    "maxSameFailures": "/maxSameFailures",
-    "maxFailedTrials": "/maxFailedTrials",
-    "gracePeriod": "/gracePeriod",
-    "metricGrace": "/metricGrace",
-    "maxLogSize": "/maxLogSize",
-    "tunerPython": "/tunerPython",
-    "callerEnvironment": "/callerEnvironment",
 }
 _SHARED_STORAGE = "sharedStorage"
 #: Sections that are read as a whole, not by a table.

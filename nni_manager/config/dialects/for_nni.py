@@ -10,6 +10,7 @@ from nni_manager.config.dialects.first_format import LOST
 from nni_manager.config.dialects.first_format_paths import ENTRY, Found, split
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.source import spell
+from nni_manager.config.sections.experiment_model import marked
 from nni_manager.platform_kit.first_format import FirstFormat
 
 #: Fields of the top level that NNI 3.0 does not know and that change nothing here → why.
@@ -18,19 +19,7 @@ _IDLE: Mapping[str, str] = {
     "deprecated": "it changes nothing, and NNI 3.0 does not know it",
 }
 #: Fields of the top level that only nni_manager has.
-_OURS = (
-    "versionCheck",
-    "logCollection",
-    "trialGpuMemory",
-    "maxTrialRetries",
-    "maxSameFailures",
-    "maxFailedTrials",
-    "gracePeriod",
-    "metricGrace",
-    "maxLogSize",
-    "tunerPython",
-    "callerEnvironment",
-)
+_OURS = tuple(marked("ours"))
 
 #: A table, its section's path in the second format.
 Sections = Iterable[tuple[FirstFormat, Path]]

@@ -10,10 +10,6 @@ import math
 import re
 from collections.abc import Callable
 
-LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
-
-Parse = Callable[[object], object]
-
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"b": 1} | {
     prefix + unit: 2 ** (10 * power) for power, prefix in enumerate("kmgt", start=1) for unit in ("b", "", "i")
@@ -65,31 +61,6 @@ def whole_number(minimum: int, maximum: int | None = None) -> Callable[[object],
         return raw
 
     return parse
-
-
-def number(minimum: float, *, exclusive: bool = False) -> Callable[[object], float]:
-    """The format of a finite number that is at least (or, exclusive, above) `minimum`."""
-
-    def parse(raw: object) -> float:
-        value = _number(raw)
-        if value < minimum or (exclusive and value == minimum):
-            raise ValueError(f"must be {'above' if exclusive else 'at least'} {minimum:g}, not {value:g}")
-        return value
-
-    return parse
-
-
-def one_of(*words: str) -> Callable[[object], str]:
-    def parse(raw: object) -> str:
-        if raw not in words:
-            given = f"'{raw}'" if isinstance(raw, str) else kind(raw)
-            raise ValueError(f"must be one of {', '.join(words)}, not {given}")
-        return str(raw)
-
-    return parse
-
-
-log_level = one_of(*LOG_LEVELS)
 
 
 def duration(raw: object) -> object:

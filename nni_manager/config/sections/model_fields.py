@@ -54,26 +54,28 @@ def given_kind(models: list[type[BaseModel]], raw: Mapping[str, object]) -> obje
     return next((value for key, value in raw.items() if fold(key) in wanted), None)
 
 
-def written(place: Path, model: type[BaseModel]) -> Path:
-    """A place as pydantic names it → the path as users write it: aliases in place of attributes, and no kinds."""
+def locate(place: Path, model: type[BaseModel]) -> tuple[Path, FieldInfo | None]:
+    """A place as pydantic names it → the path as users write it, and the field there.
+
+    The path has aliases in place of attributes, and no kinds. None: the place is no field.
+    """
     path: list[str | int] = []
-    models = [model]
+    models, field = [model], None
     for step in place:
         if isinstance(step, str) and len(models) > 1 and step in kinds(models):
             models = [kinds(models)[step]]
             continue
-        found = _field(models, step)
-        path.append(step if found is None else found[0])
-        if found is not None:
-            models = models_in(found[1].annotation)
-    return tuple(path)
+        alias, field = _field(models, step)
+        path.append(alias)
+        if field is not None:
+            models = models_in(field.annotation)
+    return tuple(path), field
 
 
-def _field(models: list[type[BaseModel]], step: str | int) -> tuple[str, FieldInfo] | None:
-    if len(models) != 1:
-        return None
-    named = ((field.alias or name, name, field) for name, field in models[0].model_fields.items())
-    return next(((alias, field) for alias, name, field in named if step in (alias, name)), None)
+def _field(models: list[type[BaseModel]], step: str | int) -> tuple[str | int, FieldInfo | None]:
+    named = models[0].model_fields.items() if len(models) == 1 else ()
+    found = ((field.alias or name, field) for name, field in named if step in (field.alias or name, name))
+    return next(found, (step, None))
 
 
 def _word(model: type[BaseModel], alias: str) -> str:

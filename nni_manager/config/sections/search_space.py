@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from nni_manager.config.algorithms import TUNERS
+from nni_manager.config.reading import placeholders
 from nni_manager.config.reading.document import MAX_DEPTH, Document, Path, Unreadable
 from nni_manager.config.reading.scalars import mapping, text
 from nni_manager.config.reading.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
@@ -21,6 +21,7 @@ from nni_manager.domain.experiment import ConfigWarning
 from nni_manager.domain.space import search_space
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import SearchSpace
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
 
@@ -30,7 +31,7 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     if all(map(top.has, _FIELDS)):
         top.refuse("searchSpaceFile", "searchSpace is given too; keep one of the two")
     elif top.has("searchSpaceFile"):
-        path = top.take("searchSpaceFile", lambda raw: source.existing_file(text(raw)))
+        path = top.take("searchSpaceFile", lambda raw: _existing_file(raw, source))
         return _from_file(path, source) if path else None
     elif not top.has("searchSpace"):
         top.require("searchSpace", "give it here, or name a searchSpaceFile; an empty one is {}")
@@ -42,7 +43,7 @@ def check_search_space(space: object, tuner: object) -> SearchSpace | None:
 
     Raises BadDimension for the first dimension that the tuner cannot search.
     """
-    return search_space.parse(space) if space is not None and tuner in TUNERS.arguments else None
+    return search_space.parse(space) if space is not None and tuner in TUNERS.names else None
 
 
 def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
@@ -75,6 +76,12 @@ def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source
             spelled, line = file.locate(path)
             field = spell(spelled)
             source.pass_on(ConfigWarning(code=_MIXED_CHOICE, message=_MIXED, field=field, file=file.path, line=line))
+
+
+def _existing_file(raw: object, source: Source) -> str:
+    if not source.stored:
+        placeholders.refuse(raw)
+    return source.existing_file(text(raw))
 
 
 def _refuse(error: BadDimension, file: _File | None, source: Source) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nni_manager.config.reading.document import Path, fold
 from nni_manager.config.reading.source import Source
-from nni_manager.config.sections.experiment_fields import FIELDS
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -137,6 +136,8 @@ def place_of(key: str, path: Path, source: Source) -> str:
 
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(name, path of its section, the same in words) of every field that the file could have."""
+    from nni_manager.config.sections.experiment_model import FIELDS  # brings pydantic, for an error alone
+
     given = {fold(name): value for name, value in values.items()}
     yield from ((name, "", "at the top of the file") for name in FIELDS)
     yield from _of_platforms(given.get("trainingservice"))
