@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from nni_manager.config.dialects import dialect_v1
 from nni_manager.config.sections.experiment_model import Experiment
 from nni_manager.config.sections.formats import FORMATS
-from nni_manager.config.sections.model_fields import fields_of, marks_of, models_in
+from nni_manager.config.sections.model_fields import alternatives, fields_of, is_list, marks_of, models_in
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.first_format import FirstFormat
 from nni_manager.platform_kit.registry import PlatformDescription
@@ -24,6 +24,10 @@ Made from the models by `make docs`; do not edit. Keys are matched whatever thei
 null is a field that is not set; relative paths start at the file's folder. Fields marked *secret* may be written out,
 refer to a variable of the caller's environment (`${VARIABLE}`) or to a file (`file:path`); the config keeps the
 reference, and the value is kept beside it. `nnictl config check FILE…` says what is wrong, with file, line and field.
+
+Editors complete and check the fields by a JSON schema: `nnictl config schema > experiment.schema.json` writes it, and
+the line `# yaml-language-server: $schema=experiment.schema.json` at the top of an experiment file names it. The schema
+describes the second format, with fields as they are spelled here.
 """
 _WORDS = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
 _SEVERAL = """\
@@ -98,9 +102,9 @@ def _model(model: type[BaseModel], place: str) -> Iterator[str]:
     rows = [(f"`{place}{name}`", _kind(field), _default(field), _meaning(field)) for name, field in _own(model)]
     yield _table(("Field", "Kind", "Default", "Meaning"), rows)
     for name, field in _own(model):
-        is_list = _is_list(field.annotation)
+        entry = "[]" if is_list(field.annotation) else ""
         for inner in models_in(field.annotation):
-            yield from _model(inner, f"{place}{name}{'[]' if is_list else ''}.")
+            yield from _model(inner, f"{place}{name}{entry}.")
 
 
 def _own(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
@@ -116,14 +120,9 @@ def _kind(field: FieldInfo) -> str:
 
 def _type(annotation: Any) -> str:
     if models_in(annotation):
-        return "list of mappings" if _is_list(annotation) else "mapping"
-    words = [_word(part) for part in _parts(annotation)]
+        return "list of mappings" if is_list(annotation) else "mapping"
+    words = [_word(part) for part in alternatives(annotation)]
     return " or ".join(dict.fromkeys(filter(None, words)))
-
-
-def _parts(annotation: Any) -> list[Any]:
-    is_choice = str(get_origin(annotation)) in ("typing.Union", "<class 'types.UnionType'>")
-    return [part for part in get_args(annotation) if part is not type(None)] if is_choice else [annotation]
 
 
 def _word(part: Any) -> str:
@@ -132,10 +131,6 @@ def _word(part: Any) -> str:
     if get_origin(part) in (list, dict):
         return "list" if get_origin(part) is list else "mapping"
     return _WORDS.get(getattr(part, "__name__", ""), "anything")
-
-
-def _is_list(annotation: Any) -> bool:
-    return any(get_origin(part) is list for part in _parts(annotation))
 
 
 def _default(field: FieldInfo) -> str:

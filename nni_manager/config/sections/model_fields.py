@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from nni_manager.config.reading.document import Path, fold
 
@@ -32,6 +33,16 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
     if hasattr(annotation, "model_fields"):
         return [annotation]
     return [model for part in get_args(annotation) for model in models_in(part)]
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """The types in ``A | B``, None left out; of another annotation itself."""
+    is_choice = get_origin(annotation) in (Union, UnionType)
+    return [part for part in get_args(annotation) if part is not type(None)] if is_choice else [annotation]
+
+
+def is_list(annotation: Any) -> bool:
+    return any(get_origin(part) is list for part in alternatives(annotation))
 
 
 def kind_field(models: list[type[BaseModel]]) -> str:
