@@ -1,10 +1,9 @@
-"""Admission: whether an experiment can be made here of a valid config.
+"""Admission: whether a valid config can become an experiment here.
 
-The platforms say whether they can run it, and whether their trials can mount its shared storage; code that must travel
-is counted. A config that does not say which results are better is warned of: nobody should find out at the end that the
-search went the other way.
+The platforms check whether they can run it and whether trials can mount its shared storage; code that must be sent
+is measured. A config without `optimize_mode` gets a warning, so that a search in the wrong direction is noticed early.
 
-`create`, `plan`, `nnictl config check` and `nni-manager doctor --config` ask the same.
+`create`, `plan`, `nnictl config check` and `nni-manager doctor --config` make the same checks.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def _text_of(path: Path) -> tuple[str, Path]:
 
 
 def from_canonical(canonical: Json) -> ExperimentSpec:
-    """The experiment whose `canonical` form this is, without looking at the file system. Raises ConfigInvalid."""
+    """The experiment of a canonical config, read without access to the file system. Raises ConfigInvalid."""
     return dialect_v2.read(canonical, Source(directory="/", stored=True))
 
 

@@ -27,7 +27,7 @@ from nni_manager.domain.errors import InvalidInput
 FILE = "settings.yml"
 DATA_VARIABLE = "NNI_MANAGER_DATA"
 DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
-TEMPORARY = Path("/tmp")  # noqa: S108  whose folder it is gets checked; not TMPDIR, which differs between shells
+TEMPORARY = Path("/tmp")  # noqa: S108  its owner is checked; not TMPDIR, which differs between shells
 
 
 def _alias(attribute: str) -> str:
@@ -116,7 +116,7 @@ def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Set
 def runtime_directory(environment: Mapping[str, str], temporary: Path = TEMPORARY) -> Path:
     """The folder of our sockets, made when missing: ``$XDG_RUNTIME_DIR/nni-manager``, else one below `temporary`.
 
-    Raises InvalidInput when it is not a folder of ours, as somebody else could then speak to the daemon.
+    Raises InvalidInput when another user owns it and could then connect to the daemon.
     """
     base = environment.get("XDG_RUNTIME_DIR", "")
     directory = Path(base, "nni-manager") if os.path.isdir(base) else temporary / f"nni-manager-{os.getuid()}"
@@ -129,7 +129,7 @@ def runtime_directory(environment: Mapping[str, str], temporary: Path = TEMPORAR
 
 
 def _make_private(directory: Path) -> None:
-    status = directory.lstat()  # a symbolic link is somebody's trick
+    status = directory.lstat()  # a symbolic link may lead to a folder of another user
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise InvalidInput(f"{directory} is not a folder of this user; remove it, or set XDG_RUNTIME_DIR")
     if stat.S_IMODE(status.st_mode) != 0o700:
@@ -170,8 +170,5 @@ def _read(raw: Mapping[str, object], source: Source) -> dict[str, object]:
 
 
 def own_environment() -> dict[str, str]:
-    """The environment of experiments whose creator names none: the daemon's own.
-
-    It lacks the daemon's settings and token, which trials must not have.
-    """
+    """The default environment of experiments: the daemon's own, without its settings and token."""
     return without_settings(os.environ)

@@ -69,14 +69,14 @@ class Source:
     #: What messages call the file; empty when the text came without one.
     file: str = ""
     document: Document | None = None
-    #: The data directory whose registered algorithms are known; empty: none are.
+    #: The data directory with the registered algorithms; empty: none are known.
     data_directory: str = ""
     #: Whether the daemon is on another machine: what only it can know is left to it.
     elsewhere: bool = False
     #: Whether the config was accepted before: what depends on this machine or release is not judged again.
     #: Paths are kept then.
     stored: bool = False
-    #: The environment whose variables secrets may refer to; None: references are not followed.
+    #: The environment that references to variables are looked up in; None: references are not followed.
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     #: Reference → value, of secrets that were sent along.
     sent_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -216,7 +216,7 @@ class Source:
         return path
 
     def _add(self, problem: Problem, key: str = "") -> None:
-        """Notes a problem under its key. Raises ConfigInvalid when there are so many that nobody reads them."""
+        """Notes a problem under its key. Raises ConfigInvalid at the hundredth problem."""
         self.problems.setdefault(key or problem.field, problem)
         if len(self.problems) >= _MOST_PROBLEMS:
             self.check()

@@ -112,7 +112,7 @@ def _class_name(raw: object) -> str:
 
 
 def _no_advisor(name: str) -> str:
-    """The refusal of an advisor's name. It offers no class of one's own, as such an advisor cannot work either."""
+    """The refusal of an advisor's name. It offers no user class: an advisor of that kind is not supported either."""
     return (
         f"there is no advisor {name} in this version; remove advisor, and write for example tuner: {{name: TPE}}"
         " and, to end bad trials early, assessor: {name: Medianstop}"

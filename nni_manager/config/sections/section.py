@@ -23,10 +23,10 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Section:
-    """A mapping of a config, whose fields are taken one by one.
+    """A mapping of a config with its known fields.
 
-    Fields are matched whatever their case and underscores; unknown ones are refused with the nearest right name. A
-    field that is null is a field that is not set.
+    Case and underscores of names are ignored; an unknown field is refused with the nearest known name. A field that is
+    null is not set.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Section:
         other_names: Mapping[str, str] = NO_NAMES,
         old_names: Mapping[str, str] = NO_NAMES,
     ) -> None:
-        """`other_names`: other names of fields → field; `old_names` likewise, and whoever writes one is warned."""
+        """`other_names`: other names of fields → field; `old_names` likewise, with a warning."""
         self.path = path
         self._source = source
         self._names = {fold(name): name for name in names}
