@@ -1,7 +1,6 @@
 """Users' tuners and assessors under names of their own, kept by `nnictl algo`: ``<data directory>/algorithms.json``.
 
-A name stands for a class, and a config that is read gets the class. The class itself is only ever imported by a tuner's
-own process.
+Reading a config replaces a registered name by its class. Only a tuner's own process imports the class.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def find(data_directory: Path, kind: str, name: str) -> Registered | None:
 
 
 def register(data_directory: Path, new: Registered) -> bool:
-    """Registers an algorithm; answers whether it took the place of another.
+    """Registers an algorithm; returns whether it replaced another.
 
     Raises Conflict for a name of NNI's own, InvalidInput, OSError.
     """

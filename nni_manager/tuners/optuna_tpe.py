@@ -1,9 +1,9 @@
 """TPE, by Optuna.
 
-Optuna sees the unit interval for every number and a category for every choice; quantiles and rounding are ours. Its
-study holds nothing: for each proposal it is shown the results so far, in the order in which they came, and then the
-trials that still run with a made-up value (the constant liar), so that the next proposal keeps away from them. Thus a
-restarted tuner that has learned the same results proposes the same parameters.
+Optuna gets the unit interval for every number and a category for every choice; quantiles and rounding are done here.
+Each proposal uses a new study with the results so far, in the order of arrival, and the running trials with a made-up
+value (the constant liar), so that the next proposal keeps away from them. A restarted tuner that has learned the same
+results proposes the same parameters.
 
 Optuna and numpy take 0.4 s to import. This is put off until there are enough results to need them; the trials before
 are drawn at random.
@@ -83,9 +83,9 @@ class TPE(Tuner):
         #: Parameters and loss (smaller is better), in the order they came in; imported ones stand before the others.
         self._imported: list[tuple[object, float]] = []
         self._learned: list[tuple[object, float]] = []
-        #: Those of them that are of the search space.
+        #: Those of them that belong to the current search space.
         self._known: list[tuple[Picks, float]] = []
-        #: Optuna's form of the known ones, as far as it has been needed.
+        #: The known results as trials of Optuna, made on demand.
         self._trials: list[FrozenTrial] = []
         self._pending: dict[int, object] = {}
         self._failed = 0
@@ -95,7 +95,7 @@ class TPE(Tuner):
         self._sort_out()
 
     def propose(self, parameter_id: int) -> dict[str, object]:
-        # without any result there is nothing to go by, whatever the arguments are
+        # without a result TPE has no basis, whatever `n_startup_jobs` is
         if len(self._known) < max(self._arguments.n_startup_jobs, 1):
             parameters = draw(self._space, self._seed, parameter_id)
         else:
@@ -151,7 +151,7 @@ class TPE(Tuner):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some of what NNI's users can set, Optuna deprecates
+            warnings.simplefilter("ignore")  # Optuna deprecates options that NNI offers
             sampler = optuna.samplers.TPESampler(seed=seed, **self._sampler_options())
         return optuna.create_study(storage=_shown(self._shown_trials()), sampler=sampler)
 

@@ -1,7 +1,6 @@
-"""Random: every proposal is drawn from the search space, whatever the results are.
+"""Random: every proposal is drawn from the search space; results change nothing.
 
-What it draws depends on the seed and the parameter id alone, so that a restarted tuner goes on with the same sequence
-without knowing what was proposed before.
+A proposal depends on seed and parameter id alone, so that a restarted tuner continues the same sequence.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Random(Tuner):
 
 
 def draw(space: SearchSpace, seed: int, parameter_id: int) -> dict[str, object]:
-    """The same parameters for the same arguments, on every machine."""
+    """Parameters that depend on the arguments alone, on every machine."""
     source = random.Random(f"{seed}/{parameter_id}")  # noqa: S311 - no secret
     return space.assemble(lambda place: place.dimension.quantile(source.random()))
 

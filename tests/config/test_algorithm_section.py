@@ -152,15 +152,13 @@ def accepted(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
     ("name", "arguments"),
     [(one.name, arguments) for one in registry.CATALOGUE.built_in for arguments in accepted(arguments_model(one))],
 )
-def test_what_the_config_takes_makes_a_tuner_that_proposes(
-    load_with: Load, name: str, arguments: dict[str, Any]
-) -> None:
+def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: str, arguments: dict[str, Any]) -> None:
     tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}).tuner)
     tuner.update_search_space({"x": dimension("uniform", 0, 1), "c": dimension("choice", 1, 2)})
     assert len(run(tuner, 22)) == 22  # the last ones go by results
 
 
-def test_a_users_class_lies_beside_the_config_by_default(load_with: Load, tmp_path: Path) -> None:
+def test_user_class_defaults_to_the_folder_of_the_config(load_with: Load, tmp_path: Path) -> None:
     tuner = load_with(tuner={"className": "hive.bees.BeeTuner", "classArgs": {"any": [1, None]}}).tuner
     assert tuner == AlgorithmSpec(
         class_name="hive.bees.BeeTuner", code_directory=str(tmp_path.resolve()), class_args={"any": [1, None]}

@@ -1,6 +1,6 @@
 """The formats of single values.
 
-Each function takes a raw value and answers its canonical form, or raises ValueError with the end of a sentence that
+Each function takes a raw value and returns its canonical form, or raises ValueError with the end of a sentence that
 begins with the field's name. No text repeats a value that may be a secret.
 """
 
@@ -104,7 +104,7 @@ def count_or_share(raw: object) -> int | str:
 
 
 def part_of(limit: int | str, total: int | None) -> int | None:
-    """The number that `count_or_share` stands for, where the whole is `total`; rounded down. None: of no whole."""
+    """The number that a `count_or_share` means of `total`, rounded down; None: a share without a total."""
     if isinstance(limit, int) or total is None:
         return limit if isinstance(limit, int) else None
     return total * int(limit.removesuffix("%")) // 100

@@ -59,7 +59,7 @@ _MOST_PROBLEMS = 100
 class Source:
     """A config's text and what reading needs to know; readers note problems in it and go on.
 
-    So the user learns of all problems at once.
+    So the user gets all problems at once.
     """
 
     #: The folder where relative paths start.
@@ -113,7 +113,7 @@ class Source:
         self._not_expected.add(path)
 
     def warn(self, path: Path, code: str, message: str) -> None:
-        """Notes what the user should know and what refuses nothing, in one sentence.
+        """Notes a warning, one sentence that refuses nothing.
 
         `code`: as `ExperimentWarning` has it. Nothing is noted of a stored config: its file was warned of.
         """
