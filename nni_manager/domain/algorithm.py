@@ -60,7 +60,7 @@ class Catalogue:
     #: ``tuner`` or ``assessor``.
     kind: str
     built_in: tuple[Algorithm, ...]
-    #: Names NNI has and we do not have yet.
+    #: Names of NNI's algorithms that this version lacks.
     missing: tuple[str, ...]
     #: Entry points of other packages.
     group: str
@@ -81,7 +81,7 @@ class Catalogue:
         return None if self.is_missing(name) else self._installed(name)
 
     def is_missing(self, name: str) -> bool:
-        """NNI has it and we do not have it yet."""
+        """Whether NNI has an algorithm of that name and this version does not."""
         return name.lower() in (missing.lower() for missing in self.missing)
 
     def _installed(self, name: str) -> Algorithm | None:

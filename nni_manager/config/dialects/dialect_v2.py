@@ -165,7 +165,7 @@ def _valid_fields(top: Section, source: Source) -> dict[str, object]:
 
 
 def _plain_fields(top: Section, source: Source) -> dict[str, object]:
-    """The fields that are no sections, with their defaults."""
+    """The single values of the top level, with their defaults."""
     given = _valid_fields(top, source)
     fields = {name: field.default for name, field in _FIELDS.items() if field.default is not None} | given
     defaults = {"trialCodeDirectory": ".", "experimentWorkingDirectory": source.working_directory}
@@ -218,7 +218,7 @@ def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
 
 
 def _require_whole(top: Section, fields: Mapping[str, object]) -> None:
-    """A share is one of `maxTrialNumber`. A stored config was accepted once."""
+    """Refuses a percentage without the `maxTrialNumber` that it refers to."""
     if isinstance(fields.get("maxFailedTrials"), str) and fields.get("maxTrialNumber") is None:
         top.refuse(
             "maxFailedTrials", "a percentage is one of maxTrialNumber, which is not set; set it, or give a number"

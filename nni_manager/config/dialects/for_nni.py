@@ -1,4 +1,4 @@
-"""What NNI 3.0's own loader takes of a config that was converted from the first format."""
+"""Adapts a converted config to NNI 3.0's own loader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Sections = Iterable[tuple[FirstFormat, Path]]
 
 
 def for_nni(config: Mapping[str, Any], sections: Sections) -> dict[str, Any]:
-    """A copy of `config` without what NNI 3.0 does not know and with what it demands."""
+    """A copy of `config` without fields that NNI 3.0 refuses and with those that it requires."""
     kept = copy.deepcopy({name: value for name, value in config.items() if name not in (*_IDLE, *_OURS)})
     for table, path in sections:
         section = _at(kept, path)
@@ -37,7 +37,7 @@ def for_nni(config: Mapping[str, Any], sections: Sections) -> dict[str, Any]:
 
 
 def without_idle(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of `config` without what changes nothing."""
+    """A copy of `config` without fields that have no effect."""
     return {name: value for name, value in config.items() if name not in _IDLE}
 
 

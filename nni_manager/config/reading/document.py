@@ -17,7 +17,7 @@ MAX_VALUES = 200_000
 
 
 class Unreadable(Exception):
-    """A text is no usable YAML at all. `line` is 1-based, 0 when unknown."""
+    """The text cannot be parsed as YAML. `line` is 1-based, 0 when unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ class Document:
 
 
 def fold(name: str) -> str:
-    """The form of a field's name in which case and underscores make no difference."""
+    """The name without underscores and in lower case, for comparison."""
     return name.replace("_", "").lower()
 
 

@@ -52,7 +52,7 @@ def mapping(raw: object) -> dict[str, object]:
 
 
 def whole_number(minimum: int, maximum: int | None = None) -> Callable[[object], int]:
-    """The format of an int within bounds; neither a boolean nor text nor 1.0 will do."""
+    """The format of an int within bounds; a boolean, text or 1.0 is refused."""
 
     def parse(raw: object) -> int:
         if isinstance(raw, bool) or not isinstance(raw, int):

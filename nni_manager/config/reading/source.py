@@ -57,7 +57,7 @@ _MOST_PROBLEMS = 100
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """A config's text and what reading needs to know; readers note problems in it and go on.
+    """A config's text and the context of reading it; readers note problems here and go on.
 
     So the user gets all problems at once.
     """
@@ -100,7 +100,7 @@ class Source:
             self._add(Problem(message=message, field=name, file=self.file, line=line))
 
     def refuse(self, path: Path, message: str) -> None:
-        """Notes a problem. The first problem of a field stands: what follows from it would only confuse.
+        """Notes a problem, unless the field has one already: later ones usually follow from the first.
 
         Raises ConfigInvalid when there are too many.
         """
@@ -109,7 +109,7 @@ class Source:
             self._add(self._problem(path, message))
 
     def expect_no_more(self, path: Path) -> None:
-        """Notes that a field is missing because of another problem: that it is required need not be said."""
+        """Notes that a field is missing because of another problem, so that it is not reported as required."""
         self._not_expected.add(path)
 
     def warn(self, path: Path, code: str, message: str) -> None:
@@ -170,7 +170,7 @@ class Source:
             raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line), self.warnings)
 
     def check_text(self, raw: object) -> None:
-        """Raises ValueError for text that can be no command, no path and no environment variable."""
+        """Raises ValueError for text with a NUL character, which the operating system cannot represent."""
         if isinstance(raw, str) and "\0" in raw and not self.stored:
             raise ValueError("holds a NUL character, which ends every text to the operating system; remove it")
 

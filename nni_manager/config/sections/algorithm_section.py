@@ -62,7 +62,7 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
 
 
 def _registered(name: str, family: Catalogue, source: Source) -> Registered | None:
-    """The registered algorithm of that name; None where there is none, or a built-in one has the name.
+    """The registered algorithm of that name; None: unknown, or the name of a built-in one.
 
     Raises InvalidInput.
     """
@@ -74,7 +74,7 @@ def _registered(name: str, family: Catalogue, source: Source) -> Registered | No
 def _of_registered(registered: Registered, arguments: Mapping[str, object], section: Section) -> dict[str, object]:
     """The section of a registered algorithm, with its class in place of its name.
 
-    So the experiment goes on when the name is registered no more, or for another class.
+    The experiment then does not depend on later changes of the registration.
     """
     if arguments and not registered.accepts_class_args:
         section.refuse("classArgs", f"{registered.name} takes no arguments; remove them")

@@ -61,7 +61,7 @@ def _url(raw: object) -> str:
 
 
 def _absolute(raw: object) -> str:
-    """The path of something in a container, absolute, as nothing there is relative to anything."""
+    """A path in a container, which must be absolute."""
     path = scalars.text(raw)
     if not path.startswith("/"):
         raise ValueError("must be an absolute path in the container, such as /mnt/data")
@@ -69,15 +69,14 @@ def _absolute(raw: object) -> str:
 
 
 def _mount_point(raw: str, source: Source) -> str:
-    """The path of a folder on the daemon's machine, where storage is or will be mounted; it is not touched, as it may
-    hang."""
+    """The path of a mount point on the daemon's machine; it is not accessed, as that may hang."""
     if source.elsewhere and not os.path.isabs(raw):
         raise ValueError("must be an absolute path on the manager's machine, such as /mnt/data")
     return os.path.normpath(os.path.join(source.directory, os.path.expanduser(raw)))
 
 
 def _of_manager(raw: str, source: Source) -> str:
-    """The path of a folder on the daemon's machine, which need not be this one."""
+    """The path of a folder on the daemon's machine, perhaps another machine than this."""
     return os.path.normpath(raw) if source.elsewhere and os.path.isabs(raw) else source.existing_directory(raw)
 
 
@@ -105,7 +104,7 @@ def _has(root: object, key: str) -> bool:
 
 
 def _scalar(read: Reader) -> Callable[[object, Source], object]:
-    """A reader that needs nothing of the source."""
+    """A reader that does not use the source."""
     return lambda raw, _: read(raw)
 
 

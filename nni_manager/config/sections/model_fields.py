@@ -1,4 +1,4 @@
-"""Walking through pydantic models of sections: fields by the names users write, and models within models."""
+"""Access to pydantic models of sections: fields by the names in a file, and nested models."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def is_list(annotation: Any) -> bool:
 
 
 def kind_field(models: list[type[BaseModel]]) -> str:
-    """The alias of the field that tells several models apart: in each it takes one word."""
+    """The alias of the discriminating field: in each model it is a literal of one word."""
     names = (name for name in fields_of(models[0]) if all(_word(model, name) for model in models))
     return next(names)
 

@@ -1,4 +1,4 @@
-"""A mapping of a config, read by a pydantic model: canonical keys and values, and pydantic's findings in our words."""
+"""Reads a mapping of a config by a pydantic model: canonical keys and values, and a sentence for each fault."""
 
 from __future__ import annotations
 
@@ -169,8 +169,8 @@ _FOLLOWING = ("missing", "union_tag_invalid", "union_tag_not_found")
 
 
 def _sentence(fault: Any, field: FieldInfo | None) -> str:
-    """The sentence for a fault that pydantic found, in our words. Text is repeated for a choice of words alone: other
-    text may be a secret."""
+    """The sentence for a fault that pydantic found. It repeats text only for a choice of words: other text may be a
+    secret."""
     raw = fault["input"]
     if fault["type"] in _PARSERS:
         return _refusal(_PARSERS[fault["type"]], raw)

@@ -1,6 +1,6 @@
 """The search space of a config, `searchSpace` or the file that `searchSpaceFile` names → one mapping.
 
-Built-in tuners take NNI's dimensions; what dimensions mean to a user's tuner is not judged here.
+Dimensions are checked for built-in tuners; a user's tuner may define its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
 
 
 def check_search_space(space: object, tuner: object) -> SearchSpace | None:
-    """The space as the tuner of that name searches it; None: what is in it is not known.
+    """The space as the built-in tuner of that name searches it; None for another tuner.
 
     Raises BadDimension for the first dimension that the tuner cannot search.
     """
@@ -47,7 +47,7 @@ def check_search_space(space: object, tuner: object) -> SearchSpace | None:
 
 
 def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
-    """Notes every dimension that the tuner of that name cannot search, or may not be meant, where it stands."""
+    """Notes, with their lines, the dimensions that the tuner cannot search and those that are probably slips."""
     file = None if top.has("searchSpace") else _File(source.path(str(top.raw("searchSpaceFile"))))
     for name, dimension in space.items():
         try:
@@ -64,7 +64,7 @@ _MIXED = (
 
 
 def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source) -> None:
-    """Warns of choices of mappings and others: trials that compute with a mapping have no number to report."""
+    """Warns of choices that mix mappings and other values, which are probably meant as branches."""
     for place in space.places if space is not None else ():
         options = place.dimension.options if isinstance(place.dimension, Choice) else ()
         if len({isinstance(option, Mapping) for option in options}) < 2:
@@ -99,7 +99,7 @@ def _written(key: search_space.Key) -> Path:
 
 
 class _File:
-    """The file of a search space, read again for its lines when there is something to refuse."""
+    """The file of a search space, parsed again for line numbers when a problem is reported."""
 
     def __init__(self, path: str) -> None:
         self.path = path
