@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import is_dataclass
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
+@functools.cache
 def arguments_model(algorithm: Algorithm) -> type[BaseModel]:
     """The model of an algorithm's `classArgs`. An argument that is null is not set."""
     ignored = {name: (OptimizeModeName | None, None) for name in algorithm.ignored}

@@ -194,7 +194,7 @@ def test_working_directory_without_permission_is_refused(
     refusals: Refusals, load_with: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shut").mkdir()
-    monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("shut"))  # whoever tests may be root
+    monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("shut"))  # the tests may run as root
     for wanted in ("shut", "shut/sub"):
         [problem] = refusals(experimentWorkingDirectory=wanted)
         assert "shut is not yours to write to" in problem.message

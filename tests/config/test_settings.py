@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home without a settings file, whoever runs this."""
+    """A home without a settings file."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 

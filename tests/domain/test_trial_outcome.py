@@ -55,7 +55,7 @@ STOPPED = {
     StopRequest.TIMEOUT: ("EARLY_STOPPED", "TIMEOUT"),
     StopRequest.EXPERIMENT_STOPPED: ("USER_CANCELED", "EXPERIMENT_STOPPED"),
 }
-#: (evidence, attempts left on both accounts) → outcome when nobody asked the trial to stop.
+#: (evidence, attempts left on both accounts) → outcome without a request to stop.
 UNASKED = {
     ("exit 0", 0): ("SUCCEEDED", ""),
     ("exit 0", 1): ("SUCCEEDED", ""),
@@ -80,7 +80,7 @@ UNASKED = {
     ("mismatch", 0): ("FAILED", "VERSION_MISMATCH"),
     ("mismatch", 1): ("FAILED", "VERSION_MISMATCH"),
 }
-#: Evidence that counts whoever asked.
+#: Evidence that counts with any request to stop.
 STRONGER_THAN_A_STOP = {"exit 0": ("SUCCEEDED", ""), "mismatch": ("FAILED", "VERSION_MISMATCH")}
 ASKED = {
     (evidence, asked, left): STRONGER_THAN_A_STOP.get(evidence, STOPPED[asked])
