@@ -24,10 +24,10 @@ class Assessor(ABC):
 
     @abstractmethod
     def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
-        """The trial has ended, with all its intermediate results; they may be more than were judged."""
+        """Takes all intermediate results of an ended trial, also those that were not judged."""
 
     def load_checkpoint(self) -> None:  # noqa: B027 - nothing to do is a fine answer
-        """The experiment has a past: what an earlier process saved by itself may be read. Called before all others."""
+        """Reads what an earlier process of a resumed experiment saved. Called before all other methods."""
 
     def close(self) -> None:  # noqa: B027
-        """The process ends, and not by force; what is to last can be saved."""
+        """Saves state before an orderly end of the process; not called when it is killed."""

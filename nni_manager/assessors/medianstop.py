@@ -1,31 +1,29 @@
 """Medianstop: a trial is stopped at a step when its best value so far is worse than the median of what the succeeded
 trials had at that step on average (the median stopping rule of Google Vizier).
 
-What is no number, NaN included, is left out of best values and averages, but counts as a step.
+Values that are not numbers, NaN included, count as steps but not towards best values and averages.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from annotated_types import Ge
 
 from nni_manager.assessors.contract import Assessor
-from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.metrics import OptimizeMode, default_number
+from nni_manager.domain.metrics import OptimizeModeName, default_number
 
 
 class Medianstop(Assessor):
-    """`start_step`: number of steps in which nothing is stopped."""
+    """`start_step`: number of first steps at which no trial is stopped."""
 
-    def __init__(self, *, optimize_mode: str = "maximize", start_step: int = 0) -> None:
-        if optimize_mode not in list(OptimizeMode):
-            raise InvalidInput(f"classArgs.optimize_mode must be maximize or minimize, but it is {optimize_mode!r}.")
-        if isinstance(start_step, bool) or not isinstance(start_step, int) or start_step < 0:
-            raise InvalidInput(f"classArgs.start_step must be a whole number from 0, but it is {start_step!r}.")
-        #: With it, smaller is better.
-        self._sign = -1.0 if optimize_mode == OptimizeMode.MAXIMIZE else 1.0
+    def __init__(self, *, optimize_mode: OptimizeModeName = "maximize", start_step: Annotated[int, Ge(0)] = 0) -> None:
+        #: Factor that makes smaller values better.
+        self._sign = -1.0 if optimize_mode == "maximize" else 1.0
         self._start_step = start_step
-        #: For each step the running averages of the succeeded trials.
+        #: Step → running averages of the succeeded trials.
         self._averages: list[list[float]] = []
 
     def judge(self, trial_id: str, history: Sequence[object]) -> bool:
@@ -52,7 +50,7 @@ class Medianstop(Assessor):
 
 
 def _running_averages(losses: Sequence[float]) -> Iterator[float]:
-    """The average of the numbers so far, for every step; NaN while there is none."""
+    """The average of the numbers up to each step; NaN before the first number."""
     total, count = 0.0, 0
     for loss in losses:
         if not math.isnan(loss):

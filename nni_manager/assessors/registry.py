@@ -13,13 +13,7 @@ from nni_manager.domain.experiment import AlgorithmSpec
 CATALOGUE = Catalogue(
     kind="assessor",
     group="nni_manager.assessors",
-    built_in=(
-        Algorithm(
-            name="Medianstop",
-            location="nni_manager.assessors.medianstop:Medianstop",
-            arguments=("optimize_mode", "start_step"),
-        ),
-    ),
+    built_in=(Algorithm(name="Medianstop", location="nni_manager.assessors.medianstop:Medianstop"),),
     missing=("Curvefitting",),
 )
 

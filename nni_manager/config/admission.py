@@ -1,10 +1,9 @@
-"""Admission: whether an experiment can be made here of a valid config.
+"""Admission: whether a valid config can become an experiment here.
 
-The platforms say whether they can run it, and whether their trials can mount its shared storage; code that must travel
-is counted. A config that does not say which results are better is warned of: nobody should find out at the end that the
-search went the other way.
+The platforms check whether they can run it and whether trials can mount its shared storage; code that must be sent
+is measured. A config without `optimize_mode` gets a warning, so that a search in the wrong direction is noticed early.
 
-`create`, `plan`, `nnictl config check` and `nni-manager doctor --config` ask the same.
+`create`, `plan`, `nnictl config check` and `nni-manager doctor --config` make the same checks.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nni_manager.config import class_arguments
-from nni_manager.config.algorithms import TUNERS
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.store import stored_config
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 
 def check(spec: ExperimentSpec) -> None:
@@ -90,7 +89,8 @@ _NAME = "optimize_mode"
 def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
     """The warning that a built-in tuner goes by its default `optimize_mode`, where the config does not write one."""
     tuner = spec.tuner
-    if _NAME not in TUNERS.arguments.get(tuner.name, {}) or tuner.class_args.get(_NAME) is not None:
+    known = TUNERS.look_up(tuner.name) if tuner.name in TUNERS.names else None
+    if known is None or _NAME not in (*known.arguments, *known.ignored) or tuner.class_args.get(_NAME) is not None:
         return []
     better = "greatest" if stored_config.maximizes(spec.canonical) else "smallest"
     message = f"is not written, so {better} results count as best; write maximize or minimize"

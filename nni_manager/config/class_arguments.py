@@ -1,7 +1,4 @@
-"""Arguments of registered algorithms, judged by their own validators before an experiment is made of them.
-
-The command has them judged, not the daemon, as in NNI.
-"""
+"""Checks arguments of registered algorithms by their own validators, in the command, as NNI does."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from nni_manager.domain.errors import ConfigInvalid, Problem
 if TYPE_CHECKING:
     from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
 
-# the same as in config.registered_algorithms, which costs time to import and is hardly ever needed
+# the same as in config.registered_algorithms, which takes time to import and is rarely needed
 _FILE = "algorithms.json"
 
 

@@ -13,7 +13,7 @@ from nni_manager.platform_kit import registry
 
 
 def outside(spec: ExperimentSpec) -> tuple[str, ...]:
-    """The references to variables and files in an experiment's spec; their values can be given anew."""
+    """The references to variables and files in an experiment's spec; their values can be replaced."""
     return tuple(filter(secrets.is_reference, _references(spec)))
 
 
@@ -29,7 +29,7 @@ def filled_storage(spec: ExperimentSpec, values: Mapping[str, str]) -> Json | No
 
 
 def known(spec: ExperimentSpec, removed: Iterable[PlatformSpec] = ()) -> tuple[str, ...]:
-    """All references of an experiment to secrets; `removed`: services that its config has no more."""
+    """All references of an experiment to secrets; `removed`: services that were removed from its config."""
     return _references(replace(spec, platforms=(*spec.platforms, *removed)))
 
 

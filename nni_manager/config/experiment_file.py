@@ -16,21 +16,14 @@ from nni_manager.config.dialects.first_format_paths import KINDS, split
 from nni_manager.config.reading.document import Document, fold
 from nni_manager.config.reading.scalars import kind
 from nni_manager.config.reading.source import MAX_BYTES, Source, read_text, too_large
-from nni_manager.config.sections.experiment_fields import FIELDS
+from nni_manager.config.sections.experiment_model import FIELDS, marked
 from nni_manager.config.sections.search_space import check_search_space
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.platform_kit import registry
 
 #: Fields that may change while an experiment exists.
-CHANGEABLE = (
-    "experimentName",
-    "searchSpace",
-    "trialConcurrency",
-    "maxTrialNumber",
-    "maxExperimentDuration",
-    "maxTrialDuration",
-)
+CHANGEABLE = tuple(marked("changeable"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +107,7 @@ def _text_of(path: Path) -> tuple[str, Path]:
 
 
 def from_canonical(canonical: Json) -> ExperimentSpec:
-    """The experiment whose `canonical` form this is, without looking at the file system. Raises ConfigInvalid."""
+    """The experiment of a canonical config, read without access to the file system. Raises ConfigInvalid."""
     return dialect_v2.read(canonical, Source(directory="/", stored=True))
 
 

@@ -1,7 +1,6 @@
 """Users' tuners and assessors under names of their own, kept by `nnictl algo`: ``<data directory>/algorithms.json``.
 
-A name stands for a class, and a config that is read gets the class. The class itself is only ever imported by a tuner's
-own process.
+Reading a config replaces a registered name by its class. Only a tuner's own process imports the class.
 """
 
 from __future__ import annotations
@@ -13,13 +12,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.client.data_directory import make_data_directory, open_lock
-from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
+from nni_manager.domain.algorithm import Catalogue
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import Json
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 FILE = "algorithms.json"
-FAMILIES = {family.noun: family for family in (TUNERS, ASSESSORS)}
+FAMILIES = {family.kind: family for family in (TUNERS, ASSESSORS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ def find(data_directory: Path, kind: str, name: str) -> Registered | None:
 
 
 def register(data_directory: Path, new: Registered) -> bool:
-    """Registers an algorithm; answers whether it took the place of another.
+    """Registers an algorithm; returns whether it replaced another.
 
     Raises Conflict for a name of NNI's own, InvalidInput, OSError.
     """
@@ -92,8 +93,8 @@ def _unknown(name: str) -> Conflict | NotFound:
     return NotFound(f"no algorithm {name} is registered; `nnictl algo list` shows which are")
 
 
-def _is_ours(family: AlgorithmKind, name: str) -> bool:
-    return family.catalogue.look_up(name) is not None or family.catalogue.is_missing(name)
+def _is_ours(family: Catalogue, name: str) -> bool:
+    return family.look_up(name) is not None or family.is_missing(name)
 
 
 def _key(registered: Registered) -> tuple[str, str]:

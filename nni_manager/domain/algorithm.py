@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,31 +22,32 @@ class Algorithm:
     #: ``module:Class``.
     location: str
     aliases: tuple[str, ...] = ()
-    #: Keys allowed in `classArgs`; None: whatever the class takes.
-    arguments: tuple[str, ...] | None = ()
-    #: Keys that NNI allowed and that change nothing.
+    #: Keys of `classArgs` that NNI allowed and that change nothing.
     ignored: tuple[str, ...] = ()
+    #: Whether the algorithm is part of this package; one of another package checks its arguments itself.
+    is_built_in: bool = True
 
     @property
-    def accepts_class_args(self) -> bool:
-        return self.arguments != ()
+    def arguments(self) -> tuple[str, ...]:
+        """The keys of `classArgs` that the class takes; imports it."""
+        return tuple(inspect.signature(self.load()).parameters)
 
     def check_arguments(self, class_args: Mapping[str, object]) -> None:
-        """Checks arguments. Raises InvalidInput that names an argument it does not take."""
-        if self.arguments is None:
-            return
+        """Checks the names of arguments. Raises InvalidInput that names an argument the class does not take."""
+        known = self.arguments if self.is_built_in else tuple(class_args)
         for key in class_args:
-            if key not in self.arguments and key not in self.ignored:
-                known = f"it knows {', '.join(self.arguments)}" if self.arguments else "it takes none"
-                raise InvalidInput(f"classArgs.{key}: {self.name} has no such argument; {known}.")
+            if key not in (*known, *self.ignored):
+                words = f"it knows {', '.join(known)}" if known else "it takes none"
+                raise InvalidInput(f"classArgs.{key}: {self.name} has no such argument; {words}.")
 
     def create(self, class_args: Mapping[str, object]) -> object:
-        """An instance. Raises InvalidInput, and whatever the class raises."""
+        """An instance. Argument values were checked with the config. Raises InvalidInput, and what the class raises."""
         self.check_arguments(class_args)
         given = {key: value for key, value in class_args.items() if key not in self.ignored}
-        return self._load()(**given)
+        return self.load()(**given)
 
-    def _load(self) -> Callable[..., object]:
+    def load(self) -> Callable[..., object]:
+        """The class itself; imports it."""
         module, _, name = self.location.partition(":")
         loaded: Callable[..., object] = getattr(importlib.import_module(module), name)
         return loaded
@@ -58,7 +60,7 @@ class Catalogue:
     #: ``tuner`` or ``assessor``.
     kind: str
     built_in: tuple[Algorithm, ...]
-    #: Names NNI has and we do not have yet.
+    #: Names of NNI's algorithms that this version lacks.
     missing: tuple[str, ...]
     #: Entry points of other packages.
     group: str
@@ -79,7 +81,7 @@ class Catalogue:
         return None if self.is_missing(name) else self._installed(name)
 
     def is_missing(self, name: str) -> bool:
-        """NNI has it and we do not have it yet."""
+        """Whether NNI has an algorithm of that name and this version does not."""
         return name.lower() in (missing.lower() for missing in self.missing)
 
     def _installed(self, name: str) -> Algorithm | None:
@@ -88,7 +90,7 @@ class Catalogue:
 
         for point in entry_points(group=self.group):
             if point.name.lower() == name.lower():
-                return Algorithm(name=point.name, location=point.value, arguments=None)
+                return Algorithm(name=point.name, location=point.value, is_built_in=False)
         return None
 
     def _refuse(self, name: str) -> Algorithm:

@@ -10,10 +10,10 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 
-#: State of an attempt that was decided on and perhaps submitted: submit it (again) under its name.
+#: State of an attempt that is recorded and perhaps submitted; submitting it again under its name is safe.
 INTENT = "INTENT"
 
-#: Why another attempt follows an ended one: on whose account it is.
+#: The account that a further attempt is counted on: what the platform did, or what the user's code did.
 PLATFORM = "PLATFORM"
 USER_CODE = "USER_CODE"
 
@@ -29,11 +29,11 @@ class Observation:
     exit_code: int | None = None
     #: Number of the signal that ended it.
     signal: int | None = None
-    #: The platform's own word, e.g. ``OOMKilled`` or ``Preempted``: for people, nothing is decided by it.
+    #: The platform's own reason, e.g. ``OOMKilled`` or ``Preempted``: shown to the user, never a basis of decisions.
     native_reason: str = ""
-    #: The cause, by which the manager decides; None: state, exit code and last words say all. An adapter sets
-    #: OUT_OF_MEMORY, by a table of native reasons, and SUBMIT_REJECTED of a job whose containers could never be made;
-    #: the others are the manager's, of its own acts and of what trial runners report.
+    #: The cause, by which the manager decides; None: state, exit code and stderr are enough. An adapter sets
+    #: OUT_OF_MEMORY, by a table of native reasons, and SUBMIT_REJECTED for a job with containers that cannot be made;
+    #: the manager sets the others, from its own actions and the reports of trial runners.
     cause: Reason | None = None
     #: One sentence for the user.
     message: str = ""
@@ -45,26 +45,27 @@ class Observation:
     is_steady: bool = False
     #: Why a PENDING job does not run yet, where the platform says so.
     wait: Wait | None = None
-    #: Where a person looks at the job: a portal's or console's page; empty: nowhere.
+    #: Address of the job's page in a portal or console; empty: none.
     link: str = ""
-    #: Where it runs, in words: machine, GPUs, pod; empty: not known.
+    #: Where the job runs, for the user: machine, GPUs, pod; empty: unknown.
     place: str = ""
-    #: Why this job cannot be asked about now, although others can; its state is UNKNOWN. Empty: it can, or whoever
-    #: keeps it is there and will tell: it is not given up, however long that takes.
+    #: Why this job cannot be observed now although others can; its state is UNKNOWN. Empty: the job can be observed,
+    #: or its keeper is up and will report it; such a job is never given up.
     unreachable: str = ""
-    #: It is LOST because its submission broke off or was forgotten: unless it was seen to run, which the adapter may
-    #: not know, the platform never ran it, and it is submitted again.
+    #: The job is LOST because its submission was cut off or forgotten. Unless it was seen running, which the adapter
+    #: may not know, the platform never ran it, and it is submitted again.
     was_never_taken: bool = False
-    #: It is LOST, was accepted and certainly never ran: that is no attempt, and the trial waits as if it had not been
-    #: submitted.
+    #: The job is LOST, was accepted and certainly never ran: the attempt is not counted, and the trial waits as if it
+    #: had not been submitted.
     is_untaken: bool = False
-    #: The submission that one of these two is about, which the manager fills in: of a later one under the same name, at
-    #: another place perhaps, it says nothing.
+    #: The submission that `was_never_taken` or `is_untaken` is about; filled in by the manager, as a later submission
+    #: may have the same name.
     about: JobHandle | None = None
 
     def dated(self, apart_ms: int) -> Observation:
-        """The report with times since the epoch, by how far the wall clock of this machine is ahead of its steady one
-        (`domain.clock.apart_ms`). However often the one is set, what lies between the times and now stays the same."""
+        """The observation with times in milliseconds since the epoch.
+
+        `apart_ms`: wall clock minus steady clock of this machine (`domain.clock.apart_ms`)."""
         if not self.is_steady:
             return self
         started_ms = None if self.started_ms is None else self.started_ms + apart_ms
@@ -73,9 +74,9 @@ class Observation:
 
 
 class Attempt(NamedTuple):
-    """One attempt of a trial. Its fields bear the names of the columns that they are stored in.
+    """One attempt of a trial; its fields are named as the columns that store them.
 
-    A tuple, as each turn of an experiment reads one for every open trial.
+    A tuple for speed: each turn of an experiment reads one for every open trial.
     """
 
     trial_id: str
@@ -88,7 +89,7 @@ class Attempt(NamedTuple):
     handle: str | None = None
     exit_code: int | None = None
     signal: int | None = None
-    #: The platform's own word for the end.
+    #: The platform's own reason for the end.
     native_reason: str = ""
     #: A Reason; empty: none.
     cause: str = ""
@@ -98,20 +99,20 @@ class Attempt(NamedTuple):
     ended_ms: int | None = None
     #: keeper, push, pull or exec; empty: not known (yet).
     channel: str = ""
-    #: JSON of the runner's word about the end, and when it was stored.
+    #: JSON of the runner's report on the end, and when it was stored (milliseconds since the epoch).
     runner_exit: str | None = None
     runner_exit_ms: int | None = None
-    #: When the platform's end of it was stored.
+    #: When the end that the platform reported was stored, milliseconds since the epoch.
     final_seen_ms: int | None = None
-    #: The training service it went to.
+    #: The training service that runs it.
     service: str = ""
-    #: When it was decided on, milliseconds since the epoch.
+    #: When the attempt was decided on, milliseconds since the epoch.
     intended_ms: int = 0
     #: The platform's own reason while it is PENDING; details are JSON.
     wait_code: str = ""
     wait_sentence: str = ""
     wait_details: str = "{}"
-    #: Since when it cannot be asked about although its service can, and why.
+    #: Since when the job cannot be observed although its service can (milliseconds since the epoch), and why.
     unreachable_ms: int | None = None
     unreachable: str = ""
     #: Why some of its results were dropped; empty: none were.
@@ -120,7 +121,7 @@ class Attempt(NamedTuple):
     @property
     def job_handle(self) -> JobHandle:
         """The handle of its job, which the platform has accepted."""
-        assert self.handle is not None, "its platform had taken it"
+        assert self.handle is not None, "the platform had accepted the job"
         return JobHandle.parse(self.job_name, self.handle)
 
     @property
@@ -159,5 +160,5 @@ class Attempt(NamedTuple):
 
     @property
     def is_heard_again(self) -> bool:
-        """Whether something was heard of its job after it was given up because that could not be asked about."""
+        """Whether the job was observed again after it was given up as unreachable."""
         return self.final_seen_ms is not None or self.state != JobState.LOST

@@ -7,12 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-#: Answers the wall clock in milliseconds since the epoch.
+#: Returns the wall clock in milliseconds since the epoch.
 Clock = Callable[[], int]
 
-#: Milliseconds by which two clocks go apart for reasons of their own.
+#: Milliseconds that two clocks may drift apart without having been set.
 _UNEVEN_MS = 1000
-#: Milliseconds within which two clocks are read at one moment.
+#: Milliseconds within which two readings count as simultaneous.
 _ONE_MOMENT_MS = 1
 
 
@@ -22,12 +22,12 @@ def now_ms() -> int:
 
 
 def steady_ms() -> int:
-    """A clock that nobody sets, in milliseconds since the machine started; it goes on while the machine sleeps."""
+    """Milliseconds since the machine started, time asleep included; unlike the wall clock it is never set."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def apart_ms(wall: Clock = now_ms, steady: Clock = steady_ms) -> int:
-    """The wall clock less the steady one, both read at one moment: again, where the process had to wait in between."""
+    """Wall clock minus steady clock, in milliseconds. Reads again when the process was suspended between the two."""
     while True:
         before_ms = steady()
         found_ms = wall() - before_ms
@@ -36,7 +36,7 @@ def apart_ms(wall: Clock = now_ms, steady: Clock = steady_ms) -> int:
 
 
 class ClockSteps:
-    """Tells when the wall clock was set, by the steady one."""
+    """Detects that the wall clock was set, by comparison with the steady clock."""
 
     def __init__(self, wall: Clock, steady: Clock = steady_ms) -> None:
         self._wall = wall
@@ -45,7 +45,7 @@ class ClockSteps:
 
     @property
     def not_told_yet(self) -> int:
-        """What `since_last_look` would answer now, in milliseconds; it still will."""
+        """What `since_last_look` would return now, in milliseconds; the step stays unread."""
         return self._look()[0]
 
     def since_last_look(self) -> int:
@@ -54,11 +54,11 @@ class ClockSteps:
         return step_ms
 
     def _look(self) -> tuple[int, int]:
-        """(the step, milliseconds that the clocks are apart for what is told of it)."""
+        """(the step, the new distance of the clocks), in milliseconds."""
         before_ms = self._steady()
         apart_ms = self._wall() - before_ms
         step_ms = apart_ms - self._apart_ms
-        if abs(step_ms) < _UNEVEN_MS or self._steady() - before_ms >= _UNEVEN_MS:  # not scheduled between two looks
+        if abs(step_ms) < _UNEVEN_MS or self._steady() - before_ms >= _UNEVEN_MS:  # suspended between two readings
             return 0, self._apart_ms
         return step_ms, apart_ms
 
@@ -77,7 +77,7 @@ class Durations:
             self._total_s += seconds
 
     def measured(self) -> _Measured:
-        """Around what is done; what raises is not counted."""
+        """A context that adds the duration of its block; a block that raises is not counted."""
         return _Measured(self)
 
     def read(self) -> tuple[int, float]:
@@ -87,7 +87,7 @@ class Durations:
 
 
 class _Measured:
-    """A context that measures; no generator, which would cost more than what it does here."""
+    """A context that measures; a class, as a generator would cost more than the measured work."""
 
     __slots__ = ("_began_s", "_durations")
 
@@ -102,12 +102,12 @@ class _Measured:
             self._durations.add(time.perf_counter() - self._began_s)
 
 
-#: Ticks that `worst_s` looks back on; there is one a second.
+#: Ticks that `worst_s` covers; there is one per second.
 _TICKS = 60
 
 
 class LoopLag:
-    """Told by whoever has a clock that ticks on the loop."""
+    """How late the event loop is, from a ticker on the loop that calls `note`."""
 
     def __init__(self) -> None:
         self.all = Durations()
@@ -121,5 +121,5 @@ class LoopLag:
 
     @property
     def worst_s(self) -> float:
-        """The longest of the last minute, in seconds."""
+        """The longest delay of the last minute, in seconds."""
         return max(self._latest, default=0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nni_manager.domain.errors import InvalidInput
 
-#: Where NNI listens unless it is told otherwise.
+#: NNI's default port.
 DEFAULT_PORT = 8080
 _SEGMENT = re.compile(r"[A-Za-z0-9._~-]+")
 _LONGEST = 200
@@ -19,7 +19,7 @@ class Endpoint:
 
     #: TCP port, 1 to 65535.
     port: int
-    #: What stands before every path, without slashes at its ends; empty: nothing.
+    #: Prefix of every path, without slashes at its ends; empty: none.
     prefix: str = ""
 
     @property
@@ -38,7 +38,7 @@ class EndpointWish:
 
     @property
     def is_explicit(self) -> bool:
-        """Somebody counts on it, so that it must be opened or refused."""
+        """Whether the user named port or prefix, so that the endpoint must be opened or refused."""
         return self.port is not None or bool(self.prefix)
 
 

@@ -33,15 +33,15 @@ from http import HTTPStatus
 
 
 class NniManagerError(Exception):
-    """Root of everything we raise on purpose."""
+    """Root of all errors that are raised on purpose."""
 
 
-#: Characters of a sentence that are shown: of a longer one, which repeats something large, beginning and end.
+#: The most characters of a sentence that are shown; of a longer one its beginning and end.
 _SHOWN, _BEGINNING, _END = 1000, 600, 300
 
 
 def shortened(sentence: str) -> str:
-    """A sentence that may repeat what was sent, with the middle left out where that is large."""
+    """The sentence, its middle left out where it is long because it repeats large input."""
     left_out = len(sentence) - _BEGINNING - _END
     if len(sentence) <= _SHOWN:
         return sentence
@@ -106,19 +106,19 @@ class Conflict(NniManagerError):
 
 
 class AttemptDecided(Conflict):
-    """The attempt is fenced off; nothing more is taken from it."""
+    """The attempt was replaced by another; its reports are rejected."""
 
 
 class VersionRefused(NniManagerError):
-    """A trial runner whose version does not fit; names both versions."""
+    """The trial runner has another version than the manager; the text names both."""
 
 
 class TooBusy(NniManagerError):
-    """More comes in than can be stored; it is taken again in a moment."""
+    """More arrives than can be stored now; the client tries again in a moment."""
 
 
 class StoreError(NniManagerError):
-    """Something about an experiment's database."""
+    """A fault of an experiment's database."""
 
 
 class StoreUnavailable(StoreError):
@@ -138,7 +138,7 @@ class AlreadyOwned(NniManagerError):
 
 
 class PlatformError(NniManagerError):
-    """Something about the place where jobs run."""
+    """A fault of a platform."""
 
 
 class SubmitRejected(PlatformError):
@@ -157,7 +157,7 @@ class PlatformUnavailable(PlatformError):
 
 
 class BadCredentials(PlatformError):
-    """The platform refuses us; a person must act."""
+    """The platform refuses the credentials; the user must act."""
 
 
 class TunerError(NniManagerError):
@@ -176,7 +176,7 @@ class TunerDied(TunerError):
     """The tuner's process ended."""
 
 
-#: The nearest class counts.
+#: Error class → HTTP status; subclasses inherit it.
 STATUS: Mapping[type[Exception], HTTPStatus] = {
     InvalidInput: HTTPStatus.BAD_REQUEST,
     NotFound: HTTPStatus.NOT_FOUND,
@@ -189,6 +189,6 @@ STATUS: Mapping[type[Exception], HTTPStatus] = {
 
 
 def status_of(error: Exception) -> HTTPStatus:
-    """500 for what is in no table."""
+    """The HTTP status of an error; 500 where the table has none."""
     classes = (STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     return next(classes, HTTPStatus.INTERNAL_SERVER_ERROR)

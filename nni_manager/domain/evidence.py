@@ -1,8 +1,7 @@
-"""The evidence of an attempt's end: the word of the platform that ran the job, and that of the runner inside it,
-weighed.
+"""How an attempt ended, decided from two reports: the platform's on the job, and the trial runner's on the command.
 
 The runner knows how the user's command ended; the platform knows what it did to the job. Where they disagree, the
-platform is believed about its own deeds (preempted, lost, out of memory) and the runner about the command.
+platform decides about its own actions (preempted, lost, out of memory) and the runner about the command.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import explain
 from trial_runner import protocol
 
-#: Clocks of two machines that differ by less, and the way between them, are the same.
+#: Clock offsets below this, network delay included, count as 0.
 _CLOCKS_AGREE_MS = 2000
-#: The platform's own deeds: a command that ended by a signal was ended by them.
+#: Actions of the platform: a command that a signal ended was ended by them.
 PLATFORM_CAUSED = frozenset({JobState.PREEMPTED, JobState.LOST})
 #: Signals that ask for an end.
 _STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -30,25 +29,25 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerExit:
-    """A runner's word about the end of the user's command, as it was posted."""
+    """A runner's report on the end of the user's command, as it was posted."""
 
     exit_code: int | None
     signal: int | None
     stderr_tail: str
     started_ms: int | None
     ended_ms: int | None
-    #: Name → bytes each outbox had in the end.
+    #: Outbox → its size in bytes when the command had ended.
     outboxes: Mapping[str, int]
-    #: Sentences about what will never come.
+    #: Sentences about results that will never arrive.
     undelivered: Sequence[str] = ()
-    #: False: the command never ran; the exit code is the runner's own and the tail its words.
+    #: False: the command never ran; exit code and stderr are the runner's own.
     was_started: bool = True
     #: What could not be read of its logs; else empty.
     doubt: str = ""
 
     @staticmethod
     def parse(text: str) -> RunnerExit:
-        """The runner's word from the JSON of its post, as the store keeps it."""
+        """The report from the JSON of the runner's post, as it is stored."""
         word: dict[str, Any] = json.loads(text)
         return RunnerExit(
             exit_code=word.get("exitCode"),
@@ -89,21 +88,20 @@ class RunnerExit:
 
 
 def apart_ms(told_ms: int | None, now_ms: int) -> int:
-    """The milliseconds by which a runner's clock is behind ours (negative: ahead), by what it showed when it spoke; 0
-    where that
-    may as well be the way here. Milliseconds."""
+    """Clock offset of the runner in milliseconds (ours minus its). Offsets within network delay count as 0."""
     apart = 0 if told_ms is None else now_ms - told_ms
     return apart if abs(apart) >= _CLOCKS_AGREE_MS else 0
 
 
 def possible_ms(moment_ms: int | None, intended_ms: int, now_ms: int, apart_ms: int = 0) -> int | None:
-    """`moment_ms` by the clock of another machine, which is `apart_ms` behind ours as far as is known: nothing of an
-    attempt happened before it was decided on (`intended_ms`), and nothing after now. Milliseconds since the epoch."""
+    """A time of another machine by our clock, in milliseconds since the epoch: between `intended_ms` and now.
+
+    `apart_ms`: offset of that machine's clock (ours minus its)."""
     return None if moment_ms is None else min(max(moment_ms + apart_ms, intended_ms), now_ms)
 
 
 def with_possible_times(word: str, intended_ms: int, now_ms: int) -> str:
-    """The JSON of a runner's word about the end, see `possible_ms`."""
+    """The JSON of a runner's report on the end, its times corrected by `possible_ms`."""
     entry: dict[str, Any] = json.loads(word)
     apart = apart_ms(entry.pop("nowMs", None), now_ms)
     told = [name for name in ("startedMs", "endedMs") if name in entry]
@@ -114,31 +112,31 @@ def with_possible_times(word: str, intended_ms: int, now_ms: int) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
     report: Observation
-    #: Both words, when they do not fit together; else empty.
+    #: Both reports in one sentence, when they contradict each other; else empty.
     disagreement: str = ""
     #: Why results may be missing; else empty.
     doubt: str = ""
 
 
-#: Of an attempt whose runner greeted and was never heard of its end.
+#: Doubt about an attempt with a runner that registered and never reported the end.
 UNHEARD = (
     "its runner never said that all its results were delivered; those that are missing are in the outbox of its folder"
 )
-#: Of an attempt that ended well, and should have had a runner.
+#: Doubt about an attempt that succeeded although its runner never registered.
 NEVER_HEARD = (
     "its job ended well, but its trial runner was never heard: what the command reported, if it ran, is not here"
 )
 
 
 def missing_results(missing: Mapping[str, tuple[int, int]]) -> str:
-    """A sentence about outboxes that did not come whole: name → (bytes that came, bytes that were written)."""
+    """A sentence about incomplete outboxes: name → (bytes received, bytes written)."""
     some = "; ".join(f"{stored} of {size} bytes of {name}" for name, (stored, size) in list(missing.items())[:3])
     more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
     return f"its results may not be complete: {some}{more} came in time; the rest is in the folder it ran in"
 
 
 def unstarted(platform: Observation) -> Observation:
-    """The report on a job whose runner was never heard: an exit code of the runner's own is none of the command's."""
+    """The observation of a job with a silent runner: an exit code of the runner's own is not the command's."""
     words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
     if platform.state is not JobState.FAILED or words is None:
         return platform
@@ -149,13 +147,13 @@ def unstarted(platform: Observation) -> Observation:
 
 
 def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd | None:
-    """The attempt's end, by the words of both; None while neither says that it has ended."""
+    """The attempt's end, from both reports; None while neither says that it has ended."""
     if runner is None:
         return None if platform is None else AttemptEnd(report=platform)
     word = runner.report()
     if platform is None:
         return AttemptEnd(report=word)
-    if platform.state is JobState.CANCELLED:  # whoever asked for it: the command did not end by itself
+    if platform.state is JobState.CANCELLED:  # by a person or by us: the command did not end by itself
         is_over = word.state is JobState.SUCCEEDED
         return AttemptEnd(report=word if is_over else replace(word, state=JobState.CANCELLED))
     if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
@@ -168,7 +166,7 @@ def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd
 
 
 def _was_ended_with_another(platform: Observation, word: Observation) -> bool:
-    """Another process of the job failed, whose exit code the platform tells: that this one was stopped is no reason."""
+    """Whether this process was only stopped because another of the job failed, with the exit code that is reported."""
     was_stopped = word.signal in _STOPS or word.exit_code in {128 + number for number in _STOPS}
     is_anothers = platform.exit_code not in {None, 0, *(128 + number for number in _STOPS)}
     return platform.state is JobState.FAILED and was_stopped and is_anothers

@@ -12,7 +12,7 @@ from nni_manager.domain.errors import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentWarning:
-    """One warning, as every way out shows it: REST, page, command line."""
+    """One warning, as REST, page and command line show it."""
 
     #: The kind, for programs: capitals and underscores, e.g. ``TRIAL_PORT_MOVED``.
     code: str
@@ -22,7 +22,7 @@ class ExperimentWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigWarning(Problem):
-    """Something about an experiment file that refuses nothing; its text is as a problem's."""
+    """A warning about an experiment file; its text has the form of a problem's."""
 
     #: As `ExperimentWarning.code`.
     code: str
@@ -60,12 +60,12 @@ class ExperimentStatus(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Trials may be running and execution time counts."""
+        """Whether trials may run and execution time counts."""
         return self in _ACTIVE
 
     @property
     def is_closed(self) -> bool:
-        """No loop works on it."""
+        """Whether no loop works on it."""
         return self in (ExperimentStatus.STOPPED, ExperimentStatus.VIEWED)
 
 
@@ -79,11 +79,11 @@ class HoldCode(StrEnum):
     TUNER_RAISED = "TUNER_RAISED"
     #: Its process died three times in ten minutes.
     TUNER_DIED = "TUNER_DIED"
-    #: It has not answered for a minute; ends by itself when it does.
+    #: The tuner has not answered for a minute; ends by itself when it does.
     TUNER_SILENT = "TUNER_SILENT"
     #: The platform refuses our credentials.
     BAD_CREDENTIALS = "BAD_CREDENTIALS"
-    #: What it runs with, environment or secrets, is not in its folder; a person must give it anew.
+    #: Environment or secrets are missing from the experiment's folder; the user must give them again.
     PRIVATE_MISSING = "PRIVATE_MISSING"
     #: The platform takes no jobs at the moment; ends by itself when it does.
     PLATFORM_UNAVAILABLE = "PLATFORM_UNAVAILABLE"
@@ -95,7 +95,7 @@ class HoldCode(StrEnum):
     TOO_MANY_FAILURES = "TOO_MANY_FAILURES"
     #: A training service refused a job for a cause that will not change.
     SUBMIT_REJECTED = "SUBMIT_REJECTED"
-    #: It cannot be opened, or not any more, and a person must look.
+    #: The experiment cannot be opened; the user must look.
     NOT_OPEN = "NOT_OPEN"
     #: A fault of ours, or of an adapter; the log has the stack.
     INTERNAL = "INTERNAL"
@@ -129,7 +129,7 @@ class PlatformSpec:
 
     #: Folder name of the adapter, e.g. ``local``.
     name: str
-    #: What tells it from the experiment's others: ``openpai``, ``openpai-2``.
+    #: Its name within the experiment: ``openpai``, ``openpai-2``.
     service: str
     #: The section, canonical camelCase, defaults filled; secrets are references. Never log it.
     settings: Json = field(repr=False)
@@ -163,11 +163,11 @@ class ExperimentSpec:
     assessor: AlgorithmSpec | None
     #: More than one: hybrid.
     platforms: tuple[PlatformSpec, ...]
-    #: Retries of what the user's code did; what a platform did is retried on its own account.
+    #: Retries after failures of user code; failures of the platform are counted separately.
     max_trial_retries: int = 0
-    #: So many ends in a row with one failure key put the experiment on hold; 0: none do.
+    #: Number of consecutive failures with one key that puts the experiment on hold; 0: unlimited.
     max_same_failures: int = 10
-    #: So many trials may fail; one more puts the experiment on hold. None: any number.
+    #: Number of trials that may fail; one more puts the experiment on hold. None: unlimited.
     max_failed_trials: int | None = None
     grace_period_s: float = 5.0
     #: Of the logs that are kept of one attempt which runs elsewhere.
@@ -186,7 +186,7 @@ class ExperimentSpec:
     tuner_python: str = ""
     #: The config as NNI's clients see it: camelCase, absent fields left out, secrets are references. Never log it.
     canonical: Json = field(default_factory=dict, repr=False)
-    #: What was found in its file and refuses nothing, in the order of the lines; empty when it comes from the store.
+    #: Warnings about its file, in the order of the lines; empty for a stored experiment.
     warnings: tuple[ConfigWarning, ...] = field(default=(), compare=False)
 
     @property
@@ -195,18 +195,18 @@ class ExperimentSpec:
         return any(one is not None and one.class_name for one in (self.tuner, self.assessor))
 
     def kept_of(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """What the experiment keeps of its caller's environment."""
+        """The part of its caller's environment that the experiment keeps."""
         names = self.caller_environment
         return {name: value for name, value in environment.items() if names is None or name in names}
 
     @property
     def checks_version(self) -> bool:
-        """Trial runners must have the manager's version."""
+        """Whether trial runners must have the manager's version."""
         return self.version_check and not self.debug
 
 
 class StoredExperiment(NamedTuple):
-    """An experiment's own record."""
+    """The record of an experiment."""
 
     id: str
     status: ExperimentStatus

@@ -12,11 +12,11 @@ _ALPHABET = string.ascii_lowercase + string.digits
 
 #: What users may call an experiment, as in NNI.
 EXPERIMENT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
-#: NNI made mixed-case trial ids; we read them and make lower-case ones (cluster names know no case).
+#: NNI's trial ids have mixed case and are read; new ones are lower-case, as names on clusters are.
 TRIAL_ID = re.compile(r"[A-Za-z][A-Za-z0-9]{4}")
-#: Number of an attempt as it stands in an address.
+#: Number of an attempt in an address.
 ATTEMPT = re.compile(r"[1-9][0-9]{0,5}")
-#: What a trial runner made up to tell the containers of one attempt apart.
+#: Random id by which a trial runner tells the containers of one attempt apart.
 CONTAINER = re.compile(r"[0-9a-f]{8,64}")
 
 

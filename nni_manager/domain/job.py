@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """A platform's state of a job, normalised. Each adapter maps its native words to these in one table."""
+    """The state of a job, the same for all platforms. Each adapter maps its native states in one table."""
 
     #: Accepted, not started.
     PENDING = "PENDING"
@@ -23,9 +23,9 @@ class JobState(StrEnum):
     CANCELLED = "CANCELLED"
     #: The platform ended it: preempted, evicted, quota.
     PREEMPTED = "PREEMPTED"
-    #: The platform does not know it any more, or cannot vouch for it.
+    #: The platform does not know the job any more, or cannot say what became of it.
     LOST = "LOST"
-    #: The platform answers something that is in no table; nothing changes.
+    #: The platform answers a state that is in no table; nothing changes.
     UNKNOWN = "UNKNOWN"
 
     @property
@@ -38,7 +38,7 @@ _FINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHandle:
-    """The name by which a platform finds a job again. `data` is opaque to everyone else; the store keeps it."""
+    """The key by which an adapter finds a job again. `data` is opaque to all other code; it is stored."""
 
     #: Folder name of the adapter that made it.
     platform: str
@@ -47,7 +47,7 @@ class JobHandle:
     job_name: str
     #: The adapter's own text, usually JSON.
     data: str = ""
-    #: As `domain.attempt.Observation.link`, where it is known at once: a short job may be over before anybody looks.
+    #: As `domain.attempt.Observation.link`, where known at submission: a short job may end before it is observed.
     link: str = field(default="", compare=False)
 
     @staticmethod
@@ -66,7 +66,7 @@ class JobHandle:
 class JobSpec:
     """Everything a platform needs to start one attempt of a trial."""
 
-    #: Unique for ever; submitting a name twice means the same job.
+    #: Unique for ever; submitting a name twice yields one job.
     name: str
     experiment_id: str
     trial_id: str
@@ -90,15 +90,15 @@ class JobSpec:
     grace_period_s: float = 5.0
     #: Outbox → bytes of it that are stored, of a job that may have been submitted before and have run since.
     stored: Mapping[str, int] = field(default_factory=dict)
-    #: It may have been submitted before: look the name up first where the platform does not do that itself.
+    #: Whether it may have been submitted before: an adapter looks the name up first, unless its platform does.
     is_repeat: bool = False
     #: When it was decided to submit it, milliseconds since the epoch; no job of its name is older.
     intended_ms: int = 0
-    #: The experiment's own, carried by the job as tag, label or variable: a job of this name with another nonce is
-    #: somebody else's. Empty (attempts of earlier versions): not compared.
+    #: Random text of the experiment, carried by the job as tag, label or variable: a job of this name with another
+    #: nonce belongs to another experiment. Empty (attempts of earlier versions): not compared.
     nonce: str = ""
     #: See `platform_kit.contract.Host.storage_key`.
     storage_key: str = ""
-    #: How the trial runner inside the job reaches us, its token included; empty where it does not. What else it is
-    #: started with, its platform knows.
+    #: Variables by which the trial runner reaches the manager, its token included; empty: it does not. The adapter
+    #: adds others.
     runner_environment: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 
 class MetricType(StrEnum):
@@ -19,6 +20,10 @@ class MetricType(StrEnum):
 class OptimizeMode(StrEnum):
     MAXIMIZE = "maximize"
     MINIMIZE = "minimize"
+
+
+#: `OptimizeMode` as configs write it.
+OptimizeModeName = Literal["maximize", "minimize"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

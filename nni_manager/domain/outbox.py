@@ -1,6 +1,6 @@
 """Lines of an outbox as metrics: our own lines, and the records of NNI's 2.x metrics file.
 
-A broken line costs itself and nothing else: it is counted and dropped, the first of its kind is named.
+A broken line is counted and dropped; the other lines are read. The first broken line of each cause is reported.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from trial_runner import protocol
 
-#: Stands where a line was that is too long to be taken.
+#: Placeholder of a line that is too long to be read.
 _TOO_LONG = json.loads(protocol.TOO_LONG)
-#: Stands for files that are not read; it is no line of the trial's.
+#: Placeholder of a file that is not read; the trial did not write it.
 _NOT_READ = json.loads(protocol.NOT_READ)
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
-#: Said of such a line.
+#: The cause that is reported for a line that is too long.
 TOO_LONG = f"is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
 #: Characters of a broken line that a message repeats.
 _EXCERPT = 120
@@ -54,7 +54,7 @@ def joined(parts: Sequence[Lines]) -> Lines:
 
 
 class _TooLong(Exception):
-    """A line that was passed over, and what stands in its place."""
+    """The line is the placeholder of one that is too long."""
 
 
 def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Metric | None]) -> Lines:
@@ -79,12 +79,12 @@ class _Undecoded:
     text: str
 
     def decoded(self) -> object:
-        """Some libraries begin a file with a byte order mark."""
+        """The JSON value, without the byte order mark that some libraries begin a file with."""
         return json.loads(self.text.removeprefix("\ufeff"))
 
 
 def _decode(lines: Sequence[str]) -> Sequence[object]:
-    """All lines in one go, a quarter of the cost; one by one only when that fails."""
+    """All lines, decoded at once (a quarter of the cost), or undecoded when that fails."""
     try:
         entries = json.loads(f"[{','.join(lines)}]")
     except (ValueError, RecursionError):

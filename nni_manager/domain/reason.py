@@ -1,4 +1,4 @@
-"""Reasons for the end of a trial or attempt: ours, for decisions. What a platform calls it is text for people."""
+"""Reasons for the end of a trial or attempt, as decisions use them; a platform's native reason is only shown."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a trial ended as it did, or an attempt was given up. Empty for plain success."""
+    """Why a trial ended or an attempt was given up; empty for success."""
 
     NONE = ""
     USER_CODE = "USER_CODE"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     GPU_OUT_OF_MEMORY = "GPU_OUT_OF_MEMORY"
-    #: The command never ran: the trial runner beside it could not start it.
+    #: The command never ran: its trial runner could not start it.
     RUNNER_FAILED = "RUNNER_FAILED"
     SUBMIT_REJECTED = "SUBMIT_REJECTED"
     VERSION_MISMATCH = "VERSION_MISMATCH"

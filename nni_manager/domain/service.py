@@ -24,11 +24,11 @@ class WaitCode(StrEnum):
     RETRY = "RETRY"
     #: No GPU is free that fits.
     GPU = "GPU"
-    #: The machine it should run on cannot be reached.
+    #: The machine that it must run on cannot be reached.
     MACHINE_DOWN = "MACHINE_DOWN"
     #: The cluster finds no node for it.
     UNSCHEDULABLE = "UNSCHEDULABLE"
-    #: Its container image is not there (yet).
+    #: Its container image is missing or still being pulled.
     IMAGE = "IMAGE"
     #: A quota or limit of the account is reached.
     QUOTA = "QUOTA"
@@ -36,7 +36,7 @@ class WaitCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A reason for which a trial waits. Two are the same when all three parts are."""
+    """A reason for which a trial waits; two are equal when all three parts are."""
 
     code: WaitCode
     #: One sentence for the user, e.g. ``gpu 0 on hostA busy: pid 4242 of user x, 11 GiB``.
@@ -46,43 +46,43 @@ class Wait:
 
 
 class ServiceStatus(StrEnum):
-    """How a training service of an experiment is."""
+    """The state of a training service of an experiment."""
 
     #: Not reached yet by this process.
     CONNECTING = "connecting"
     UP = "up"
-    #: It cannot be asked, or takes no jobs now; ends by itself.
+    #: It does not answer, or takes no jobs now; ends by itself.
     AWAY = "away"
-    #: A person must put something right.
+    #: The user must correct something.
     ON_HOLD = "on hold"
-    #: It takes nothing new.
+    #: It takes no new jobs.
     REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveService:
-    """A training service as only the process that works with it knows it."""
+    """A training service as its adapter in this process sees it; nothing of it is stored."""
 
     name: str
     platform: str
     #: CONNECTING, UP or AWAY.
     status: ServiceStatus
-    #: When it became so, milliseconds since the epoch.
+    #: When the state began, milliseconds since the epoch.
     since_ms: int
-    #: What is wrong; empty when all is well.
+    #: What is wrong, one sentence; empty: nothing.
     trouble: str
-    #: Jobs it has room for; None: as many as one likes, or not known.
+    #: Number of further jobs that it takes; None: unlimited or unknown.
     free: int | None
-    #: When there is no room: why.
+    #: Why it takes no further job.
     full: Wait | None
 
 
-#: The field of a section that says what its service is called, where that is not its position's name.
+#: The field of a section with the name of its service; default: platform and position.
 NAME = "name"
 
 
 def without_name(section: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The section as its adapter sees it: without the service's name."""
+    """The section without the service's name, as its adapter reads it."""
     return {field: value for field, value in section.items() if field != NAME} if NAME in section else section
 
 

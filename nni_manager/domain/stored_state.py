@@ -12,25 +12,25 @@ from nni_manager.domain.trial import OpenTrial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState:
-    """Everything of one experiment that its next plan depends on and that is in its database."""
+    """The part of an experiment's database that its next plan depends on."""
 
     experiment: StoredExperiment
     #: Training service → its hold: something must be put right before it is used again.
     holds: Mapping[str, Hold | None]
     #: Not ended, oldest first.
     open_trials: tuple[OpenTrial, ...]
-    #: (platform, user code): attempts given up on either account, of trials whose attempt may have failed.
+    #: Trial → (attempts that failed by the platform, by user code), for trials with an attempt that may have failed.
     retries: Mapping[str, tuple[int, int]]
-    #: Of jobs that were decided on earlier and have no handle: outbox → bytes stored, as they may have run already.
+    #: Job without a handle that may have run already → bytes stored per outbox.
     offsets: Mapping[str, Mapping[str, int]]
-    #: Of jobs whose runner has said that its command ended: outbox → (bytes stored, bytes that there are), of those
-    #: that are not stored whole.
+    #: Job with a command that ended, as its runner reported → outbox that is not stored whole → (bytes stored, bytes
+    #: written).
     missing: Mapping[str, Mapping[str, tuple[int, int]]]
     #: Trial that waits for its next attempt → service on which its last job may still run.
     left: Mapping[str, str] = field(default_factory=dict)
-    #: Trial → attempts that were given up because their jobs could not be asked about, the last first.
+    #: Trial → attempts that were given up because their jobs could not be observed, the last first.
     missed: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
-    #: Unused trial ids, for the proposals in hand that there may be a slot for.
+    #: Unused trial ids for waiting proposals.
     fresh_ids: tuple[str, ...]
     #: (id, status, reason, message) of the first trials that ended, while these are few.
     first_ended: tuple[tuple[str, str, str, str], ...]
@@ -41,5 +41,5 @@ class StoredState:
     failed: int = 0
 
     def is_drained(self, job_name: str) -> bool:
-        """Whether the job's runner has said that its command ended, and all its results are stored."""
+        """Whether the job's runner has reported the end of the command, and all results are stored."""
         return self.missing.get(job_name) == {}

@@ -1,5 +1,5 @@
-"""Text that can be stored and read by everybody. JSON and Python can spell halves of characters (lone surrogates),
-which UTF-8 cannot; Python reads NaN, which JSON has no word for; a token must fit into a header."""
+"""Checks of text from outside: lone surrogates, which UTF-8 cannot encode; NaN, which JSON lacks; tokens, which must
+fit into a header."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def require_finite(what: str, value: object) -> None:
 
 
 def printable(text: str) -> str:
-    """Without what would move a terminal's cursor or change its colours; lines and tabs stay."""
+    """The text without control characters that a terminal would act on; line breaks and tabs stay."""
     return "".join(character for character in text if character.isprintable() or character in "\n\t")
 
 
-#: Characters of a line that a sentence has room for.
+#: The most characters of a line in a sentence.
 _LINE = 200
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty, printable and cut to 200 characters: of a traceback, the exception."""
+    """The last line that is not empty, printable, cut to 200 characters; in a traceback the exception."""
     found = next((line.strip() for line in reversed(printable(text).splitlines()) if line.strip()), "")
     return found if len(found) <= _LINE else f"{found[: _LINE - 1]}…"
 
 
 def spelled(text: str) -> str:
-    """The text with escapes in place of halves of characters."""
+    """The text with escapes in place of lone surrogates."""
     return text.encode(errors="backslashreplace").decode()
 
 

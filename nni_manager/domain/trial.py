@@ -26,7 +26,7 @@ class TrialStatus(StrEnum):
     SUCCEEDED = "SUCCEEDED"
     #: Its own code failed, or its job was refused.
     FAILED = "FAILED"
-    #: A person asked, or the experiment was stopped.
+    #: A user asked, or the experiment was stopped.
     USER_CANCELED = "USER_CANCELED"
     #: The platform ended it and no attempt is left.
     SYS_CANCELED = "SYS_CANCELED"
@@ -42,7 +42,7 @@ OPEN_STATUSES = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.UNKNOWN)
 
 
 class StopRequest(StrEnum):
-    """A request that a trial ends: who asked. Stored before any stop is sent."""
+    """A request to end a trial, by its origin. Stored before any stop is sent."""
 
     USER = "USER"
     ASSESSOR = "ASSESSOR"
@@ -74,7 +74,7 @@ class OpenTrial(NamedTuple):
     has_final: bool = False
 
 
-#: Ends that the user's code has nothing to do with: another attempt is on the platform's account.
+#: Ends that the user's code did not cause: another attempt is counted on the platform's account.
 PLATFORM_FAILURES = frozenset({Reason.LOST, Reason.PREEMPTED, Reason.RUNNER_FAILED})
 #: How often a trial is tried again because of what its platform did.
 PLATFORM_RETRIES = 2
@@ -82,18 +82,18 @@ PLATFORM_RETRIES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The decision on a trial whose attempt has ended. `status` WAITING means: another attempt."""
+    """The decision on a trial after an attempt has ended. `status` WAITING means: another attempt."""
 
     status: TrialStatus
     reason: Reason = Reason.NONE
-    #: For the user, where neither platform nor runner has the word for it; else empty.
+    #: A sentence for the user, where neither platform nor runner has one; else empty.
     message: str = ""
 
 
 def outcome(
     report: Observation, asked: StopRequest | None, *, platform_retries: int, user_retries: int, has_final: bool = False
 ) -> Outcome:
-    """The table of trial outcomes: evidence about an attempt × who asked it to stop.
+    """The table of trial outcomes: observation of an attempt × request to stop it.
 
     `platform_retries`, `user_retries`: how many attempts are still allowed on either account. `has_final`: the
     attempt's final result is stored.
@@ -106,7 +106,7 @@ def outcome(
         return _STOPPED[asked]
     if has_final and report.state in (JobState.LOST, JobState.PREEMPTED):
         return Outcome(status=TrialStatus.SUCCEEDED, message=_UNSEEN.format(explain(report)))
-    if report.state is JobState.CANCELLED:  # a person ended it at the platform, who does not want it back
+    if report.state is JobState.CANCELLED:  # ended at the platform by a user: no further attempt
         return Outcome(status=TrialStatus.SYS_CANCELED, reason=Reason.CANCELLED_THERE)
     if report.state in (JobState.LOST, JobState.PREEMPTED):
         reason = Reason.LOST if report.state is JobState.LOST else Reason.PREEMPTED
@@ -126,13 +126,13 @@ _STOPPED = {
     StopRequest.TIMEOUT: Outcome(status=TrialStatus.EARLY_STOPPED, reason=Reason.TIMEOUT),
     StopRequest.EXPERIMENT_STOPPED: Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED),
 }
-#: Nobody pays twice for a result that is there.
+#: A trial with a final result is not run again.
 _UNSEEN = "its end was not seen ({}); it counts as ended well, as its final result had come"
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
 
 
 def failure_reason(report: Observation) -> Reason:
-    """Sorts a failed attempt by its cause, then by what the trial's last words show."""
+    """The reason of a failed attempt: by its cause, then by the end of its stderr."""
     if report.cause in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH):
         return report.cause
     words = report.stderr_tail
@@ -144,7 +144,7 @@ def failure_reason(report: Observation) -> Reason:
 
 
 def explain(report: Observation, asked: StopRequest | None = None) -> str:
-    """One sentence on how an attempt ended, for status, page and log. `asked`: who wanted it to."""
+    """One sentence on how an attempt ended, for status, page and log. `asked`: the request to end it."""
     if report.message:
         return report.message
     if report.signal is not None:
@@ -170,7 +170,7 @@ def _signal_name(number: int) -> str:
 
 
 def _probable_cause(number: int, asked: StopRequest | None) -> str:
-    """A trial that was asked to stop and did not is killed by us."""
+    """The probable cause of a SIGKILL that did not come from the manager, which kills trials that do not stop."""
     is_foreign = number == signals.SIGKILL and asked is None
     return "; nobody here sent it, perhaps the system ran out of memory" if is_foreign else ""
 
@@ -190,7 +190,7 @@ _WORDS = {
     Reason.TIMEOUT: "it reached maxTrialDuration",
     Reason.EXPERIMENT_STOPPED: "it was ended as the experiment was stopped",
 }
-#: State of a job that ended → the reason that it is of itself.
+#: Final state of a job → the reason that the state implies.
 _REASONS = {
     JobState.FAILED: Reason.USER_CODE,
     JobState.CANCELLED: Reason.CANCELLED_THERE,

@@ -4,7 +4,7 @@ Values arrive canonical: keys in camelCase, paths absolute, GPU indices a list, 
 of the config shares with the platforms (`trialCommand` and so on) already copied in. Marks in a field's schema tell
 the loader how to make its value so:
 
-* ``format``: see `config.section_values`
+* ``format``: see `config.sections.formats`
 * ``secret``: see `config.secrets`
 * ``opaque``: neither searched for placeholders nor changed
 * ``oldNames``: accepted with a warning; ``otherNames``: accepted

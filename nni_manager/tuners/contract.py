@@ -18,7 +18,7 @@ from typing import ClassVar
 from nni_manager.domain.space.parameters import ParameterSource
 from nni_manager.domain.trial import TrialStatus
 
-#: Trials measured elsewhere: objects of ``parameter`` and ``value``.
+#: Results of earlier experiments: objects with ``parameter`` and ``value``.
 Data = Sequence[Mapping[str, object]]
 
 
@@ -34,7 +34,7 @@ class NoMoreProposals(Exception):
 class Pending:
     """A trial that an earlier process proposed and that has not ended."""
 
-    #: None when a person gave the parameters.
+    #: None: the user gave the parameters.
     parameter_id: int | None
     parameters: object
     trial_id: str
@@ -45,7 +45,7 @@ class Pending:
 class Result:
     """A trial that has ended."""
 
-    #: None when a person gave the parameters.
+    #: None: the user gave the parameters.
     parameter_id: int | None
     parameters: object
     #: As reported: a number, an object with ``default``, anything else a trial may send; None without a final result.
@@ -63,14 +63,14 @@ class Batch:
     """
 
     proposals: Sequence[tuple[int, object]]
-    #: There will never be another one.
+    #: Whether the tuner is exhausted for ever.
     exhausted: bool = False
 
 
 class Tuner(ABC):
     """Proposes parameters and learns from results."""
 
-    #: Whether proposals may be asked for before the results that could improve them are in.
+    #: Whether proposals may be requested ahead of the results that could improve them.
     proposes_ahead: ClassVar[bool] = False
 
     @abstractmethod
@@ -83,15 +83,15 @@ class Tuner(ABC):
 
     @abstractmethod
     def learn(self, result: Result) -> None:
-        """A trial has ended. Called once for each trial, also for those it did not propose."""
+        """Takes the result of an ended trial; called once per trial, also for trials of other origin."""
 
     @abstractmethod
     def import_data(self, data: Data) -> None:
-        """Takes trials that were measured elsewhere."""
+        """Learns results of earlier experiments."""
 
     @abstractmethod
     def state(self) -> dict[str, object]:
-        """A few figures for people to look at."""
+        """A few figures for display."""
 
     def propose_many(self, parameter_ids: Sequence[int]) -> Batch:
         """Parameters for several trials. Never raises NoMoreProposals."""
@@ -104,16 +104,16 @@ class Tuner(ABC):
         return Batch(proposals=proposals)
 
     def adopt(self, pending: Pending) -> None:  # noqa: B027 - nothing to do is a fine answer
-        """A trial that an earlier process of this tuner proposed still runs."""
+        """Takes over a running trial that an earlier process of this tuner proposed."""
 
     def load_checkpoint(self) -> None:  # noqa: B027 - nothing to do is a fine answer
-        """The experiment has a past: what an earlier process saved by itself may be read. Called before all others."""
+        """Reads what an earlier process of a resumed experiment saved. Called before all other methods."""
 
     def close(self) -> None:  # noqa: B027
-        """The process ends, and not by force; what is to last can be saved."""
+        """Saves state before an orderly end of the process; not called when it is killed."""
 
     def restore(self, *, history: Sequence[Result], unfinished: Sequence[Pending], imported: Sequence[Data]) -> None:
-        """Back to the state before the restart. `history` in the order of ends, `unfinished` of creation."""
+        """Restores the state before a restart. `history`: in order of ends; `unfinished`: in order of creation."""
         for data in imported:
             self.import_data(data)
         for result in history:

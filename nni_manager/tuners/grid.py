@@ -1,9 +1,9 @@
 """GridSearch: every combination once.
 
-Finite dimensions are gone through completely. The others are halved again and again: first the median, then the
-quartiles, then the eighths… Such a grid contains the coarser ones, so what has been proposed, by whomever, is
-remembered and left out. That memory is the whole state: a restarted tuner goes through the grid from its beginning
-and leaves out what was recorded.
+Finite dimensions are enumerated completely. The others are halved repeatedly: first the median, then the
+quartiles, then the eighths… Such a grid contains the coarser ones, so parameters of all known trials are remembered
+and left out. That memory is the whole state: a restarted tuner goes through the grid from its beginning and leaves out
+the recorded trials.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEVELS = 50
 
 
 class GridSearch(Tuner):
-    """Ends when everything finite is exhausted; with a dimension that has no finite grid it practically never does."""
+    """Ends when all combinations were proposed; with a continuous dimension practically never."""
 
     proposes_ahead = True
 
@@ -52,7 +52,7 @@ class GridSearch(Tuner):
         return {"seen": len(self._seen)}
 
     def _is_new(self, parameters: object) -> bool:
-        """Whether these parameters come for the first time; notes them."""
+        """Whether these parameters are new; remembers them."""
         text = json.dumps(parameters, sort_keys=True)
         if text in self._seen:
             return False

@@ -1,9 +1,9 @@
 """TPE, by Optuna.
 
-Optuna sees the unit interval for every number and a category for every choice; quantiles and rounding are ours. Its
-study holds nothing: for each proposal it is shown the results so far, in the order in which they came, and then the
-trials that still run with a made-up value (the constant liar), so that the next proposal keeps away from them. Thus a
-restarted tuner that has learned the same results proposes the same parameters.
+Optuna gets the unit interval for every number and a category for every choice; quantiles and rounding are done here.
+Each proposal uses a new study with the results so far, in the order of arrival, and the running trials with a made-up
+value (the constant liar), so that the next proposal keeps away from them. A restarted tuner that has learned the same
+results proposes the same parameters.
 
 Optuna and numpy take 0.4 s to import. This is put off until there are enough results to need them; the trials before
 are drawn at random.
@@ -15,15 +15,16 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.metrics import OptimizeMode, default_number
+from annotated_types import Ge, Gt
+
+from nni_manager.domain.metrics import OptimizeModeName, default_number
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner
-from nni_manager.tuners.random import checked_seed, draw
+from nni_manager.tuners.random import chosen_seed, draw
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -47,48 +48,44 @@ class TpeArguments:
 
     #: ``best``, ``worst``, ``mean``: which result running trials are supposed to have; None: they are left out. NNI's
     #: default is ``best``, which draws trials that run side by side together instead of apart.
-    constant_liar_type: str | None = "worst"
+    constant_liar_type: Literal["best", "worst", "mean"] | None = "worst"
     #: Trials drawn at random before results count.
-    n_startup_jobs: int = 20
+    n_startup_jobs: Annotated[int, Ge(0)] = 20
     #: Candidates drawn for one proposal.
-    n_ei_candidates: int = 24
+    n_ei_candidates: Annotated[int, Ge(1)] = 24
     #: How many of the newest trials count in full.
-    linear_forgetting: int | None = None
+    linear_forgetting: Annotated[int, Ge(1)] | None = None
     #: Weight of the search space itself against one result.
-    prior_weight: float | None = None
+    prior_weight: Annotated[float, Ge(0)] | None = None
     #: ``gamma * sqrt(n)`` of n results count as good, at most 25 or `linear_forgetting`.
-    gamma: float | None = None
+    gamma: Annotated[float, Gt(0)] | None = None
 
     @staticmethod
-    def parse(given: object) -> TpeArguments:
-        """The arguments that were given. Raises InvalidInput naming the argument."""
-        if not isinstance(given, Mapping):
-            raise InvalidInput(f"classArgs.tpe_args must be an object, but it is {given!r}.")
-        known = [field.name for field in fields(TpeArguments)]
-        for name, value in given.items():
-            if name not in known:
-                raise InvalidInput(f"classArgs.tpe_args.{name}: TPE has no such argument; it knows {', '.join(known)}.")
-            _check_argument(name, value)
-        # null is a word of its own for the liar alone
-        return TpeArguments(**{k: value for k, value in given.items() if value is not None or k == _LIAR})
+    def parse(given: Mapping[str, Any]) -> TpeArguments:
+        """The arguments that a config gives; null is a value of `constant_liar_type` alone."""
+        return TpeArguments(**{name: value for name, value in given.items() if value is not None or name == _LIAR})
 
 
 class TPE(Tuner):
     """`seed`: any whole number. Results that are no finite number count as failed: they teach nothing."""
 
-    def __init__(self, *, optimize_mode: str = "minimize", seed: int | None = None, tpe_args: object = None) -> None:
-        if optimize_mode not in list(OptimizeMode):
-            raise InvalidInput(f"classArgs.optimize_mode must be maximize or minimize, but it is {optimize_mode!r}.")
-        self._sign = -1.0 if optimize_mode == OptimizeMode.MAXIMIZE else 1.0
-        self._seed = checked_seed(seed)
-        self._arguments = TpeArguments.parse(tpe_args if tpe_args is not None else {})
+    def __init__(
+        self,
+        *,
+        optimize_mode: OptimizeModeName = "minimize",
+        seed: Annotated[int, Ge(0)] | None = None,
+        tpe_args: TpeArguments | Mapping[str, Any] | None = None,
+    ) -> None:
+        self._sign = -1.0 if optimize_mode == "maximize" else 1.0
+        self._seed = chosen_seed(seed)
+        self._arguments = tpe_args if isinstance(tpe_args, TpeArguments) else TpeArguments.parse(tpe_args or {})
         self._space = SearchSpace(places=())
         #: Parameters and loss (smaller is better), in the order they came in; imported ones stand before the others.
         self._imported: list[tuple[object, float]] = []
         self._learned: list[tuple[object, float]] = []
-        #: Those of them that are of the search space.
+        #: Those of them that belong to the current search space.
         self._known: list[tuple[Picks, float]] = []
-        #: Optuna's form of the known ones, as far as it has been needed.
+        #: The known results as trials of Optuna, made on demand.
         self._trials: list[FrozenTrial] = []
         self._pending: dict[int, object] = {}
         self._failed = 0
@@ -98,7 +95,7 @@ class TPE(Tuner):
         self._sort_out()
 
     def propose(self, parameter_id: int) -> dict[str, object]:
-        # without any result there is nothing to go by, whatever the arguments are
+        # without a result TPE has no basis, whatever `n_startup_jobs` is
         if len(self._known) < max(self._arguments.n_startup_jobs, 1):
             parameters = draw(self._space, self._seed, parameter_id)
         else:
@@ -154,7 +151,7 @@ class TPE(Tuner):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some of what NNI's users can set, Optuna deprecates
+            warnings.simplefilter("ignore")  # Optuna deprecates options that NNI offers
             sampler = optuna.samplers.TPESampler(seed=seed, **self._sampler_options())
         return optuna.create_study(storage=_shown(self._shown_trials()), sampler=sampler)
 
@@ -196,20 +193,6 @@ class TPE(Tuner):
             if place.key in picks:
                 units[_name(place)], distributions[_name(place)] = _coordinate(place, picks[place.key])
         return create_trial(params=units, distributions=distributions, value=loss)
-
-
-def _check_argument(name: str, value: object) -> None:
-    if value is None:
-        return
-    if name == _LIAR:
-        if value not in list(_LIARS):
-            raise InvalidInput(f"classArgs.tpe_args.{_LIAR} must be {', '.join(_LIARS)} or null, but it is {value!r}.")
-        return
-    whole, may_be_0 = name not in ("prior_weight", "gamma"), name in ("n_startup_jobs", "prior_weight")
-    kinds, words = (int, "a whole number") if whole else (int | float, "a number")
-    if isinstance(value, bool) or not isinstance(value, kinds) or not (value > 0 or (may_be_0 and value == 0)):
-        bound = "of 0 or more" if may_be_0 else "greater than 0"
-        raise InvalidInput(f"classArgs.tpe_args.{name} must be {words} {bound}, but it is {value!r}.")
 
 
 def _finite(value: object) -> float | None:

@@ -1,14 +1,15 @@
-"""Random: every proposal is drawn from the search space, whatever the results are.
+"""Random: every proposal is drawn from the search space; results change nothing.
 
-What it draws depends on the seed and the parameter id alone, so that a restarted tuner goes on with the same sequence
-without knowing what was proposed before.
+A proposal depends on seed and parameter id alone, so that a restarted tuner continues the same sequence.
 """
 
 from __future__ import annotations
 
 import random
+from typing import Annotated
 
-from nni_manager.domain.errors import InvalidInput
+from annotated_types import Ge
+
 from nni_manager.domain.space.search_space import SearchSpace, parse
 from nni_manager.tuners.contract import Data, Result, Tuner
 
@@ -18,8 +19,8 @@ class Random(Tuner):
 
     proposes_ahead = True
 
-    def __init__(self, *, seed: int | None = None) -> None:
-        self._seed = checked_seed(seed)
+    def __init__(self, *, seed: Annotated[int, Ge(0)] | None = None) -> None:
+        self._seed = chosen_seed(seed)
         self._space = SearchSpace(places=())
         self._proposed = 0
 
@@ -41,15 +42,11 @@ class Random(Tuner):
 
 
 def draw(space: SearchSpace, seed: int, parameter_id: int) -> dict[str, object]:
-    """The same parameters for the same arguments, on every machine."""
+    """Parameters that depend on the arguments alone, on every machine."""
     source = random.Random(f"{seed}/{parameter_id}")  # noqa: S311 - no secret
     return space.assemble(lambda place: place.dimension.quantile(source.random()))
 
 
-def checked_seed(seed: object) -> int:
-    """The seed, or a random one for None. Raises InvalidInput."""
-    if seed is None:
-        return random.SystemRandom().getrandbits(64)
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InvalidInput(f"classArgs.seed must be a whole number, but it is {seed!r}.")
-    return seed
+def chosen_seed(seed: int | None) -> int:
+    """The seed, or a random one for None."""
+    return random.SystemRandom().getrandbits(64) if seed is None else seed

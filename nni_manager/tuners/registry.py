@@ -17,7 +17,6 @@ CATALOGUE = Catalogue(
         Algorithm(
             name="Random",
             location="nni_manager.tuners.random:Random",
-            arguments=("seed",),
             ignored=("optimize_mode",),
         ),
         Algorithm(
@@ -26,11 +25,7 @@ CATALOGUE = Catalogue(
             aliases=("Grid",),
             ignored=("optimize_mode",),
         ),
-        Algorithm(
-            name="TPE",
-            location="nni_manager.tuners.optuna_tpe:TPE",
-            arguments=("optimize_mode", "seed", "tpe_args"),
-        ),
+        Algorithm(name="TPE", location="nni_manager.tuners.optuna_tpe:TPE"),
     ),
     missing=(
         *("TPE_legacy", "Anneal", "Evolution", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),

@@ -53,6 +53,11 @@ def test_verdicts_for_programs() -> None:
     assert (bad["valid"], bad["problems"][0]["line"], bad["problems"][0]["field"]) == (False, 4, "trialConcurency")
 
 
+def test_schema_is_printed_as_json() -> None:
+    schema = json.loads(nnictl("config", "schema").stdout)
+    assert {"trialConcurrency", "trainingService"} == set(schema["required"])
+
+
 @pytest.mark.parametrize(
     ("tuner", "better"),
     [

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,7 +18,7 @@ from nni_manager.cli import caller
 from nni_manager.cli.main import nni_manager as group
 from nni_manager.config.daemon_settings import settings
 from nni_manager.config.daemon_settings.settings import Settings
-from nni_manager.config.reading.scalars import LOG_LEVELS
+from nni_manager.config.sections.experiment_model import LogLevel
 from nni_manager.domain.errors import AlreadyOwned
 
 pytestmark = pytest.mark.unit
@@ -194,7 +195,7 @@ def test_names_that_stand_twice_are_the_same() -> None:
     """The command line repeats them, because to import them costs time."""
     assert settings.DATA_VARIABLE == caller.DATA_VARIABLE
     assert settings.DEFAULT_DATA_DIRECTORY == caller.DEFAULT_DATA_DIRECTORY
-    assert sys.modules["nni_manager.cli.daemon.serve"].LOG_LEVELS == LOG_LEVELS
+    assert sys.modules["nni_manager.cli.daemon.serve"].LOG_LEVELS == get_args(LogLevel)
 
 
 @pytest.mark.parametrize("given", [None, "~/x", "relative/../x"])

@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_code_that_cannot_travel(file: Path, tmp_path: Path) -> None:
+def test_code_that_cannot_be_packed_is_refused(file: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=TOO_LARGE):
         admission.check(experiment_file.read_file(file, tmp_path, {}).spec)
     checked = CliRunner().invoke(nnictl, ["config", "check", str(file)])
@@ -43,24 +43,24 @@ def test_code_that_cannot_travel(file: Path, tmp_path: Path) -> None:
     assert len(found) == 1 and TOO_LARGE in found[0].sentence
 
 
-async def test_a_plan_of_code_that_cannot_travel(file: Path, tmp_path: Path) -> None:
+async def test_plan_refuses_code_that_cannot_be_packed(file: Path, tmp_path: Path) -> None:
     spec = experiment_file.read_file(file, tmp_path, {}).spec
     nothing_is_asked: Any = None
     with pytest.raises(InvalidInput, match=TOO_LARGE):
         await preflight.plan_jobs(spec, {}, "exp1", nothing_is_asked)
 
 
-def test_what_is_left_out_is_not_counted(file: Path, tmp_path: Path) -> None:
+def test_ignored_files_are_not_measured(file: Path, tmp_path: Path) -> None:
     (tmp_path / ".nniignore").write_text("data\n")
     admission.check(experiment_file.read_file(file, tmp_path, {}).spec)
 
 
-def test_code_that_stays_here_may_have_any_size(file: Path, tmp_path: Path) -> None:
+def test_local_code_may_have_any_size(file: Path, tmp_path: Path) -> None:
     file.write_text(REST + TUNER + "trainingService: {platform: local}\n")
     admission.check(experiment_file.read_file(file, tmp_path, {}).spec)
 
 
-def test_the_doctor_imports_a_class_of_ones_own(file: Path, tmp_path: Path) -> None:
+def test_doctor_imports_user_class(file: Path, tmp_path: Path) -> None:
     file.write_text(REST + "tuner: {className: nowhere.Mine}\ntrainingService: {platform: local}\n")
     (found,) = [one for one in config_file.look(file, tmp_path) if one.verdict is CheckOutcome.FAIL]
     assert "nowhere" in found.sentence

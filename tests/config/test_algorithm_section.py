@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
-from nni_manager.config.algorithms import TUNERS, Arguments
+from nni_manager.config.algorithms import arguments_model
 from nni_manager.config.experiment_file import from_canonical
+from nni_manager.config.sections.model_fields import fields_of, models_in
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
 from nni_manager.tuners import registry
@@ -67,10 +69,20 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"name": 5}, "name", "must be text"),
     ("tuner", {"nane": "TPE", "name": "TPE"}, "nane", "did you mean name?"),
     ("tuner", {"name": "TPE", "classArgs": []}, "classArgs", "must be a mapping"),
-    ("tuner", {"name": "TPE", "classArgs": {"optimize_mode": "max"}}, "classArgs.optimize_mode", "maximize, minimize"),
+    (
+        "tuner",
+        {"name": "TPE", "classArgs": {"optimize_mode": "max"}},
+        "classArgs.optimize_mode",
+        "must be 'maximize' or 'minimize'",
+    ),
     ("tuner", {"name": "TPE", "classArgs": {"seed": True}}, "classArgs.seed", "must be a whole number"),
     ("tuner", {"name": "TPE", "classArgs": {"gama": 1}}, "classArgs.gama", "TPE has no such argument; it takes"),
-    ("tuner", {"name": "TPE", "classArgs": {"tpe_args": 1}}, "classArgs.tpe_args", "must be a mapping of constant"),
+    (
+        "tuner",
+        {"name": "TPE", "classArgs": {"tpe_args": 1}},
+        "classArgs.tpe_args",
+        "must be a mapping of names to values, not a whole number",
+    ),
     ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {"gama": 1}}}, "classArgs.tpe_args.gama", "mean gamma?"),
     ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {"gamma": 0}}}, "classArgs.tpe_args.gamma", "above 0"),
     (
@@ -79,6 +91,20 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "classArgs.tpe_args.n_ei_candidates",
         "at least 1",
     ),
+    *(
+        ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {name: value}}}, f"classArgs.tpe_args.{name}", words)
+        for name, value, words in [
+            ("n_startup", 3, "did you mean n_startup_jobs?"),
+            ("n_startup_jobs", -1, "must be at least 0, not -1"),
+            ("linear_forgetting", 0, "must be at least 1, not 0"),
+            ("n_ei_candidates", 2.5, "must be a whole number, not a fraction"),
+            ("gamma", float("nan"), "must be a finite number"),
+            ("prior_weight", True, "must be a number, not true or false"),
+            ("constant_liar_type", "min", "must be 'best', 'worst' or 'mean', not 'min'"),
+            ("constant_liar_type", [], "must be 'best', 'worst' or 'mean', not a list"),
+        ]
+    ),
+    ("tuner", {"name": "Random", "classArgs": {"seed": "x"}}, "classArgs.seed", "must be a whole number, not text"),
     ("tuner", {"name": "GridSearch", "classArgs": {"step": 1}}, "classArgs.step", "GridSearch has no such argument"),
     ("tuner", {"className": "BeeTuner"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
@@ -87,6 +113,9 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("assessor", {"name": "Curvefitting"}, "name", "the assessor Curvefitting is not in this version yet"),
     ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE', it belongs to tuner: write tuner: {name: TPE}"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": -1}}, "classArgs.start_step", "at least 0"),
+    ("assessor", {"name": "Medianstop", "classArgs": {"start_step": 1.5}}, "classArgs.start_step", "a whole number"),
+    ("assessor", {"name": "Medianstop", "classArgs": {"start_step": True}}, "classArgs.start_step", "a whole number"),
+    ("assessor", {"name": "Medianstop", "classArgs": {"optimize_mode": "max"}}, "classArgs.optimize_mode", "maximize"),
     ("advisor", {"name": "Hyperband"}, "name", "remove advisor, and write for example tuner: {name: TPE}"),
 ]
 
@@ -108,29 +137,28 @@ def test_bad_algorithms(refusals: Refusals, role: str, section: dict[str, Any], 
 PROBES = (None, 0, 1, 5e-324, 1e300, *range(2, 5), "maximize", "minimize", "best", "worst", "mean")
 
 
-def taken(arguments: Arguments) -> Iterator[dict[str, Any]]:
-    """One argument each, of those probes that the config takes."""
-    for name, parse in arguments.items():
-        if isinstance(parse, Mapping):
-            yield from ({name: inner} for inner in taken(parse))
-            continue
+def accepted(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    """One argument each, with those probes that the model accepts."""
+    for name, field in fields_of(model).items():
+        for inner in models_in(field.annotation):
+            yield from ({name: arguments} for arguments in accepted(inner))
         for raw in PROBES:
-            with suppress(ValueError):
-                yield {name: raw if raw is None else parse(raw)}
+            with suppress(ValidationError):
+                model.model_validate({name: raw})
+                yield {name: raw}
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"), [(name, one) for name, known in TUNERS.arguments.items() for one in taken(known)]
+    ("name", "arguments"),
+    [(one.name, arguments) for one in registry.CATALOGUE.built_in for arguments in accepted(arguments_model(one))],
 )
-def test_what_the_config_takes_makes_a_tuner_that_proposes(
-    load_with: Load, name: str, arguments: dict[str, Any]
-) -> None:
+def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: str, arguments: dict[str, Any]) -> None:
     tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}).tuner)
     tuner.update_search_space({"x": dimension("uniform", 0, 1), "c": dimension("choice", 1, 2)})
     assert len(run(tuner, 22)) == 22  # the last ones go by results
 
 
-def test_a_users_class_lies_beside_the_config_by_default(load_with: Load, tmp_path: Path) -> None:
+def test_user_class_defaults_to_the_folder_of_the_config(load_with: Load, tmp_path: Path) -> None:
     tuner = load_with(tuner={"className": "hive.bees.BeeTuner", "classArgs": {"any": [1, None]}}).tuner
     assert tuner == AlgorithmSpec(
         class_name="hive.bees.BeeTuner", code_directory=str(tmp_path.resolve()), class_args={"any": [1, None]}

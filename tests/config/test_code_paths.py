@@ -23,7 +23,7 @@ def config(code: str, section: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("code", ["", "/deep/below"])
-def test_what_lies_inside_moves(code: str) -> None:
+def test_folder_inside_the_old_one_moves(code: str) -> None:
     section = [{"platform": "local", "trialCodeDirectory": f"/old{code}"}, {"platform": "other"}]
     moved = [{"platform": "local", "trialCodeDirectory": f"/new/er{code}"}, {"platform": "other"}]
     assert code_paths.move(config(f"/old{code}", section), "/old", "/new/er") == config(f"/new/er{code}", moved)
@@ -31,11 +31,11 @@ def test_what_lies_inside_moves(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["/older", "/somewhere/old", "/"])
-def test_what_lies_elsewhere_stays(code: str) -> None:
+def test_folder_elsewhere_stays(code: str) -> None:
     before = config(code, {"platform": "local", "trialCodeDirectory": code})
     assert code_paths.move(before, "/old", "/new") == before
 
 
-def test_what_nni_leaves_empty_stays_so() -> None:
+def test_null_section_of_nni_stays_null() -> None:
     before = {"trialCodeDirectory": None, "tuner": {"codeDirectory": None}, "assessor": None, "trainingService": None}
     assert code_paths.move(before, "/old", "/new") == before

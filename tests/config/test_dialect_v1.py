@@ -10,7 +10,7 @@ import yaml
 
 from nni_manager.config.dialects import for_nni
 from nni_manager.config.experiment_file import convert_file, load, load_file
-from nni_manager.config.sections.experiment_fields import FIELDS
+from nni_manager.config.sections.experiment_model import FIELDS
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.config.test_nni_examples import EXAMPLES
 
@@ -85,11 +85,11 @@ def test_a_file_becomes_the_second_format(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_its_training_service_is_what_was_written_by_hand(name: str) -> None:
+def test_converted_training_service_equals_the_expected_one(name: str) -> None:
     assert load_file(EXAMPLES / name).canonical["trainingService"] == SECTIONS[name]
 
 
-def test_each_has_been_written_by_hand() -> None:
+def test_every_example_has_an_expected_conversion() -> None:
     assert SECTIONS.keys() == CONVERTED.keys() - NOT_YET
 
 
@@ -101,7 +101,7 @@ def test_both_forms_are_the_same_experiment(name: str) -> None:
     assert first.canonical == second.canonical
 
 
-def test_what_upstream_loses_is_carried(folder: Path) -> None:
+def test_fields_that_nni_loses_are_converted(folder: Path) -> None:
     spec = load(
         text(
             maxTrialDuration="30m",
@@ -121,7 +121,7 @@ def test_what_upstream_loses_is_carried(folder: Path) -> None:
     assert [(one.code, one.field) for one in spec.warnings] == [("NO_EFFECT", "multiThread")]
 
 
-def test_a_class_of_ones_own(folder: Path) -> None:
+def test_user_class_is_converted(folder: Path) -> None:
     own = {"codeDir": ".", "classFileName": "my_tuner.py", "className": "Mine", "classArgs": {"k": 1}}
     tuner = {**own, "gpuIndices": "0,1", "includeIntermediateResults": True}
     spec = load(text(tuner=tuner, searchSpacePath=None), directory=folder)
@@ -141,7 +141,7 @@ ALGORITHMS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("tuner", "field", "words"), ALGORITHMS, ids=range(len(ALGORITHMS)))
-def test_an_algorithm_that_is_wrong(folder: Path, tuner: dict[str, Any], field: str, words: str) -> None:
+def test_wrong_algorithm_is_refused(folder: Path, tuner: dict[str, Any], field: str, words: str) -> None:
     found = problems(folder, tuner=tuner)
     assert list(found) == [field]
     assert words in found[field].message
@@ -151,7 +151,7 @@ OTHERS: list[tuple[dict[str, Any], str, str]] = [
     ({"multiPhase": True}, "multiPhase", "multi-phase trials are not supported"),
     ({"useAnnotation": True}, "useAnnotation", "code annotation is not supported"),
     ({"logDir": "no/such"}, "logDir", "there is no folder"),
-    ({"logCollection": "ftp"}, "logCollection", "must be one of http, none"),
+    ({"logCollection": "ftp"}, "logCollection", "must be 'http' or 'none'"),
     ({"maxExecDuration": "soon"}, "maxExecDuration", "must be a duration"),
     ({"maxTrialNum": 0}, "maxTrialNum", "must be from 1 to"),
     ({"trial": None}, "trial", "is required and not set"),
@@ -165,11 +165,11 @@ OTHERS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "field", "words"), OTHERS, ids=range(len(OTHERS)))
-def test_other_mistakes(folder: Path, fields: dict[str, Any], field: str, words: str) -> None:
+def test_mistake_in_first_format_is_refused(folder: Path, fields: dict[str, Any], field: str, words: str) -> None:
     assert words in problems(folder, **fields)[field].message
 
 
-def test_both_platforms_in_one_file_say_which_line_belongs_to_which(folder: Path) -> None:
+def test_mixed_formats_are_refused_with_their_lines(folder: Path) -> None:
     found = problems(folder, trainingService={"platform": "local"}, maxTrialNumber=5)
     assert found["trainingService"].line == 11 and found["maxTrialNumber"].line == 13
     mark = (
@@ -185,7 +185,7 @@ def test_a_first_format_without_its_platform_says_what_is_missing(folder: Path) 
     assert found["searchSpacePath"].message.endswith("here it is searchSpaceFile")
 
 
-def test_what_nothing_comes_of_is_named(tmp_path: Path, folder: Path) -> None:
+def test_field_without_effect_is_named(tmp_path: Path, folder: Path) -> None:
     file = folder / "bee.yml"
     file.write_text(text(description="d", versionCheck=True, trial={**MINIMAL["trial"], "nasMode": "classic_mode"}))
     losses = {loss.field: loss.message for loss in convert_file(file)[1]}
@@ -194,12 +194,12 @@ def test_what_nothing_comes_of_is_named(tmp_path: Path, folder: Path) -> None:
         convert_file(EXAMPLES / "v2-aml.yml")
 
 
-def test_only_what_nni_knows_is_printed_for_it() -> None:
+def test_conversion_prints_only_fields_of_nni() -> None:
     """Each field of ours, also one that is new: NNI's loader refuses a file that has it."""
     assert set(for_nni.for_nni(dict.fromkeys(FIELDS), [])) == NNI_FIELDS
 
 
-def test_each_field_of_ours_alone_is_named_as_such(folder: Path) -> None:
+def test_fields_unknown_to_nni_are_named(folder: Path) -> None:
     ours = {"maxSameFailures": 3, "maxFailedTrials": "20%", "maxLogSize": "10MB", "callerEnvironment": ["HOME"]}
     file = folder / "bee.yml"
     file.write_text(text(**ours))
@@ -208,7 +208,7 @@ def test_each_field_of_ours_alone_is_named_as_such(folder: Path) -> None:
     assert {loss.field for loss in losses} == {"authorName", *ours}
 
 
-def test_several_platforms_where_one_was_taken_off_the_list(folder: Path) -> None:
+def test_section_of_a_platform_off_the_list_is_accepted(folder: Path) -> None:
     machines = [{"ip": "h", "username": "u", "passwd": "p"}]
     fields = {"trainingServicePlatform": "hybrid", "machineList": machines}
     spec = load(text(**fields, hybridConfig={"trainingServicePlatforms": ["local"]}), directory=folder)

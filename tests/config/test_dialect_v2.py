@@ -73,7 +73,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("experimentName", 2024, "must be text, not a whole number; put it in quotes"),
     ("experimentName", " ", "must not be empty"),
     ("experimentType", "nas", "neural architecture search is not supported"),
-    ("experimentType", "bees", "must be one of hpo, nas, not 'bees'"),
+    ("experimentType", "bees", "must be 'hpo' or 'nas', not 'bees'"),
     ("searchSpace", [], "must be a mapping of names to values, not a list"),
     ("searchSpace", "x", "must be a mapping of names to values, not text"),
     ("searchSpace", {"x": float("inf")}, "infinite or not a number"),
@@ -124,8 +124,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("useAnnotation", "yes", "must be true or false"),
     ("multiPhase", True, "multi-phase trials are not supported"),
     ("debug", 1, "must be true or false, not a whole number"),
-    ("logLevel", "loud", "must be one of fatal, error, warning, info, debug, trace, not 'loud'"),
-    ("logLevel", 3, "must be one of fatal"),
+    ("logLevel", "loud", "must be 'fatal', 'error', 'warning', 'info', 'debug' or 'trace', not 'loud'"),
+    ("logLevel", 3, "must be 'fatal'"),
     ("experimentWorkingDirectory", 3, "must be text"),
     ("experimentWorkingDirectory", "n" * 300, "cannot be made: File name too long"),
     ("tunerGpuIndices", [], "must name at least one GPU"),
@@ -145,18 +145,18 @@ BAD: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "attribute", "expected"), GOOD)
-def test_a_good_value(load_with: Load, field: str, value: object, attribute: str, expected: object) -> None:
+def test_good_value_is_read(load_with: Load, field: str, value: object, attribute: str, expected: object) -> None:
     assert getattr(load_with(**{field: value}), attribute) == expected
 
 
-def test_a_share_of_no_number_of_trials(refusals: Refusals, load_with: Load) -> None:
+def test_share_without_max_trial_number_is_refused(refusals: Refusals, load_with: Load) -> None:
     (problem,) = refusals(maxFailedTrials="20%")
     assert problem.field == "maxFailedTrials" and "a percentage is one of maxTrialNumber" in problem.message
     assert load_with(maxFailedTrials="20%", maxTrialNumber=9).max_failed_trials == 1
 
 
 @pytest.mark.parametrize(("field", "value", "words"), BAD)
-def test_a_bad_value(refusals: Refusals, field: str, value: object, words: str) -> None:
+def test_bad_value_is_refused(refusals: Refusals, field: str, value: object, words: str) -> None:
     fields = {"searchSpace": None} if field == "searchSpaceFile" else {}
     [problem] = refusals(**{"maxTrialNumber": 5, **fields, field: value})
     assert (problem.field, problem.file) == (field, "bee.yml")
@@ -172,7 +172,7 @@ def test_defaults(load_with: Load, tmp_path: Path) -> None:
     assert "trialGpuNumber" not in spec.canonical and "gracePeriod" not in spec.canonical
 
 
-def test_zero_gpus_and_no_word_about_gpus_differ_through_every_layer(load_with: Load) -> None:
+def test_zero_gpus_and_unset_gpus_differ(load_with: Load) -> None:
     zero, unset = load_with(trialGpuNumber=0), load_with(trialGpuNumber=None)
     assert (zero.trial_gpu_number, unset.trial_gpu_number) == (0, None)
     assert (zero.canonical["trialGpuNumber"], "trialGpuNumber" in unset.canonical) == (0, False)
@@ -181,7 +181,7 @@ def test_zero_gpus_and_no_word_about_gpus_differ_through_every_layer(load_with: 
 
 
 @pytest.mark.parametrize("below", ["", "sub/sub", "broken"])
-def test_a_file_in_the_way_of_the_working_directory(refusals: Refusals, tmp_path: Path, below: str) -> None:
+def test_working_directory_below_a_file_is_refused(refusals: Refusals, tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "broken").symlink_to("file/sub")
     wanted = "broken" if below == "broken" else f"file/{below}".rstrip("/")
@@ -190,11 +190,11 @@ def test_a_file_in_the_way_of_the_working_directory(refusals: Refusals, tmp_path
     assert f"cannot be made: {tmp_path.resolve() / 'file'} is no folder" in problem.message
 
 
-def test_a_working_directory_nobody_may_make(
+def test_working_directory_without_permission_is_refused(
     refusals: Refusals, load_with: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shut").mkdir()
-    monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("shut"))  # whoever tests may be root
+    monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("shut"))  # the tests may run as root
     for wanted in ("shut", "shut/sub"):
         [problem] = refusals(experimentWorkingDirectory=wanted)
         assert "shut is not yours to write to" in problem.message
@@ -215,11 +215,11 @@ def test_paths_start_at_the_file_and_links_are_resolved(load_with: Load, tmp_pat
 
 
 @pytest.mark.parametrize("key", ["TRIALCOMMAND", "trial_command", "TrialCommand", "tRiAl__CoMmAnd_"])
-def test_names_have_no_case_and_no_underscores(load_with: Load, key: str) -> None:
+def test_case_and_underscores_of_names_are_ignored(load_with: Load, key: str) -> None:
     assert load_with(trialCommand=None, **{key: "x"}).trial_command == "x"
 
 
-def test_two_spellings_of_one_field_are_one_too_many(refusals: Refusals) -> None:
+def test_two_spellings_of_one_field_are_refused(refusals: Refusals) -> None:
     [problem] = refusals(trial_command="x")
     assert (problem.field, problem.line) == ("trial_command", 13)
     assert "another spelling of trialCommand" in problem.message
@@ -231,7 +231,7 @@ def test_the_command_may_stand_in_the_platforms_section(load_with: Load) -> None
     assert "trialCommand" not in spec.canonical
 
 
-def test_the_platforms_own_value_wins(load_with: Load) -> None:
+def test_value_of_the_platform_section_wins(load_with: Load) -> None:
     spec = load_with(trialGpuNumber=3, trainingService={"platform": "local", "trialGpuNumber": 0})
     assert (spec.trial_gpu_number, spec.canonical["trialGpuNumber"]) == (0, 3)
 
@@ -241,12 +241,12 @@ def test_a_misspelled_required_field_is_one_problem(refusals: Refusals) -> None:
     assert (problem.field, problem.message) == ("trialComand", "unknown field; did you mean trialCommand?")
 
 
-def test_an_unknown_field_that_is_like_none_lists_what_there_is(refusals: Refusals) -> None:
+def test_unknown_field_lists_known_fields(refusals: Refusals) -> None:
     [problem] = refusals(honey=1)
     assert "unknown field; known here: experimentName, " in problem.message
 
 
-def test_a_stored_experiment_may_hold_what_is_refused_now(load_with: Load) -> None:
+def test_stored_experiment_may_hold_values_refused_now(load_with: Load) -> None:
     assert from_canonical({**load_with().canonical, "experimentName": "hi\0ve"}).name == "hi\0ve"
 
 
@@ -316,7 +316,7 @@ def test_a_mount_point_in_the_code_is_refused_with_the_place_where_it_is(tmp_pat
     assert (problem.field, problem.message) == ("sharedStorage.localMountPoint", words)
 
 
-def test_a_relative_mount_point_means_nothing_to_a_manager_elsewhere(tmp_path: Path) -> None:
+def test_relative_mount_point_is_refused_for_a_manager_elsewhere(tmp_path: Path) -> None:
     config = {**MINIMAL, "sharedStorage": {**SHARED, "localMountPoint": "mnt"}}
     with pytest.raises(ConfigInvalid, match="must be an absolute path on the manager's machine, such as /mnt/data"):
         load(yaml.safe_dump(config), directory=tmp_path, elsewhere=True)

@@ -155,7 +155,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_as_printed_each_placeholder_is_named(name: str, folder: Path) -> None:
+def test_printed_example_names_each_placeholder(name: str, folder: Path) -> None:
     text, expected = DOCUMENTS[name]
     with pytest.raises(ConfigInvalid) as refused:
         load(text, directory=folder)
@@ -175,7 +175,7 @@ def _elided(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_filled_it_is_valid(name: str, folder: Path) -> None:
+def test_filled_example_is_valid(name: str, folder: Path) -> None:
     text, expected = DOCUMENTS[name]
     filled = text.replace("...\n", ELIDED)
     for placeholder, _, _ in expected:

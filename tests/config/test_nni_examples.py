@@ -84,7 +84,7 @@ def test_every_example_has_a_verdict() -> None:
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_valid_one_is_kept_as_it_was_read(name: str) -> None:
+def test_valid_example_keeps_its_canonical_form(name: str) -> None:
     spec = load_file(EXAMPLES / name)
     assert from_canonical(spec.canonical) == spec
     text = str(spec.canonical).replace("not-a-real-id", "an-id")
@@ -92,7 +92,7 @@ def test_a_valid_one_is_kept_as_it_was_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_an_experiment_can_be_made_of_it(name: str) -> None:
+def test_valid_example_is_admitted(name: str) -> None:
     admission.check(load_file(EXAMPLES / name))
 
 
@@ -113,7 +113,7 @@ def test_a_platform_that_cannot_mount_shared_storage_says_what_to_write(name: st
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_refused_one_says_why_and_where_and_nothing_else(name: str) -> None:
+def test_refused_example_names_one_problem_and_its_line(name: str) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         load_file(EXAMPLES / name)
     problems = refused.value.problems

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 MISTAKES = yaml.safe_load((Path(__file__).parent / "planted_mistakes.yml").read_text())
 
 
-def test_there_are_enough() -> None:
+def test_there_are_enough_mistakes() -> None:
     assert len(MISTAKES) >= 30
 
 

@@ -64,7 +64,7 @@ def test_bad_sections(refusals: Refusals, section: dict[str, Any], field: str, w
     assert problem.line >= 11
 
 
-def test_what_the_top_level_gives_and_what_it_does_not(load_with: Load, tmp_path: Path) -> None:
+def test_section_inherits_fields_of_the_top_level(load_with: Load, tmp_path: Path) -> None:
     (tmp_path / "hive").mkdir()
     section = {"platform": "local", "trial_code_directory": "hive", "nniManagerIp": "192.0.2.9", "gpuIndices": 2}
     section |= {"trialGpuNumber": 1, "useActiveGpu": False}
@@ -84,7 +84,7 @@ def test_what_the_top_level_gives_and_what_it_does_not(load_with: Load, tmp_path
     assert LocalConfig.model_validate(platform.settings).gpu_indices == [2]
 
 
-def test_a_folder_of_this_machine_is_none_of_an_image(load_with: Load) -> None:
+def test_folder_in_an_image_is_not_inherited(load_with: Load) -> None:
     spec = load_with(trainingService={"platform": "adl"})
     assert "trialCodeDirectory" not in spec.platforms[0].settings
     assert from_canonical(spec.canonical) == spec
@@ -107,7 +107,7 @@ def test_memory_that_no_platform_goes_by_is_refused(refusals: Refusals) -> None:
     assert (problem.field, "no platform" in problem.message) == ("trialGpuMemory", True)
 
 
-def test_a_section_says_for_itself_what_jobs_are_told(load_with: Load) -> None:
+def test_section_overrides_fields_of_the_top_level(load_with: Load) -> None:
     section = {"platform": "scripted", "nniManagerIp": "192.0.2.9", "debug": True}
     spec = load_with(nniManagerIp="192.0.2.8", trainingService=section)
     assert (spec.manager_ip, spec.debug, spec.checks_version) == ("192.0.2.9", True, False)
@@ -123,7 +123,7 @@ def test_several_platforms(load_with: Load) -> None:
     assert from_canonical(spec.canonical) == spec
 
 
-def test_a_list_of_one_is_one(load_with: Load) -> None:
+def test_list_of_one_platform_equals_the_platform(load_with: Load) -> None:
     assert load_with(trainingService=[{"platform": "local"}]) == load_with()
 
 
@@ -186,13 +186,13 @@ def test_problems_within_name_the_users_words_and_no_secret(apiary: None, refusa
     hives = [{"host_name": 7, "memorySize": "8 potatoes"}, {"hostname": "h", "honey": 1}, {}, "h4"]
     problems = refusals(trainingService={"platform": "apiary", "token": 31337, "hives": hives, "patience": "soon"})
     assert {problem.field: problem.message.split(";")[0] for problem in problems} == {
-        "trainingService.token": "must be text",
-        "trainingService.hives[0].host_name": "must be text",
+        "trainingService.token": "must be text, not a whole number",
+        "trainingService.hives[0].host_name": "must be text, not a whole number",
         "trainingService.hives[0].memorySize": "must be an amount of memory such as 8GB or 512mb, or a number of MB, "
         "not '8 potatoes'",
         "trainingService.hives[1].honey": "unknown field",
         "trainingService.hives[2].hostName": "is required and not set",
-        "trainingService.hives[3]": "must be a mapping of names to values",
+        "trainingService.hives[3]": "must be a mapping of names to values, not text",
         "trainingService.patience": "must be a duration such as 30s, 10m, 1.5h or 2d, "
         "or a number of seconds, not 'soon'",
     }

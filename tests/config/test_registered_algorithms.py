@@ -35,7 +35,7 @@ def test_nothing_is_registered_at_first(tmp_path: Path) -> None:
     assert registered.read_all(tmp_path) == () and registered.find(tmp_path, "tuner", "Mine") is None
 
 
-def test_registered_replaced_forgotten(tmp_path: Path) -> None:
+def test_algorithm_is_registered_replaced_and_unregistered(tmp_path: Path) -> None:
     data = tmp_path / "made"
     assert registered.register(data, tuner(class_args={"a": 1})) is False
     assert registered.register(data, tuner("Other")) is False
@@ -56,7 +56,7 @@ def test_names_of_nnis_own_are_taken(tmp_path: Path, name: str) -> None:
         registered.unregister(tmp_path, name)
 
 
-def test_what_is_not_registered_cannot_be_forgotten(tmp_path: Path) -> None:
+def test_unregistering_unknown_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no algorithm Mine"):
         registered.unregister(tmp_path, "Mine")
 
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
         registered.read_all(tmp_path)
 
 
-def test_a_config_may_name_it(tmp_path: Path) -> None:
+def test_config_names_registered_algorithm(tmp_path: Path) -> None:
     registered.register(tmp_path, tuner(code_directory="/opt/mine", class_args={"a": 1, "b": 2}))
     spec = read(tmp_path, {"name": "mine", "classArgs": {"b": 3}})
     assert spec.tuner.class_name == "mine.Mine" and spec.tuner.code_directory == "/opt/mine"
@@ -83,7 +83,7 @@ def test_an_installed_class_has_no_folder(tmp_path: Path) -> None:
     assert from_canonical(spec.canonical) == spec
 
 
-def test_one_that_takes_no_arguments(tmp_path: Path) -> None:
+def test_registered_algorithm_without_arguments_refuses_them(tmp_path: Path) -> None:
     registered.register(tmp_path, tuner(accepts_class_args=False, class_args={"a": 1}))
     assert read(tmp_path, {"name": "Mine"}).tuner.class_args == {"a": 1}
     with pytest.raises(ConfigInvalid, match=r"tuner\.classArgs: Mine takes no arguments"):

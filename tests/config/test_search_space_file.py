@@ -89,7 +89,9 @@ def test_every_wrong_dimension_is_named_with_its_line(refusals: Refusals) -> Non
 
 
 @pytest.mark.parametrize("form", [str, lambda text: json.dumps(yaml.safe_load(text), indent=None)])
-def test_in_its_own_file_too(refusals: Refusals, tmp_path: Path, form: Callable[[str], str]) -> None:
+def test_wrong_dimension_in_a_search_space_file_is_named(
+    refusals: Refusals, tmp_path: Path, form: Callable[[str], str]
+) -> None:
     (tmp_path / "space").write_text(text := form(WRONG))
     problems = refusals(searchSpace=None, searchSpaceFile="space")
     several = "\n" in text
@@ -132,7 +134,9 @@ def test_a_file_in_another_encoding(refusals: Refusals, tmp_path: Path) -> None:
     assert "not UTF-8 text" in problem.message
 
 
-def test_its_lines_are_looked_up_once(refusals: Refusals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_space_file_is_parsed_once_for_lines(
+    refusals: Refusals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parsed: list[str] = []
     parse = yaml_reader.parse
     monkeypatch.setattr(yaml_reader, "parse", lambda text: parsed.append(text) or parse(text))
@@ -142,7 +146,7 @@ def test_its_lines_are_looked_up_once(refusals: Refusals, tmp_path: Path, monkey
     assert parsed.count(text) == 2, "once to read it, once for all lines"
 
 
-def test_so_many_faults_are_not_all_looked_for(refusals: Refusals) -> None:
+def test_search_for_faults_ends_at_the_limit(refusals: Refusals) -> None:
     space = {f"x{number}": {"_type": "nope", "_value": [1]} for number in range(300)}
     assert len(refusals(searchSpace=space)) == 100
     assert len(refusals(**{f"unknown{number}": 1 for number in range(300)})) == 100

@@ -44,7 +44,7 @@ def scripted(token: object) -> dict[str, object]:
     return {"platform": "scripted", "token": token}
 
 
-def test_what_is_written_out_is_kept_apart(tmp_path: Path) -> None:
+def test_literal_secret_is_kept_apart(tmp_path: Path) -> None:
     found = reading(
         tmp_path,
         [{"platform": "remote", "machineList": MACHINES}, scripted("t0"), scripted("t1")],
@@ -74,7 +74,7 @@ def test_a_file_is_read_and_named_by_its_whole_path(tmp_path: Path) -> None:
     assert found.secrets == {f"file:{(tmp_path / 'token').resolve()}": "t0ken"}
 
 
-def test_what_was_sent_along_needs_no_variable_and_no_file(tmp_path: Path) -> None:
+def test_sent_secret_needs_no_variable_and_no_file(tmp_path: Path) -> None:
     for reference in ("${TOKEN}", "file:/of/another/machine", "stored:scripted.token"):
         found = reading(tmp_path, scripted(reference), secrets={reference: "t0"})
         assert found.secrets == {reference: "t0"}
@@ -98,7 +98,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("token", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_what_cannot_be_looked_up_is_named(tmp_path: Path, token: object, words: str) -> None:
+def test_unresolvable_reference_is_named(tmp_path: Path, token: object, words: str) -> None:
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(ConfigInvalid) as refused:
         reading(tmp_path, scripted(token), {"EMPTY": ""})
@@ -133,7 +133,7 @@ def test_references_are_shown_and_values_are_not() -> None:
     }
 
 
-def test_only_references_of_the_experiment_are_given_anew(tmp_path: Path) -> None:
+def test_foreign_reference_is_refused(tmp_path: Path) -> None:
     spec = reading(tmp_path, scripted("${TOKEN}"), {"TOKEN": "t"}).spec
     credentials.require_known(spec, {"${TOKEN}": "t2"})
     with pytest.raises(InvalidInput, match=r"\$\{PATH\} is none of this experiment's references; it has \$\{TOKEN\}"):

@@ -47,7 +47,7 @@ def test_fields_left_out_stay_unless_they_may_change(tmp_path: Path) -> None:
     assert platform.settings["token"] == "stored:scripted.token"
 
 
-def test_names_are_written_where_positions_would_not_give_them(tmp_path: Path) -> None:
+def test_names_that_positions_do_not_give_are_written(tmp_path: Path) -> None:
     before = spec(tmp_path, SCRIPTED, SCRIPTED, {"platform": "local"})
     after = change(before, {"platform": "scripted", "name": "scripted-2"}, {"platform": "local"})
     assert [one.service for one in after.platforms] == ["scripted-2", "local"]
@@ -78,7 +78,7 @@ def test_a_reference_needs_its_value(tmp_path: Path) -> None:
     assert after.platforms[0].settings["token"] == "${TOKEN}"
 
 
-def test_what_was_removed_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_removed_service_returns_with_its_settings(tmp_path: Path) -> None:
     before, known = spec(tmp_path, {"platform": "local"}), {"scripted": spec(tmp_path, SCRIPTED).platforms[0].settings}
     wish = ServiceChange(sections=[{"platform": "local"}, {"platform": "scripted"}])
     after = service_change.read(before, wish, known, {}).spec

@@ -62,7 +62,7 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
     assert (found, type(found)) == (value, type(value))
 
 
-def test_not_a_number() -> None:
+def test_yaml_nan_is_a_float() -> None:
     assert math.isnan(parse("a: .nan").root.value["a"])
 
 
@@ -90,7 +90,7 @@ def test_duplicate_keys_are_faults() -> None:
     assert parse("a: 1\nb: 2\na: 3\n").faults == [(("a",), 3, "given twice, first in line 1; keep one")]
 
 
-def test_what_a_document_leaves_out_is_a_fault_and_the_rest_is_read() -> None:
+def test_ellipsis_is_a_fault_and_the_rest_is_read() -> None:
     document = parse("a: 1\n...\nb: 2\n...\n")
     assert document.root.value == {"a": 1, "b": 2}
     assert document.faults == [(("...",), 2, "'...' stands for fields that are not printed; put them in its place")]
@@ -169,7 +169,7 @@ def test_json_escapes_characters_in_halves(text: str) -> None:
 # ------------------------------------------------------------------------------------------------ work
 
 
-def test_what_is_merged_counts_before_it_is_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merged_values_count_towards_the_limit_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of many small mappings may merge a large one: the work is refused, not only what comes of it."""
     monkeypatch.setattr(yaml_parser, "MAX_VALUES", 5_000)
     large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(1_000)) + "}\n"
@@ -178,14 +178,14 @@ def test_what_is_merged_counts_before_it_is_all_there(monkeypatch: pytest.Monkey
     assert refused.value.line == 6, "the fourth time"
 
 
-def test_what_is_merged_in_vain_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overridden_merged_values_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_parser, "MAX_VALUES", 5_000)
     large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(1_000)) + "}\n"
     with pytest.raises(Unreadable, match="holds more than"):
         parse(large + "b:\n" + "  <<: *a\n" * 5)
 
 
-def test_directives_are_no_way_to_keep_it_busy() -> None:
+def test_many_directives_are_refused_quickly() -> None:
     parse("%TAG !a! tag:a\n---\na: 1")
     with pytest.raises(Unreadable, match="lines begin with %"):
         parse("".join(f"%TAG !{number}! tag:a\n" for number in range(200)) + "---\na: 1")
@@ -223,7 +223,7 @@ def test_a_text_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch, 
         parse(PADDING)
 
 
-def test_who_does_not_wait_any_more_ends_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_end_of_the_time_limit_kills_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     began = tmp_path / "began"
     os.mkfifo(began)
     _library(monkeypatch, tmp_path, f"open({str(began)!r}, 'w')")
@@ -246,7 +246,7 @@ def _library(monkeypatch: pytest.MonkeyPatch, folder: Path, program: str) -> Non
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_nobody_is_worked_for_who_does_not_wait(ended: bool) -> None:
+def test_text_is_not_read_after_the_time_limit(ended: bool) -> None:
     patience = Patience(3600 if ended else -1)
     if ended:
         patience.end()

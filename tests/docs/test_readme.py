@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config.daemon_settings import settings
-from nni_manager.config.sections.experiment_fields import FIELDS
+from nni_manager.config.sections.experiment_model import FIELDS
 from nni_manager.platform_kit import registry
 
 pytestmark = pytest.mark.unit
@@ -27,8 +27,8 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_every_setting_is_in_the_readme() -> None:
-    for setting in settings._SETTINGS:
-        assert f"`{setting.name}`" in README and f"`{setting.variable}`" in README
+    for name, variable in settings.variables().items():
+        assert f"`{name}`" in README and f"`{variable}`" in README
 
 
 @pytest.mark.parametrize("name", ["maxTrialRetries", "gracePeriod", "metricGrace", "versionCheck", "logCollection"])

@@ -25,7 +25,7 @@ def test_an_intent_has_neither_handle_nor_end() -> None:
         _ = intent.job_handle
 
 
-def test_its_handle_comes_back_as_it_was() -> None:
+def test_handle_survives_its_text() -> None:
     assert attempt("PENDING", handle=HANDLE.text).job_handle == HANDLE
 
 
@@ -39,12 +39,12 @@ def test_only_a_final_state_of_the_platform_is_an_end(state: JobState) -> None:
     assert found.has_ended is found.has_ended_there is state.is_final
 
 
-def test_the_word_of_its_runner_is_an_end_too() -> None:
+def test_report_of_the_runner_is_an_end() -> None:
     found = attempt("RUNNING", runner_exit='{"exitCode": 0}')
     assert found.has_ended and not found.has_ended_there and found.end is None
 
 
-def test_why_it_waits() -> None:
+def test_wait_reason_is_read_from_the_attempt() -> None:
     found = attempt("PENDING", wait_code="GPU", wait_sentence="gpu 0 is busy", wait_details='{"gpu": 0}')
     assert found.wait == Wait(code=WaitCode.GPU, sentence="gpu 0 is busy", details={"gpu": 0})
 
@@ -52,5 +52,5 @@ def test_why_it_waits() -> None:
 @pytest.mark.parametrize(
     ("state", "final_seen_ms", "is_heard"), [("LOST", None, False), ("LOST", 5, True), ("RUNNING", None, True)]
 )
-def test_a_lost_job_is_heard_again(state: str, final_seen_ms: int | None, is_heard: bool) -> None:
+def test_lost_job_that_reports_is_heard_again(state: str, final_seen_ms: int | None, is_heard: bool) -> None:
     assert attempt(state, final_seen_ms=final_seen_ms).is_heard_again is is_heard

@@ -28,7 +28,7 @@ class Clocks:
         return ClockSteps(self.wall, lambda: self.steady_ms)
 
 
-def test_each_step_is_told_once() -> None:
+def test_clock_step_is_reported_once() -> None:
     clocks = Clocks()
     steps = clocks.steps()
     clocks.pass_by(100_000)
@@ -40,7 +40,7 @@ def test_each_step_is_told_once() -> None:
     assert (steps.since_last_look(), steps.since_last_look()) == (-7_200_000, 0)
 
 
-def test_small_ones_are_told_once_they_add_up() -> None:
+def test_small_clock_steps_are_reported_when_they_add_up() -> None:
     clocks = Clocks()
     steps = clocks.steps()
     told = []
@@ -50,7 +50,7 @@ def test_small_ones_are_told_once_they_add_up() -> None:
     assert told == [0, 0, 1200, 0]
 
 
-def test_a_reader_that_is_not_scheduled_sees_no_step() -> None:
+def test_suspended_reader_reports_no_step() -> None:
     clocks = Clocks()
     steps = clocks.steps()
     clocks.wall_ms += 2_000
@@ -60,7 +60,7 @@ def test_a_reader_that_is_not_scheduled_sees_no_step() -> None:
     assert steps.since_last_look() == 2_000
 
 
-def test_the_real_ones_go_alike() -> None:
+def test_real_clocks_advance_alike() -> None:
     assert ClockSteps(now_ms).since_last_look() == 0
 
 
@@ -70,7 +70,7 @@ def test_two_clocks_are_read_at_one_moment() -> None:
     assert apart_ms(wall=lambda: 51_400, steady=lambda: next(shown)) == 50_000
 
 
-def test_a_step_that_is_looked_at_is_still_told() -> None:
+def test_unread_step_is_still_reported() -> None:
     clocks = Clocks()
     steps = clocks.steps()
     clocks.wall_ms += 3_600_000

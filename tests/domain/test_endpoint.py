@@ -19,18 +19,18 @@ def test_a_prefix_is_kept_without_its_outer_slashes(text: str, prefix: str) -> N
 
 
 @pytest.mark.parametrize("text", ["a//b", "..", "a/../b", "./a", "a b", "a%2fb", "a?b", "a#b", "ä", "a\\b", "a\n"])
-def test_what_cannot_stand_before_a_path_is_named(text: str) -> None:
+def test_invalid_prefix_is_named(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"urlPrefix: .* cannot be a part of it; use letters, digits"):
         parse_prefix(text)
 
 
-def test_a_prefix_has_an_end() -> None:
+def test_prefix_has_a_maximum_length() -> None:
     assert parse_prefix("a" * 200) == "a" * 200
     with pytest.raises(InvalidInput, match="urlPrefix: has 201 characters, and 200 are the most"):
         parse_prefix("a" * 201)
 
 
-def test_paths_and_wishes() -> None:
+def test_endpoint_path_and_explicitness() -> None:
     assert (Endpoint(port=1).path, Endpoint(port=1, prefix="my/pre").path) == ("/", "/my/pre/")
     assert not EndpointWish().is_explicit
     assert EndpointWish(port=0).is_explicit and EndpointWish(prefix="x").is_explicit

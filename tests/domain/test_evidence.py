@@ -44,17 +44,17 @@ def word(exit_code: int | None = None, signal: int | None = None, stderr: str = 
 RUNNER = {"0": word(0), "1": word(1, stderr="Traceback"), "15": word(signal=15), "9": word(signal=9)}
 
 
-def test_nobody_says_that_it_has_ended() -> None:
+def test_no_report_is_no_end() -> None:
     assert weigh(None, None) is None
 
 
 @pytest.mark.parametrize("platform", PLATFORM.values(), ids=PLATFORM)
-def test_the_platform_alone_is_believed(platform: Observation) -> None:
+def test_end_by_the_platform_alone(platform: Observation) -> None:
     assert weigh(platform, None) == AttemptEnd(report=platform)
 
 
 @pytest.mark.parametrize("runner", RUNNER.values(), ids=RUNNER)
-def test_the_runner_alone_is_believed(runner: RunnerExit) -> None:
+def test_end_by_the_runner_alone(runner: RunnerExit) -> None:
     assert weigh(None, runner) == AttemptEnd(report=runner.report())
 
 
@@ -80,20 +80,22 @@ def test_the_runner_alone_is_believed(runner: RunnerExit) -> None:
         ("lost", "9", "LOST", None, None, True),
     ],
 )
-def test_both(platform: str, runner: str, state: str, exit_code: int | None, signal: int | None, agree: bool) -> None:
+def test_end_by_platform_and_runner(
+    platform: str, runner: str, state: str, exit_code: int | None, signal: int | None, agree: bool
+) -> None:
     found = weigh(PLATFORM[platform], RUNNER[runner])
     assert found is not None
     assert (found.report.state, found.report.exit_code, found.report.signal) == (state, exit_code, signal)
     assert (found.disagreement == "") is agree
 
 
-def test_a_disagreement_names_both_words() -> None:
+def test_disagreement_names_both_reports() -> None:
     found = weigh(OK, word(3))
     assert found is not None
     assert found.disagreement == "the platform says SUCCEEDED (exit code 0), the runner says exit code 3"
 
 
-def test_why_comes_from_the_platform_and_how_from_the_runner() -> None:
+def test_reason_is_the_platforms_and_exit_code_the_runners() -> None:
     found = weigh(OOM, word(signal=9, stderr="last words"))
     assert found is not None
     assert (found.report.native_reason, found.report.message) == ("OOMKilled", "")
@@ -102,7 +104,7 @@ def test_why_comes_from_the_platform_and_how_from_the_runner() -> None:
     assert failure_reason(found.report) is Reason.OUT_OF_MEMORY
 
 
-def test_what_the_store_keeps_is_read_again() -> None:
+def test_stored_runner_report_is_parsed() -> None:
     text = json.dumps(
         {
             "exitCode": None,
@@ -120,7 +122,7 @@ def test_what_the_store_keeps_is_read_again() -> None:
     assert found.report() == Observation(state=JobState.FAILED, signal=9, stderr_tail="ü", started_ms=1, ended_ms=2)
 
 
-def test_a_word_with_gaps() -> None:
+def test_runner_report_with_missing_fields() -> None:
     assert RunnerExit.parse('{"exitCode": 0, "outboxes": null}') == RunnerExit(
         exit_code=0, signal=None, stderr_tail="", started_ms=None, ended_ms=None, outboxes={}
     )
@@ -138,30 +140,30 @@ UNSTARTED = RunnerExit(
 
 
 @pytest.mark.parametrize("platform", [None, EXIT_1, CANCELLED], ids=["says nothing", "exit 1", "was told to end it"])
-def test_what_the_runner_itself_failed_of_is_not_the_command_s(platform: Observation | None) -> None:
+def test_failure_of_the_runner_is_not_the_commands(platform: Observation | None) -> None:
     found = weigh(platform, UNSTARTED)
     assert found is not None and found.report.cause is Reason.RUNNER_FAILED
     assert found.report.message == "the trial runner did not start the command: The code archive is refused."
 
 
 @pytest.mark.parametrize("exit_code", [64, 65, 75, 77, 79, 126])
-def test_a_runner_that_was_never_heard_failed_itself(exit_code: int) -> None:
+def test_exit_code_of_a_silent_runner_is_its_own(exit_code: int) -> None:
     found = unstarted(Observation(state=JobState.FAILED, exit_code=exit_code))
     assert found.cause is Reason.RUNNER_FAILED and f"(exit code {exit_code})" in found.message
 
 
 @pytest.mark.parametrize("report", [OK, EXIT_1, OOM, LOST, Observation(state=JobState.PREEMPTED, exit_code=64)])
-def test_other_ends_of_one_that_was_never_heard_are_as_they_are(report: Observation) -> None:
+def test_other_ends_of_a_silent_runner_are_unchanged(report: Observation) -> None:
     assert unstarted(report) == report
 
 
-def test_what_was_not_delivered_is_a_doubt() -> None:
+def test_undelivered_results_are_a_doubt() -> None:
     told = RunnerExit.parse(json.dumps({"exitCode": 0, "signal": None, "undelivered": ["outbox/a was refused."]}))
     assert told.doubts == "not everything was delivered: outbox/a was refused."
 
 
 @pytest.mark.parametrize(("ahead_ms", "corrected"), [(600_000, True), (-600_000, True), (1500, False), (0, True)])
-def test_clocks_that_are_apart(ahead_ms: int, corrected: bool) -> None:
+def test_clock_offset_of_the_runner_is_corrected(ahead_ms: int, corrected: bool) -> None:
     """A runner's clock of ten minutes more or less changes neither when its command began nor how long it took."""
     intended, started, ended, now = 1_000_000, 5_000_000, 8_000_000, 8_000_010
     told = {"startedMs": started + ahead_ms, "endedMs": ended + ahead_ms, "nowMs": now + ahead_ms}

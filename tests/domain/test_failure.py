@@ -59,7 +59,7 @@ def test_the_key_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "USER_CANCELED", "EARLY_STOPPED"])
-def test_what_did_not_fail_has_none(status: str) -> None:
+def test_successful_trial_has_no_failure_key(status: str) -> None:
     assert key(status) == ""
 
 

@@ -52,13 +52,11 @@ def test_two_jobs_never_share_a_name(one: tuple[str, str, int], other: tuple[str
 
 
 @given(JOBS, JOBS)
-def test_an_experiment_id_that_looks_like_a_job_name_deceives_nobody(
-    job: tuple[str, str, int], other: tuple[str, str, int]
-) -> None:
+def test_experiment_id_like_a_job_name_is_unambiguous(job: tuple[str, str, int], other: tuple[str, str, int]) -> None:
     disguised = (f"{job[0]}_trial_{other[1]}", *job[1:])
     assert job_name(*disguised) not in (job_name(*job), job_name(job[0], *other[1:]))
 
 
 @pytest.mark.parametrize("id_", ["", "a b", "a/b", "..", "x" * 33, "ä"])
-def test_what_is_no_experiment_id(id_: str) -> None:
+def test_invalid_experiment_id_is_refused(id_: str) -> None:
     assert EXPERIMENT_ID.fullmatch(id_) is None

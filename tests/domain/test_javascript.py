@@ -45,17 +45,17 @@ def test_numbers_are_written_as_node_does() -> None:
     assert {number: as_javascript(number) for number in NUMBERS} == NUMBERS
 
 
-def test_it_is_compact_and_what_stands_in_a_string_stays() -> None:
+def test_json_is_compact_and_strings_are_unchanged() -> None:
     value = [{"größe": 1.0, 'say "1.0"\\': ["2.50", "\\", 1.0, "\n", "\u2028"]}]
     assert as_javascript(value) == '[{"größe":1,"say \\"1.0\\"\\\\":["2.50","\\\\",1,"\\n","\u2028"]}]'
 
 
 @given(VALUES)
-def test_nothing_is_lost(value: object) -> None:
+def test_json_survives_the_conversion(value: object) -> None:
     """But which of 1 and 1.0 it was."""
     assert json.loads(as_javascript(value), parse_int=float) == json.loads(json.dumps(value), parse_int=float)
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_invalid_json_is_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         as_javascript({"x": float("nan")})

@@ -25,7 +25,7 @@ def only(lines: Lines) -> Metric:
     return metric
 
 
-def test_a_byte_order_mark_before_the_first_line_is_no_harm() -> None:
+def test_byte_order_mark_before_the_first_line_is_ignored() -> None:
     lines = parse(["\ufeff" + GOOD, GOOD])
     assert not lines.broken and [metric.value for metric in lines.metrics] == [1, 1]
 
@@ -54,7 +54,7 @@ def test_a_value_is_kept_and_its_number_found(value: str, data: str, number: flo
     assert (metric.type, metric.data, metric.value, metric.number) == (MetricType.FINAL, data, number, 0)
 
 
-def test_nan_is_a_number_that_is_none() -> None:
+def test_nan_has_no_comparable_value() -> None:
     metric = only(parse(['{"type": "intermediate", "value": NaN}']))
     assert metric.data == "NaN"
     assert metric.value is not None and math.isnan(metric.value)
@@ -97,7 +97,7 @@ def test_a_whole_number_beyond_floats_is_infinite(sign: str) -> None:
         pytest.param("\ud800", id="surrogate"),
     ],
 )
-def test_a_broken_line_costs_itself(line: str) -> None:
+def test_broken_line_is_dropped_alone(line: str) -> None:
     lines = parse([GOOD, line, GOOD])
     assert lines.count == 3
     assert [metric.number for metric in lines.metrics] == [0, 2]
@@ -151,7 +151,7 @@ def test_records_of_the_old_sdk(type_: str, value: str, number: float | None) ->
     assert (metric.type, metric.data, metric.value) == (MetricType(type_), value, number)
 
 
-def test_a_request_for_parameters_is_no_result_and_nothing_broken() -> None:
+def test_request_for_parameters_is_skipped() -> None:
     lines = parse_nni([nni_record("REQUEST_PARAMETER", "{}"), nni_record("FINAL", "1")])
     assert not lines.broken
     assert [metric.number for metric in lines.metrics] == [1]
@@ -170,13 +170,13 @@ def test_a_request_for_parameters_is_no_result_and_nothing_broken() -> None:
         json.dumps({"type": ["FINAL"], "value": "1"}),
     ],
 )
-def test_a_broken_record_costs_itself(line: str) -> None:
+def test_broken_record_is_dropped_alone(line: str) -> None:
     lines = parse_nni([line, nni_record("FINAL", "1")])
     assert [metric.number for metric in lines.metrics] == [1]
     assert len(lines.broken) == 1
 
 
-def test_what_was_parsed_can_be_stored() -> None:
+def test_parsed_metrics_can_be_stored() -> None:
     """Half a surrogate pair is legal JSON and illegal UTF-8."""
     metrics = [
         only(parse(['{"type": "final", "value": "\\ud800"}'])),
@@ -197,7 +197,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["intermediate", "final"]), JSON) | st.text('[]{},:"1a \\', max_size=8)))
-def test_whatever_stands_between_them_good_lines_survive(entries: list[tuple[str, object] | str]) -> None:
+def test_good_lines_survive_between_broken_ones(entries: list[tuple[str, object] | str]) -> None:
     lines = [e if isinstance(e, str) else json.dumps({"type": e[0], "value": e[1]}) for e in entries]
     parsed = parse(lines)
     assert parsed.count == len(lines) and bool(parsed.broken) == (len(parsed.metrics) < len(lines))

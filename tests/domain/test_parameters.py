@@ -38,11 +38,11 @@ def test_records_of_older_versions_may_lack_the_source() -> None:
 
 
 @pytest.mark.parametrize("number", ["7", 1.5, None])
-def test_a_number_that_is_none_is_left_out(number: object) -> None:
+def test_missing_number_is_left_out_of_the_record(number: object) -> None:
     assert Parameters.from_record(json.dumps({"parameter_id": number, "parameters": 1})).parameter_id is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"parameters": 1, "parameter_source": "nowhere"}'])
-def test_what_is_no_record_is_refused(text: str) -> None:
+def test_invalid_record_is_refused(text: str) -> None:
     with pytest.raises((ValueError, KeyError, AttributeError)):
         Parameters.from_record(text)

@@ -102,7 +102,7 @@ def test_the_grid_of_a_rounded_dimension_is_what_it_can_be() -> None:
 
 
 @pytest.mark.parametrize("kind", ["uniform", "loguniform", "normal", "qnormal", "lognormal", "qlognormal"])
-def test_what_has_no_finite_grid_says_so(kind: str) -> None:
+def test_dimension_without_finite_grid_has_none(kind: str) -> None:
     assert one(kind, *ALL[kind]).size is None
 
 

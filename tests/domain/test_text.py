@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("value", ["\ud800", ["\udfff"], {"x": {"\ud83d": 1}}])
-def test_half_a_character_is_no_text(value: object) -> None:
+def test_lone_surrogate_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="name: holds"):
         require_text("name", value)
 
@@ -25,6 +25,6 @@ def test_json_has_finite_numbers(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1e300, "NaN", "\U0001f600", {"x": [1, True, "ü"]}])
-def test_what_json_can_say(value: object) -> None:
+def test_valid_json_values_are_accepted(value: object) -> None:
     require_text("value", value)
     require_finite("value", value)

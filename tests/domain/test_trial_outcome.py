@@ -55,7 +55,7 @@ STOPPED = {
     StopRequest.TIMEOUT: ("EARLY_STOPPED", "TIMEOUT"),
     StopRequest.EXPERIMENT_STOPPED: ("USER_CANCELED", "EXPERIMENT_STOPPED"),
 }
-#: (evidence, attempts left on both accounts) → outcome when nobody asked the trial to stop.
+#: (evidence, attempts left on both accounts) → outcome without a request to stop.
 UNASKED = {
     ("exit 0", 0): ("SUCCEEDED", ""),
     ("exit 0", 1): ("SUCCEEDED", ""),
@@ -80,7 +80,7 @@ UNASKED = {
     ("mismatch", 0): ("FAILED", "VERSION_MISMATCH"),
     ("mismatch", 1): ("FAILED", "VERSION_MISMATCH"),
 }
-#: Evidence that counts whoever asked.
+#: Evidence that counts with any request to stop.
 STRONGER_THAN_A_STOP = {"exit 0": ("SUCCEEDED", ""), "mismatch": ("FAILED", "VERSION_MISMATCH")}
 ASKED = {
     (evidence, asked, left): STRONGER_THAN_A_STOP.get(evidence, STOPPED[asked])
@@ -89,14 +89,14 @@ ASKED = {
 
 
 @pytest.mark.parametrize(("evidence", "left"), UNASKED)
-def test_nobody_asked(evidence: str, left: int) -> None:
+def test_outcome_without_stop_request(evidence: str, left: int) -> None:
     status, reason = UNASKED[evidence, left]
     found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left)
     assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
 
 
 @pytest.mark.parametrize(("evidence", "asked", "left"), ASKED)
-def test_somebody_asked(evidence: str, asked: StopRequest, left: int) -> None:
+def test_outcome_with_stop_request(evidence: str, asked: StopRequest, left: int) -> None:
     status, reason = ASKED[evidence, asked, left]
     found = outcome(EVIDENCE[evidence], asked, platform_retries=left, user_retries=left)
     assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
@@ -126,7 +126,7 @@ def test_accounts_are_separate(evidence: str, platform_left: int, user_left: int
 
 @pytest.mark.parametrize("left", [0, 1])
 @pytest.mark.parametrize("evidence", EVIDENCE)
-def test_a_final_result_is_not_paid_for_twice(evidence: str, left: int) -> None:
+def test_trial_with_final_result_is_not_run_again(evidence: str, left: int) -> None:
     found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left, has_final=True)
     if evidence in ("preempted", "lost"):
         assert (found.status, found.reason) == (TrialStatus.SUCCEEDED, Reason.NONE)
@@ -188,13 +188,13 @@ def test_endings_are_explained(report: Observation, sentence: str) -> None:
     assert explain(report) == sentence
 
 
-def test_an_end_of_which_nothing_but_its_kind_is_known_is_said_once() -> None:
+def test_end_without_details_is_explained_once() -> None:
     for reason, state in ((Reason.LOST, JobState.LOST), (Reason.PREEMPTED, JobState.PREEMPTED)):
         sentence = explain(Observation(state=state))
         assert reason_in_words(reason, sentence) == f"{sentence} ({reason})"
 
 
-def test_who_asked_for_the_end_need_not_suspect_anybody() -> None:
+def test_requested_kill_has_no_suspicion() -> None:
     killed = Observation(state=JobState.FAILED, signal=9)
     assert explain(killed, StopRequest.USER) == "killed by signal 9 (SIGKILL)"
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
         ("0.6.0", "0.6+local.9"),
     ],
 )
-def test_what_fits(manager: str, runner: str) -> None:
+def test_matching_versions_are_accepted(manager: str, runner: str) -> None:
     assert refusal(manager, runner) == ""
 
 
@@ -50,13 +50,13 @@ def test_what_fits(manager: str, runner: str) -> None:
         ("0.6.0", "0.6" + "0" * 5000),
     ],
 )
-def test_what_does_not_fit_is_named(manager: str, runner: str) -> None:
+def test_other_version_is_refused(manager: str, runner: str) -> None:
     sentence = refusal(manager, runner)
     assert f"the trial runner is version {runner}, this manager is {manager}:" in sentence
     assert "their first two numbers must be equal" in sentence and "versionCheck: false" in sentence
 
 
 @pytest.mark.parametrize("runner", [None, ""])
-def test_one_that_says_nothing(runner: str | None) -> None:
+def test_runner_without_version_is_refused(runner: str | None) -> None:
     sentence = refusal("0.6.0", runner)
     assert sentence == "the trial runner names no version, this manager is 0.6.0: use the runner that comes with it"

@@ -48,7 +48,7 @@ def test_finite_dimensions_are_combined_exactly_once() -> None:
     assert [tuple(parameters.values()) for parameters in proposed] == expected
 
 
-def test_equal_options_are_one() -> None:
+def test_equal_options_are_proposed_once() -> None:
     assert everything(new({"x": dimension("choice", 1, 2, 1)})) == [{"x": 1}, {"x": 2}]
 
 
@@ -93,7 +93,7 @@ def test_a_rounded_normal_with_fine_steps_is_halved() -> None:
     assert [tuner.propose(number)["x"] for number in range(3)] == [0.0, -674490.0, 674490.0]
 
 
-def test_a_huge_range_costs_nothing() -> None:
+def test_huge_range_is_enumerated_lazily() -> None:
     tuner = new({"x": dimension("randint", 0, 10**15), "y": dimension("quniform", 0, 1e9, 0.5)})
     assert [tuner.propose(number) for number in range(2)] == [{"x": 0, "y": 0.0}, {"x": 0, "y": 0.5}]
 
@@ -113,13 +113,13 @@ def test_a_range_of_few_numbers_ends(kind: str, value: tuple[float, ...], points
     assert sorted(tuple(parameters.values()) for parameters in proposed) == list(product("ab", points))
 
 
-def test_nothing_comes_twice_in_a_mixed_space() -> None:
+def test_mixed_space_repeats_no_proposal() -> None:
     tuner = new({"m": NESTED, "q": dimension("qlognormal", 0, 1, 1)})
     texts = [json.dumps(tuner.propose(number)) for number in range(1500)]
     assert len(set(texts)) == 1500
 
 
-def test_what_others_tried_is_left_out() -> None:
+def test_known_trials_are_left_out() -> None:
     space = {"x": dimension("randint", 0, 6)}
     tuner = new(space)
     tuner.import_data([{"parameter": {"x": 0}, "value": 1}])

@@ -123,10 +123,10 @@ def _built_in() -> Iterator[dict[str, Any]]:
     from nni_manager.config.registered_algorithms import FAMILIES
 
     for family in FAMILIES.values():
-        for one in family.catalogue.built_in:
+        for one in family.built_in:
             yield {
                 "name": one.name,
-                "type": family.noun,
+                "type": family.kind,
                 "source": "built-in",
                 "className": one.location.replace(":", "."),
                 "aliases": list(one.aliases),

@@ -64,6 +64,16 @@ def convert(file: Path, everything: bool) -> None:
 
 
 @config.command()
+def schema() -> None:
+    """Print the JSON schema of experiment files, by which editors complete and check them.
+
+    The line `# yaml-language-server: $schema=FILE` at the top of an experiment file names the schema's file."""
+    from nni_manager.config.schema import experiment_schema
+
+    echo_json(experiment_schema())
+
+
+@config.command()
 @to_read
 @selection.id_argument
 def show(connect: Connect, *, id: str | None) -> None:

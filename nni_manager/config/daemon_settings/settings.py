@@ -9,101 +9,94 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from nni_manager.config.daemon_settings.local_users import local_users
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
 from nni_manager.config.reading import scalars
 from nni_manager.config.reading.plain_scalars import plain_value
 from nni_manager.config.reading.source import Source, read_text
-from nni_manager.config.sections.section import Section
+from nni_manager.config.sections.experiment_model import LogLevel
+from nni_manager.config.sections.model_fields import fields_of
+from nni_manager.config.sections.model_section import read_model, valid_settings
 from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
-from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
-from nni_manager.domain.text import parse_token
+from nni_manager.domain.errors import InvalidInput
 
 FILE = "settings.yml"
 DATA_VARIABLE = "NNI_MANAGER_DATA"
 DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
-TEMPORARY = Path("/tmp")  # noqa: S108  whose folder it is gets checked; not TMPDIR, which differs between shells
+TEMPORARY = Path("/tmp")  # noqa: S108  its owner is checked; not TMPDIR, which differs between shells
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+def _alias(attribute: str) -> str:
+    """The name of a setting in the file."""
+    return to_camel(attribute.removesuffix("_s"))
+
+
+def _setting(sentence: str, default: Any, *, format: str = "nonblank", **rules: Any) -> Any:
+    """A setting with its sentence. `format`: see `config.sections.formats`; `rules`: pydantic's."""
+    marks: dict[str, Any] | None = {"format": format, "placeholders": "kept"} if format else None
+    return Field(default=default, description=sentence, json_schema_extra=marks, **rules)
+
+
+class _FileSettings(BaseModel):
+    """The settings that file and environment may set."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=_alias,
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,
+    )
+
+    host: str = _setting("Address that the service listens on.", "127.0.0.1")
+    port: int = _setting("TCP port of the service; 0: any free one.", 8080, format="", ge=0, le=65535)
+    trial_host: str = _setting(  # all addresses: runners come from other machines, each with its attempt's token
+        "Address that the trial listener listens on.",
+        "0.0.0.0",  # noqa: S104
+    )
+    trial_port: int = _setting("TCP port of the trial listener; 0: the service's + 1.", 0, format="", ge=0, le=65535)
+    trial_tls_certificate: str = _setting(
+        "Certificate chain of the trial listener, PEM file; empty: no TLS. Relative paths start at the data directory.",
+        "",
+    )
+    trial_tls_key: str = _setting("Key of that certificate, PEM file.", "")
+    trial_tls_authority: str = _setting(
+        "What runners trust beside their own machine's authorities, PEM file; empty: the certificate.", ""
+    )
+    trial_url: str = _setting(
+        "Where runners reach the trial listener, when that is a proxy in front of it; empty: its own address.", ""
+    )
+    token: str = _setting("Token that clients of the service must show; empty: none.", "", format="token", repr=False)
+    allow_local_users: bool | frozenset[int] = _setting(
+        "Users of this machine, by id, that need no token where none is set, besides our own and root; True: all.",
+        False,
+        format="local-users",
+    )
+    tuner_patience_s: float = _setting(
+        "Seconds after which a tuner's call is reported with its stack.", 60.0, format="interval"
+    )
+    safety_poll_s: float = _setting(
+        "Seconds between two looks at training services that sent no event.", 30.0, format="interval"
+    )
+    log_level: LogLevel = _setting("How much is logged.", "info", format="")
+
+
+class Settings(_FileSettings):
     """The settings of one daemon."""
 
-    #: Index, lock, settings file and, by default, the experiments' folders. ``--data-dir``, ``NNI_MANAGER_DATA``.
-    data_dir: Path
-    #: Address that the service listens on. ``host``, ``NNI_MANAGER_HOST``.
-    host: str = "127.0.0.1"
-    #: TCP port of the service; 0: any free one. ``port``, ``NNI_MANAGER_PORT``.
-    port: int = 8080
-    #: Address that the trial listener listens on. ``trialHost``, ``NNI_MANAGER_TRIAL_HOST``.
-    trial_host: str = "0.0.0.0"  # noqa: S104  (runners come from other machines; each shows its attempt's token)
-    #: TCP port of the trial listener; 0: the service's + 1. ``trialPort``, ``NNI_MANAGER_TRIAL_PORT``.
-    trial_port: int = 0
-    #: Certificate of the trial listener, PEM, with what stands between it and its authority; empty: runners come
-    #: without TLS. A relative path starts at the data directory, as those below.
-    #: ``trialTlsCertificate``, ``NNI_MANAGER_TRIAL_TLS_CERTIFICATE``.
-    trial_tls_certificate: str = ""
-    #: Its key, PEM. ``trialTlsKey``, ``NNI_MANAGER_TRIAL_TLS_KEY``.
-    trial_tls_key: str = ""
-    #: What runners trust beside their own machine's authorities, PEM file; empty: the certificate.
-    #: ``trialTlsAuthority``, ``NNI_MANAGER_TRIAL_TLS_AUTHORITY``.
-    trial_tls_authority: str = ""
-    #: Where runners reach the trial listener, when that is a proxy in front of it; empty: its own address.
-    #: ``trialUrl``, ``NNI_MANAGER_TRIAL_URL``.
-    trial_url: str = ""
-    #: What clients of the service must show; empty: nothing. ``token``, ``NNI_MANAGER_TOKEN``.
-    token: str = field(default="", repr=False)
-    #: Users of this machine, by id, that need no token where none is set, besides our own and root; True: all.
-    #: ``allowLocalUsers``, ``NNI_MANAGER_ALLOW_LOCAL_USERS``.
-    allow_local_users: bool | frozenset[int] = False
-    #: Seconds after which a tuner's call is reported with its stack. ``tunerPatience``, ``NNI_MANAGER_TUNER_PATIENCE``.
-    tuner_patience_s: float = 60.0
-    #: Seconds between two looks at what nobody told us about. ``safetyPoll``, ``NNI_MANAGER_SAFETY_POLL``.
-    safety_poll_s: float = 30.0
-    #: fatal, error, warning, info, debug or trace. ``logLevel``, ``NNI_MANAGER_LOG_LEVEL``.
-    log_level: str = "info"
+    data_dir: Path = Field(description="Index, lock, settings file and, by default, the experiments' folders.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Setting:
-    #: Attribute of `Settings`, and the name that the command line passes.
-    attribute: str
-    #: Name of the field in the file.
-    name: str
-    parse: scalars.Parse
-
-    @property
-    def variable(self) -> str:
-        return SETTINGS_PREFIX + self.attribute.removesuffix("_s").upper()
-
-
-def _interval(raw: object) -> float:
-    return float(scalars.seconds(scalars.duration(raw)))
-
-
-def _token(raw: object) -> str:
-    return parse_token(scalars.text(raw))
-
-
-#: Settings that are taken from the environment as they are; others are read as YAML does.
-_TEXTS = (scalars.text, _token)
-_SETTINGS = (
-    _Setting(attribute="host", name="host", parse=scalars.text),
-    _Setting(attribute="port", name="port", parse=scalars.whole_number(0, 65535)),
-    _Setting(attribute="trial_host", name="trialHost", parse=scalars.text),
-    _Setting(attribute="trial_port", name="trialPort", parse=scalars.whole_number(0, 65535)),
-    _Setting(attribute="trial_tls_certificate", name="trialTlsCertificate", parse=scalars.text),
-    _Setting(attribute="trial_tls_key", name="trialTlsKey", parse=scalars.text),
-    _Setting(attribute="trial_tls_authority", name="trialTlsAuthority", parse=scalars.text),
-    _Setting(attribute="trial_url", name="trialUrl", parse=scalars.text),
-    _Setting(attribute="token", name="token", parse=_token),
-    _Setting(attribute="allow_local_users", name="allowLocalUsers", parse=local_users),
-    _Setting(attribute="tuner_patience_s", name="tunerPatience", parse=_interval),
-    _Setting(attribute="safety_poll_s", name="safetyPoll", parse=_interval),
-    _Setting(attribute="log_level", name="logLevel", parse=scalars.log_level),
-)
+def variables() -> dict[str, str]:
+    """The settings of file and environment: name in the file → variable of the environment."""
+    attributes = _FileSettings.model_fields
+    return {_alias(one): SETTINGS_PREFIX + one.removesuffix("_s").upper() for one in attributes}
 
 
 def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
@@ -115,15 +108,15 @@ def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Set
     Raises ConfigInvalid with all problems.
     """
     directory = Path(os.path.realpath(os.path.expanduser(_data_directory(arguments, environment))))
-    given = {name: value for name, value in arguments.items() if value is not None and name != "data_dir"}
+    given = {_alias(name): value for name, value in arguments.items() if value is not None and name != "data_dir"}
     values = _from_file(directory / FILE) | _from_environment(environment) | given
-    return Settings(data_dir=directory, **values)  # type: ignore[arg-type]  # each is checked where it was read
+    return Settings.model_validate({**values, "data_dir": directory})
 
 
 def runtime_directory(environment: Mapping[str, str], temporary: Path = TEMPORARY) -> Path:
     """The folder of our sockets, made when missing: ``$XDG_RUNTIME_DIR/nni-manager``, else one below `temporary`.
 
-    Raises InvalidInput when it is not a folder of ours, as somebody else could then speak to the daemon.
+    Raises InvalidInput when another user owns it and could then connect to the daemon.
     """
     base = environment.get("XDG_RUNTIME_DIR", "")
     directory = Path(base, "nni-manager") if os.path.isdir(base) else temporary / f"nni-manager-{os.getuid()}"
@@ -136,7 +129,7 @@ def runtime_directory(environment: Mapping[str, str], temporary: Path = TEMPORAR
 
 
 def _make_private(directory: Path) -> None:
-    status = directory.lstat()  # a symbolic link is somebody's trick
+    status = directory.lstat()  # a symbolic link may lead to a folder of another user
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise InvalidInput(f"{directory} is not a folder of this user; remove it, or set XDG_RUNTIME_DIR")
     if stat.S_IMODE(status.st_mode) != 0o700:
@@ -148,17 +141,12 @@ def _data_directory(arguments: Mapping[str, object], environment: Mapping[str, s
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
-    values: dict[str, object] = {}
-    problems = []
-    for setting in _SETTINGS:
-        if text := environment.get(setting.variable):
-            try:
-                values[setting.attribute] = setting.parse(text if setting.parse in _TEXTS else plain_value(text))
-            except ValueError as error:
-                problems.append(Problem(message=str(error), field=setting.variable, file="environment"))
-    if problems:
-        raise ConfigInvalid(problems)
-    return values
+    names = variables()
+    fields = fields_of(_FileSettings)
+    given = {name: environment[variable] for name, variable in names.items() if environment.get(variable)}
+    raw = {name: text if fields[name].annotation is str else plain_value(text) for name, text in given.items()}
+    source = Source(directory="/", file="environment", translate=lambda path, words: ((names[str(path[0])],), words))
+    return _read(raw, source)
 
 
 def _from_file(path: Path) -> dict[str, object]:
@@ -171,15 +159,16 @@ def _from_file(path: Path) -> dict[str, object]:
     fields = document.root.value
     if not isinstance(fields, dict | None):
         source.refuse((), f"must be a mapping of settings to values, not {scalars.kind(fields)}")
-    section = Section(fields if isinstance(fields, dict) else {}, [s.name for s in _SETTINGS], (), source)
-    values = {setting.attribute: section.take(setting.name, setting.parse) for setting in _SETTINGS}
+    return _read(fields if isinstance(fields, dict) else {}, source)
+
+
+def _read(raw: Mapping[str, object], source: Source) -> dict[str, object]:
+    """The settings that a mapping sets, by their names in the file. Raises ConfigInvalid."""
+    values = valid_settings(_FileSettings, read_model(raw, _FileSettings, (), "", source), (), source)
     source.check()
-    return {name: value for name, value in values.items() if value is not None}
+    return values
 
 
 def own_environment() -> dict[str, str]:
-    """The environment of experiments whose creator names none: the daemon's own.
-
-    It lacks the daemon's settings and token, which trials must not have.
-    """
+    """The default environment of experiments: the daemon's own, without its settings and token."""
     return without_settings(os.environ)

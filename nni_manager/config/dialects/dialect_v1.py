@@ -1,4 +1,4 @@
-"""NNI's first config format (``trainingServicePlatform``) → the second, which is then read as if written so.
+"""Converts NNI's first config format (``trainingServicePlatform``) to the second, which is then read.
 
 The fields of a platform's part of a file are listed in the platform's folder (`platform_kit.first_format`).
 """
@@ -14,6 +14,7 @@ from nni_manager.config.dialects.first_format_paths import KINDS, Found, Transla
 from nni_manager.config.reading.document import Path, fold
 from nni_manager.config.reading.scalars import kind
 from nni_manager.config.reading.source import Source
+from nni_manager.config.sections.experiment_model import marked
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit import registry
@@ -27,31 +28,8 @@ _HYBRID = "hybrid"
 _SEVERAL = "hybridConfig.trainingServicePlatforms"
 #: Fields of the top level that every file may have.
 COMMON: Mapping[str, str] = {
-    "experimentName": "/experimentName",
-    "trialConcurrency": "/trialConcurrency",
-    "maxExecDuration": "/maxExperimentDuration",
-    "maxTrialDuration": "/maxTrialDuration",
-    "maxTrialNum": "/maxTrialNumber",
-    "searchSpacePath": "/searchSpaceFile",
-    "useAnnotation": "/useAnnotation",
-    "multiPhase": "/multiPhase",
+    **{old: f"/{name}" for name, old in marked("firstFormat").items()},
     "multiThread": "/deprecated.multiThread",
-    "nniManagerIp": "/nniManagerIp",
-    "logDir": "/experimentWorkingDirectory",
-    "debug": "/debug",
-    "versionCheck": "/versionCheck",
-    "logLevel": "/logLevel",
-    "logCollection": "/logCollection",
-    # ours, in both formats
-    "trialGpuMemory": "/trialGpuMemory",
-    "maxTrialRetries": "/maxTrialRetries",
-    "maxSameFailures": "/maxSameFailures",
-    "maxFailedTrials": "/maxFailedTrials",
-    "gracePeriod": "/gracePeriod",
-    "metricGrace": "/metricGrace",
-    "maxLogSize": "/maxLogSize",
-    "tunerPython": "/tunerPython",
-    "callerEnvironment": "/callerEnvironment",
 }
 _SHARED_STORAGE = "sharedStorage"
 #: Sections that are read as a whole, not by a table.
@@ -81,7 +59,7 @@ class Conversion:
     services: list[_Service]
 
     def printed(self, *, everything: bool) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """The file to print, and (field of the first format, what becomes of it) of what is not there as it was.
+        """The file to print, and (field of the first format, its fate) for every field that changes or is lost.
 
         NNI 3.0's loader takes it, unless `everything` that nni_manager goes by is in it, or NNI 3.0 could not run it.
         """
@@ -97,7 +75,7 @@ def is_first_format(values: Mapping[str, object]) -> bool:
 
 
 def _is_list(values: Mapping[str, object]) -> bool:
-    """Whether the file has a list of platforms, of which there may be one: its platform is ``hybrid``."""
+    """Whether the file has a list of platforms, ``hybrid``; the list may have one entry."""
     return any(fold(key) == fold(PLATFORM) and str(value).casefold() == _HYBRID for key, value in values.items())
 
 
@@ -180,10 +158,7 @@ def _find(path: Path, name: object, source: Source) -> PlatformDescription | Non
 
 
 def _not_listed(services: list[_Service], *, is_list: bool) -> list[FirstFormat]:
-    """The tables of the platforms that a file with a list of them does not name.
-
-    One may be taken off the list while its section stays in the file.
-    """
+    """The tables of platforms that are not on the file's list: their sections may stay in the file."""
     if not is_list:
         return []
     names = [service.description.name for service in services]
@@ -196,7 +171,7 @@ def _tree(tables: Iterable[FirstFormat]) -> Tree:
 
 
 def _put(config: dict[str, Any], section: dict[str, Any], fields: Mapping[str, str], found: list[Found]) -> None:
-    """Puts the values that were found where a table says; of two fields with one target the table's first counts."""
+    """Copies the found values to the table's targets; of two fields with one target the table's first counts."""
     for pattern, target in fields.items():
         for one in (one for one in found if one.pattern == pattern):
             where = config if target.startswith("/") else section

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
-from nni_manager.config.reading import placeholders, scalars
+from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
+from nni_manager.config.reading import scalars
 from nni_manager.config.reading.scalars import seconds, whole_seconds
 from nni_manager.config.reading.source import Source
 from nni_manager.config.sections import trial_file
 from nni_manager.config.sections.algorithm_section import read_algorithm
-from nni_manager.config.sections.experiment_fields import FIELDS
+from nni_manager.config.sections.experiment_model import FIELDS, Experiment, marked
+from nni_manager.config.sections.model_fields import fields_of, marks_of
+from nni_manager.config.sections.model_section import section_of, take_fields, valid_settings
 from nni_manager.config.sections.platform_section import (
     SHARED,
     judge,
@@ -26,8 +28,10 @@ from nni_manager.config.sections.platform_section import (
 )
 from nni_manager.config.sections.search_space import judge_dimensions, read_search_space
 from nni_manager.config.sections.section import Section
+from nni_manager.domain.algorithm import Catalogue
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
 from nni_manager.domain.service import NAME, service_names, without_name
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _ToSpec = Callable[[Any], Any]
 #: Fields for which `ExperimentSpec` itself has a default.
@@ -101,43 +105,11 @@ def _optional(value: Any, convert: _ToSpec) -> Any:
     return None if value is None else convert(value)
 
 
-#: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
-_VALUES: Mapping[str, scalars.Parse] = {
-    "experimentName": scalars.title,
-    "experimentType": scalars.one_of("hpo", "nas"),
-    "trialCommand": scalars.text,
-    "trialConcurrency": scalars.whole_number(1),  # see `_COUNTS`
-    "trialGpuNumber": scalars.whole_number(0),
-    "trialGpuMemory": scalars.memory_mb,
-    "maxExperimentDuration": scalars.duration,
-    "maxTrialNumber": scalars.whole_number(1),
-    "maxTrialDuration": scalars.duration,
-    "maxTrialRetries": scalars.whole_number(0),
-    "maxSameFailures": scalars.whole_number(0, 1000),
-    "maxFailedTrials": scalars.count_or_share,
-    "gracePeriod": scalars.pause,
-    "metricGrace": scalars.pause,
-    "maxLogSize": scalars.memory_mb,
-    "nniManagerIp": scalars.text,
-    "useAnnotation": scalars.flag,
-    "multiPhase": scalars.flag,
-    "debug": scalars.flag,
-    "versionCheck": scalars.flag,
-    "logLevel": scalars.log_level,
-    "logCollection": scalars.one_of("http", "none"),
-    "tunerGpuIndices": scalars.gpu_indices,
-    "callerEnvironment": scalars.variable_names,
-    "deprecated": scalars.mapping,
-}
-#: Bounds above which a number is a slip; NNI's own for `maxTrialNumber`. A stored config, accepted once, may be above.
-_COUNTS: Mapping[str, scalars.Parse] = {
-    "trialConcurrency": scalars.whole_number(1, 100_000),
-    "maxTrialNumber": scalars.whole_number(1, 999_999_999),
-}
-#: Paths, names and addresses, where braces have no meaning.
-_SEARCHED = frozenset({"searchSpaceFile", "trialCodeDirectory", "experimentWorkingDirectory", "nniManagerIp"})
-_SEARCHED_FOR_YOUR = frozenset({"experimentName"})
-_DEFAULTS: Mapping[str, object] = {"experimentType": "hpo", "useAnnotation": False, "debug": False}
+#: The fields that are read by the model alone.
+_FIELDS = {name: field for name, field in fields_of(Experiment).items() if not marks_of(field).get("apart")}
+_ADVICE = marked("advice")
+#: Fields that are checked when they change, as in a new experiment's config.
+_COUNTS = ("trialConcurrency", "maxTrialNumber")
 _OUT_OF_SCOPE = {
     "useAnnotation": (True, "code annotation is not supported; remove this field and give a searchSpace"),
     "multiPhase": (True, "multi-phase trials are not supported; remove this field"),
@@ -150,19 +122,16 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
 
     Raises ConfigInvalid with everything that is wrong.
     """
-    top = Section(values, FIELDS, (), source)
-    _refuse_placeholders(top, source)
-    fields = _single_values(top, _VALUES if source.stored else {**_VALUES, **_COUNTS}) | _paths(top, source)
-    fields |= {"tunerPython": top.take("tunerPython", lambda raw: source.program(scalars.text(raw)))}
-    fields |= {"searchSpace": read_search_space(top, source)}
+    top = section_of(values, Experiment, (), source)
+    fields = _plain_fields(top, source) | {"searchSpace": read_search_space(top, source)}
     fields |= {"tuner": _tuner(top, source), "assessor": _algorithm(top, "assessor", ASSESSORS, source)}
     _check_search_space(top, fields, source)
     sections = _training_service(top, fields, source)
     fields |= {"trainingService": sections[0] if len(sections) == 1 else sections}
     if top.has("sharedStorage"):
-        code = fields["trialCodeDirectory"]
+        code = fields.get("trialCodeDirectory")
         fields |= {"sharedStorage": read_shared_storage(top.raw("sharedStorage"), code, source)}
-    top.require("trialConcurrency", "say how many trials may run at a time, for example 1")
+    _require("trialConcurrency", top)
     _refuse_out_of_scope(top, fields)
     _require_whole(top, fields)
     judge(sections, ("trainingService",), fields, source)
@@ -175,7 +144,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
 
 def read_services(raw: object, canonical: Mapping[str, object], source: Source) -> list[dict[str, object]]:
     """The canonical sections of other training services for an experiment that exists. Raises ConfigInvalid."""
-    top = Section({**canonical, "trainingService": raw}, FIELDS, (), source)
+    top = section_of({**canonical, "trainingService": raw}, Experiment, (), source)
     sections = _training_service(top, canonical, source)
     source.check()
     judge(sections, ("trainingService",), {**canonical, "trainingService": sections}, source)
@@ -186,27 +155,26 @@ def read_services(raw: object, canonical: Mapping[str, object], source: Source) 
 def check_counts(values: Mapping[str, object]) -> None:
     """Checks trialConcurrency and maxTrialNumber, as in a new experiment's config. Raises ConfigInvalid."""
     source = Source(directory="/")
-    top = Section({name: values[name] for name in _COUNTS if name in values}, _COUNTS, (), source)
-    for name, parse in _COUNTS.items():
-        top.take(name, parse)
+    top = section_of({name: values[name] for name in _COUNTS if name in values}, Experiment, (), source)
+    _valid_fields(top, source)
     source.check()
 
 
-def _single_values(top: Section, parsers: Mapping[str, scalars.Parse]) -> dict[str, object]:
-    given = {name: top.take(name, parse) for name, parse in parsers.items()}
-    fields = dict(_DEFAULTS) | {name: value for name, value in given.items() if value is not None}
-    fields.setdefault("logLevel", "debug" if fields["debug"] else "info")
-    return fields
+def _valid_fields(top: Section, source: Source) -> dict[str, object]:
+    return valid_settings(Experiment, take_fields(top, _FIELDS, "", source), (), source)
 
 
-def _paths(top: Section, source: Source) -> dict[str, object]:
-    readers = {"trialCodeDirectory": source.existing_directory, "experimentWorkingDirectory": source.makeable_directory}
+def _plain_fields(top: Section, source: Source) -> dict[str, object]:
+    """The single values of the top level, with their defaults."""
+    given = _valid_fields(top, source)
+    fields = {name: field.default for name, field in _FIELDS.items() if field.default is not None} | given
     defaults = {"trialCodeDirectory": ".", "experimentWorkingDirectory": source.working_directory}
-    paths = {}
-    for name, reader in readers.items():
-        given = top.take(name, lambda raw, reader=reader: reader(scalars.text(raw)))  # type: ignore[misc]
-        paths[name] = given if top.has(name) else source.path(defaults[name])
-    return paths
+    unset = {name: source.path(path) for name, path in defaults.items() if not top.has(name)}
+    return {"logLevel": "debug" if fields["debug"] else "info", **fields, **unset}
+
+
+def _require(name: str, top: Section) -> None:
+    top.require(name, _ADVICE[name])
 
 
 def _tuner(top: Section, source: Source) -> dict[str, object] | None:
@@ -215,11 +183,11 @@ def _tuner(top: Section, source: Source) -> dict[str, object] | None:
         top.refuse("advisor", "an advisor is a tuner and an assessor in one, and tuner is given too; keep one")
     elif top.has("advisor"):
         return _algorithm(top, "advisor", TUNERS, source)
-    top.require("tuner", "add for example tuner: {name: TPE}")
+    _require("tuner", top)
     return _algorithm(top, "tuner", TUNERS, source)
 
 
-def _algorithm(top: Section, name: str, family: AlgorithmKind, source: Source) -> dict[str, object] | None:
+def _algorithm(top: Section, name: str, family: Catalogue, source: Source) -> dict[str, object] | None:
     return read_algorithm(top.raw(name), (name,), family, source) if top.has(name) else None
 
 
@@ -232,23 +200,15 @@ def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source)
 def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> list[dict[str, object]]:
     raw = top.raw("trainingService")
     if any(map(needs_command, raw if isinstance(raw, list) else [raw])):
-        top.require("trialCommand", "say which command runs a trial, for example python3 trial.py")
+        _require("trialCommand", top)
     if raw is None:
-        top.require("trainingService", "add for example trainingService: {platform: local}")
+        _require("trainingService", top)
         return []
     shared = {name: fields[name] for name in SHARED if fields.get(name) is not None}
     sections = read_platforms(raw, ("trainingService",), shared, source)
     if "trialGpuMemory" in shared and sections and not any("trialGpuMemory" in section for section in sections):
         top.refuse("trialGpuMemory", "no platform of this experiment goes by it; remove this field")
     return sections
-
-
-def _refuse_placeholders(top: Section, source: Source) -> None:
-    if not source.stored:
-        for name in _SEARCHED:
-            top.judge(name, placeholders.refuse)
-        for name in _SEARCHED_FOR_YOUR:
-            top.judge(name, placeholders.refuse_your)
 
 
 def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
@@ -258,7 +218,7 @@ def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
 
 
 def _require_whole(top: Section, fields: Mapping[str, object]) -> None:
-    """A share is one of `maxTrialNumber`. A stored config was accepted once."""
+    """Refuses a percentage without the `maxTrialNumber` that it refers to."""
     if isinstance(fields.get("maxFailedTrials"), str) and fields.get("maxTrialNumber") is None:
         top.refuse(
             "maxFailedTrials", "a percentage is one of maxTrialNumber, which is not set; set it, or give a number"

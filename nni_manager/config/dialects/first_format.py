@@ -139,7 +139,7 @@ def _check_directory(one: Found, source: Source) -> None:
 
 
 def _missing(required: Iterable[str], file: Mapping[str, Any]) -> Iterator[Path]:
-    """The required paths that are missing. A path inside something that is missing itself is not asked for."""
+    """The required paths that are missing, without those inside a missing section."""
     if file.get("trial") is None:
         yield ("trial",)
     for pattern in required:

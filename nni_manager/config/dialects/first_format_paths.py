@@ -93,7 +93,7 @@ def place(target: str, positions: tuple[int, ...]) -> Path:
 
 
 def put(config: dict[str, Any], path: Path, value: object) -> None:
-    """Sets a value unless one is set; on the way lists grow and mappings are made."""
+    """Sets a value unless one is set; makes the lists and mappings above it."""
     node: Any = config
     for step, following in itertools.pairwise(path):
         node = _enter(node, step, [] if isinstance(following, int) else {})

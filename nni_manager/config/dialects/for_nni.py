@@ -1,4 +1,4 @@
-"""What NNI 3.0's own loader takes of a config that was converted from the first format."""
+"""Adapts a converted config to NNI 3.0's own loader."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from nni_manager.config.dialects.first_format import LOST
 from nni_manager.config.dialects.first_format_paths import ENTRY, Found, split
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.source import spell
+from nni_manager.config.sections.experiment_model import marked
 from nni_manager.platform_kit.first_format import FirstFormat
 
 #: Fields of the top level that NNI 3.0 does not know and that change nothing here → why.
@@ -18,26 +19,14 @@ _IDLE: Mapping[str, str] = {
     "deprecated": "it changes nothing, and NNI 3.0 does not know it",
 }
 #: Fields of the top level that only nni_manager has.
-_OURS = (
-    "versionCheck",
-    "logCollection",
-    "trialGpuMemory",
-    "maxTrialRetries",
-    "maxSameFailures",
-    "maxFailedTrials",
-    "gracePeriod",
-    "metricGrace",
-    "maxLogSize",
-    "tunerPython",
-    "callerEnvironment",
-)
+_OURS = tuple(marked("ours"))
 
 #: A table, its section's path in the second format.
 Sections = Iterable[tuple[FirstFormat, Path]]
 
 
 def for_nni(config: Mapping[str, Any], sections: Sections) -> dict[str, Any]:
-    """A copy of `config` without what NNI 3.0 does not know and with what it demands."""
+    """A copy of `config` without fields that NNI 3.0 refuses and with those that it requires."""
     kept = copy.deepcopy({name: value for name, value in config.items() if name not in (*_IDLE, *_OURS)})
     for table, path in sections:
         section = _at(kept, path)
@@ -48,7 +37,7 @@ def for_nni(config: Mapping[str, Any], sections: Sections) -> dict[str, Any]:
 
 
 def without_idle(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of `config` without what changes nothing."""
+    """A copy of `config` without fields that have no effect."""
     return {name: value for name, value in config.items() if name not in _IDLE}
 
 

@@ -17,7 +17,7 @@ MAX_VALUES = 200_000
 
 
 class Unreadable(Exception):
-    """A text is no usable YAML at all. `line` is 1-based, 0 when unknown."""
+    """The text cannot be parsed as YAML. `line` is 1-based, 0 when unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -26,8 +26,7 @@ class Unreadable(Exception):
 
 
 class Patience:
-    """The time that somebody waits for a text to be read; `end` may be called by another thread than the one that
-    reads."""
+    """A time limit of reading a text, in seconds; another thread than the reading one may call `end`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -35,24 +34,24 @@ class Patience:
         self._callbacks: list[Callable[[], object]] = []
 
     def on_end(self, callback: Callable[[], object]) -> None:
-        """Has `callback` called when nobody waits any more, at once if that is so already; it may be called twice."""
+        """Registers a callback for the end of the limit; called at once after the end, and perhaps twice."""
         self._callbacks.append(callback)
         if self._over_s == 0.0:
             callback()
 
     def end(self) -> None:
-        """Notes that nobody waits any more."""
+        """Ends the time now: the result is not wanted any more."""
         self._over_s = 0.0
         for callback in self._callbacks:
             callback()
 
     def check(self, line: int) -> None:
-        """Raises Unreadable when the time is over; `line`: the one that is read."""
+        """Raises Unreadable when the time is over. `line`: the line that is being read, 1-based."""
         if time.monotonic() > self._over_s:
             raise Unreadable(f"takes longer than {self._seconds:g} s to be read; make it smaller", line)
 
 
-#: How long whoever wants the text read will wait; None: for ever.
+#: The time limit of the current call; None: no limit.
 patience: ContextVar[Patience | None] = ContextVar("patience", default=None)
 
 
@@ -87,7 +86,7 @@ class Document:
 
 
 def fold(name: str) -> str:
-    """The form of a field's name in which case and underscores make no difference."""
+    """The name without underscores and in lower case, for comparison."""
     return name.replace("_", "").lower()
 
 

@@ -1,6 +1,6 @@
 """The formats of single values.
 
-Each function takes a raw value and answers its canonical form, or raises ValueError with the end of a sentence that
+Each function takes a raw value and returns its canonical form, or raises ValueError with the end of a sentence that
 begins with the field's name. No text repeats a value that may be a secret.
 """
 
@@ -9,10 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-
-LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
-
-Parse = Callable[[object], object]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"b": 1} | {
@@ -56,7 +52,7 @@ def mapping(raw: object) -> dict[str, object]:
 
 
 def whole_number(minimum: int, maximum: int | None = None) -> Callable[[object], int]:
-    """The format of an int within bounds; neither a boolean nor text nor 1.0 will do."""
+    """The format of an int within bounds; a boolean, text or 1.0 is refused."""
 
     def parse(raw: object) -> int:
         if isinstance(raw, bool) or not isinstance(raw, int):
@@ -65,31 +61,6 @@ def whole_number(minimum: int, maximum: int | None = None) -> Callable[[object],
         return raw
 
     return parse
-
-
-def number(minimum: float, *, exclusive: bool = False) -> Callable[[object], float]:
-    """The format of a finite number that is at least (or, exclusive, above) `minimum`."""
-
-    def parse(raw: object) -> float:
-        value = _number(raw)
-        if value < minimum or (exclusive and value == minimum):
-            raise ValueError(f"must be {'above' if exclusive else 'at least'} {minimum:g}, not {value:g}")
-        return value
-
-    return parse
-
-
-def one_of(*words: str) -> Callable[[object], str]:
-    def parse(raw: object) -> str:
-        if raw not in words:
-            given = f"'{raw}'" if isinstance(raw, str) else kind(raw)
-            raise ValueError(f"must be one of {', '.join(words)}, not {given}")
-        return str(raw)
-
-    return parse
-
-
-log_level = one_of(*LOG_LEVELS)
 
 
 def duration(raw: object) -> object:
@@ -133,7 +104,7 @@ def count_or_share(raw: object) -> int | str:
 
 
 def part_of(limit: int | str, total: int | None) -> int | None:
-    """The number that `count_or_share` stands for, where the whole is `total`; rounded down. None: of no whole."""
+    """The number that a `count_or_share` means of `total`, rounded down; None: a share without a total."""
     if isinstance(limit, int) or total is None:
         return limit if isinstance(limit, int) else None
     return total * int(limit.removesuffix("%")) // 100

@@ -57,9 +57,9 @@ _MOST_PROBLEMS = 100
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """A config's text and what reading needs to know; readers note problems in it and go on.
+    """A config's text and the context of reading it; readers note problems here and go on.
 
-    So the user learns of all problems at once.
+    So the user gets all problems at once.
     """
 
     #: The folder where relative paths start.
@@ -69,14 +69,14 @@ class Source:
     #: What messages call the file; empty when the text came without one.
     file: str = ""
     document: Document | None = None
-    #: The data directory whose registered algorithms are known; empty: none are.
+    #: The data directory with the registered algorithms; empty: none are known.
     data_directory: str = ""
     #: Whether the daemon is on another machine: what only it can know is left to it.
     elsewhere: bool = False
     #: Whether the config was accepted before: what depends on this machine or release is not judged again.
     #: Paths are kept then.
     stored: bool = False
-    #: The environment whose variables secrets may refer to; None: references are not followed.
+    #: The environment that references to variables are looked up in; None: references are not followed.
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     #: Reference → value, of secrets that were sent along.
     sent_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -100,7 +100,7 @@ class Source:
             self._add(Problem(message=message, field=name, file=self.file, line=line))
 
     def refuse(self, path: Path, message: str) -> None:
-        """Notes a problem. The first problem of a field stands: what follows from it would only confuse.
+        """Notes a problem, unless the field has one already: later ones usually follow from the first.
 
         Raises ConfigInvalid when there are too many.
         """
@@ -109,11 +109,11 @@ class Source:
             self._add(self._problem(path, message))
 
     def expect_no_more(self, path: Path) -> None:
-        """Notes that a field is missing because of another problem: that it is required need not be said."""
+        """Notes that a field is missing because of another problem, so that it is not reported as required."""
         self._not_expected.add(path)
 
     def warn(self, path: Path, code: str, message: str) -> None:
-        """Notes what the user should know and what refuses nothing, in one sentence.
+        """Notes a warning, one sentence that refuses nothing.
 
         `code`: as `ExperimentWarning` has it. Nothing is noted of a stored config: its file was warned of.
         """
@@ -170,7 +170,7 @@ class Source:
             raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line), self.warnings)
 
     def check_text(self, raw: object) -> None:
-        """Raises ValueError for text that can be no command, no path and no environment variable."""
+        """Raises ValueError for text with a NUL character, which the operating system cannot represent."""
         if isinstance(raw, str) and "\0" in raw and not self.stored:
             raise ValueError("holds a NUL character, which ends every text to the operating system; remove it")
 
@@ -216,7 +216,7 @@ class Source:
         return path
 
     def _add(self, problem: Problem, key: str = "") -> None:
-        """Notes a problem under its key. Raises ConfigInvalid when there are so many that nobody reads them."""
+        """Notes a problem under its key. Raises ConfigInvalid at the hundredth problem."""
         self.problems.setdefault(key or problem.field, problem)
         if len(self.problems) >= _MOST_PROBLEMS:
             self.check()

@@ -1,7 +1,7 @@
 """YAML text (and so JSON) → a `Document`, in this process.
 
 Values are what JSON can hold. Scalars follow YAML 1.2, keys are text, nothing is constructed from tags. Depth, expanded
-size and work are bounded, so that no file can exhaust the daemon; and reading ends when nobody waits for it any more.
+size and work are bounded, so that no file can exhaust the daemon; and reading ends with its time limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ELLIPSIS_FAULT = "'...' stands for fields that are not printed; put them in its
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 _SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
 _TOO_MANY = f"holds more than {MAX_VALUES} values, aliases expanded"
-#: Values between two looks whether anybody still waits.
+#: Values between two checks of the time limit.
 _CHECKED_EVERY = 1000
 #: The most lines that begin with %. No config needs any, and libyaml compares each with all before it.
 _MOST_DIRECTIVES = 100

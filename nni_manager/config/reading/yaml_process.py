@@ -20,7 +20,7 @@ _SCALAR, _LIST, _MAPPING = range(3)
 
 
 def parse(text: str) -> Document:
-    """As `yaml_parser.parse_here`. Raises Unreadable, also when it takes too long or nobody waits for it any more."""
+    """As `yaml_parser.parse_here`. Raises Unreadable, also when the time limit is over."""
     waiting = patience.get()
     # -P: a folder that it happens to be started in has no modules for it
     command = [sys.executable, "-P", "-m", __name__, str(LIMIT_S)]

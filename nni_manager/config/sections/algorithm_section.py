@@ -6,14 +6,17 @@ import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 
+from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.config import registered_algorithms
-from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind, Arguments
+from nni_manager.config.algorithms import check_arguments
 from nni_manager.config.reading import placeholders
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import kind, mapping, text
 from nni_manager.config.reading.source import Source
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.sections.section import Section, nearest
+from nni_manager.domain.algorithm import Catalogue
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")
 #: Fields of NNI's first format in these sections → what to write instead.
@@ -28,10 +31,10 @@ FIRST_FORMAT = {
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
-def read_algorithm(raw: object, path: Path, family: AlgorithmKind, source: Source) -> dict[str, object]:
+def read_algorithm(raw: object, path: Path, family: Catalogue, source: Source) -> dict[str, object]:
     """The canonical section of an algorithm; what is wrong with it is noted in `source`."""
     if not isinstance(raw, dict):
-        source.refuse(path, f"must be a mapping such as {{name: {family.catalogue.names[0]}}}, not {kind(raw)}")
+        source.refuse(path, f"must be a mapping such as {{name: {family.names[0]}}}, not {kind(raw)}")
         return {}
     source.note_foreign_names(path, FIRST_FORMAT)
     section = Section(raw, _FIELDS, path, source)
@@ -39,39 +42,39 @@ def read_algorithm(raw: object, path: Path, family: AlgorithmKind, source: Sourc
         section.judge(name, placeholders.refuse_your)
     if section.has("name") == section.has("className"):
         which = "both are set; keep one" if section.has("name") else "none is set"
-        source.refuse(path, f"needs either name (a built-in {family.noun}) or className (your own); {which}")
+        source.refuse(path, f"needs either name (a built-in {family.kind}) or className (your own); {which}")
         return {}
     return _built_in(section, family, source) if section.has("name") else _user_class(section, source)
 
 
-def _built_in(section: Section, family: AlgorithmKind, source: Source) -> dict[str, object]:
+def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, object]:
     if section.has("codeDirectory"):
-        section.refuse("codeDirectory", f"belongs to className; a built-in {family.noun} has none, remove it")
+        section.refuse("codeDirectory", f"belongs to className; a built-in {family.kind} has none, remove it")
     name = section.take("name", text)
     arguments = section.take("classArgs", mapping)
     if name is not None and (registered := _registered(name, family, source)) is not None:
         return _present(**_of_registered(registered, arguments or {}, section))
     if name is not None:
         name = _check_name(name, family, section, source, arguments or {})
-    if arguments and name in family.arguments:
+    if arguments and name in family.names:
         arguments = _present(**arguments)  # null: not set
     return _present(name=name, classArgs=arguments)
 
 
-def _registered(name: str, family: AlgorithmKind, source: Source) -> Registered | None:
-    """The registered algorithm of that name; None where there is none, or a built-in one has the name.
+def _registered(name: str, family: Catalogue, source: Source) -> Registered | None:
+    """The registered algorithm of that name; None: unknown, or the name of a built-in one.
 
     Raises InvalidInput.
     """
-    if not source.data_directory or family.catalogue.look_up(name):
+    if not source.data_directory or family.look_up(name):
         return None
-    return registered_algorithms.find(FilePath(source.data_directory), family.noun, name)
+    return registered_algorithms.find(FilePath(source.data_directory), family.kind, name)
 
 
 def _of_registered(registered: Registered, arguments: Mapping[str, object], section: Section) -> dict[str, object]:
     """The section of a registered algorithm, with its class in place of its name.
 
-    So the experiment goes on when the name is registered no more, or for another class.
+    The experiment then does not depend on later changes of the registration.
     """
     if arguments and not registered.accepts_class_args:
         section.refuse("classArgs", f"{registered.name} takes no arguments; remove them")
@@ -80,15 +83,13 @@ def _of_registered(registered: Registered, arguments: Mapping[str, object], sect
     return {"className": registered.class_name, "codeDirectory": directory, "classArgs": merged or None}
 
 
-def _check_name(
-    name: str, family: AlgorithmKind, section: Section, source: Source, arguments: Mapping[str, object]
-) -> str:
-    algorithm = family.catalogue.look_up(name)
+def _check_name(name: str, family: Catalogue, section: Section, source: Source, arguments: Mapping[str, object]) -> str:
+    algorithm = family.look_up(name)
     if algorithm:
-        if (known := family.arguments.get(algorithm.name)) is not None:
-            _check_arguments(arguments, known, (*section.path, "classArgs"), algorithm.name, source)
+        if algorithm.is_built_in:
+            check_arguments(algorithm, arguments, (*section.path, "classArgs"), source)
         return algorithm.name
-    if not (source.elsewhere or (source.stored and family.catalogue.is_missing(name))):
+    if not (source.elsewhere or (source.stored and family.is_missing(name))):
         section.refuse("name", _no_advisor(name) if section.path == ("advisor",) else _unknown(name, family))
     return name
 
@@ -111,50 +112,24 @@ def _class_name(raw: object) -> str:
 
 
 def _no_advisor(name: str) -> str:
-    """The refusal of an advisor's name. It offers no class of one's own, as such an advisor cannot work either."""
+    """The refusal of an advisor's name. It offers no user class: an advisor of that kind is not supported either."""
     return (
         f"there is no advisor {name} in this version; remove advisor, and write for example tuner: {{name: TPE}}"
         " and, to end bad trials early, assessor: {name: Medianstop}"
     )
 
 
-def _unknown(name: str, family: AlgorithmKind) -> str:
-    offered = family.catalogue.names
+def _unknown(name: str, family: Catalogue) -> str:
+    offered = family.names
     instead = f"use {' or '.join(offered)}, or your own class by className"
-    if family.catalogue.is_missing(name):
-        return f"the {family.noun} {name} is not in this version yet; {instead}"
+    if family.is_missing(name):
+        return f"the {family.kind} {name} is not in this version yet; {instead}"
     other = ASSESSORS if family is TUNERS else TUNERS
-    if (found := other.catalogue.look_up(name)) is not None:
-        its_place = f"{other.noun}: {{name: {found.name}}}"
-        return f"there is no {family.noun} '{name}', it belongs to {other.noun}: write {its_place}; {instead}"
+    if (found := other.look_up(name)) is not None:
+        its_place = f"{other.kind}: {{name: {found.name}}}"
+        return f"there is no {family.kind} '{name}', it belongs to {other.kind}: write {its_place}; {instead}"
     guess = nearest(name, offered)
-    return f"there is no {family.noun} '{name}'; {f'did you mean {guess}?' if guess else instead}"
-
-
-def _check_arguments(given: Mapping[str, object], known: Arguments, path: Path, owner: str, source: Source) -> None:
-    for key, value in given.items():
-        parse = known.get(key)
-        if parse is None:
-            source.refuse((*path, key), _unknown_argument(key, known, owner))
-        elif isinstance(parse, Mapping):
-            _check_group(value, parse, (*path, key), owner, source)
-        elif value is not None:
-            try:
-                parse(value)
-            except ValueError as error:
-                source.refuse((*path, key), str(error))
-
-
-def _check_group(value: object, known: Arguments, path: Path, owner: str, source: Source) -> None:
-    if isinstance(value, Mapping):
-        _check_arguments(value, known, path, owner, source)
-    elif value is not None:
-        source.refuse(path, f"must be a mapping of {', '.join(known)}, not {kind(value)}")
-
-
-def _unknown_argument(key: str, known: Arguments, owner: str) -> str:
-    guess = nearest(key, known)
-    return f"{owner} has no such argument; " + (f"did you mean {guess}?" if guess else f"it takes {', '.join(known)}")
+    return f"there is no {family.kind} '{name}'; {f'did you mean {guess}?' if guess else instead}"
 
 
 def _present(**fields: object) -> dict[str, object]:

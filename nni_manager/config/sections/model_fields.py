@@ -1,9 +1,10 @@
-"""Walking through pydantic models of sections: fields by the names users write, and models within models."""
+"""Access to pydantic models of sections: fields by the names in a file, and nested models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from nni_manager.config.reading.document import Path, fold
 
@@ -34,8 +35,18 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in models_in(part)]
 
 
+def alternatives(annotation: Any) -> list[Any]:
+    """The types in ``A | B``, None left out; of another annotation itself."""
+    is_choice = get_origin(annotation) in (Union, UnionType)
+    return [part for part in get_args(annotation) if part is not type(None)] if is_choice else [annotation]
+
+
+def is_list(annotation: Any) -> bool:
+    return any(get_origin(part) is list for part in alternatives(annotation))
+
+
 def kind_field(models: list[type[BaseModel]]) -> str:
-    """The alias of the field that tells several models apart: in each it takes one word."""
+    """The alias of the discriminating field: in each model it is a literal of one word."""
     names = (name for name in fields_of(models[0]) if all(_word(model, name) for model in models))
     return next(names)
 
@@ -54,26 +65,28 @@ def given_kind(models: list[type[BaseModel]], raw: Mapping[str, object]) -> obje
     return next((value for key, value in raw.items() if fold(key) in wanted), None)
 
 
-def written(place: Path, model: type[BaseModel]) -> Path:
-    """A place as pydantic names it → the path as users write it: aliases in place of attributes, and no kinds."""
+def locate(place: Path, model: type[BaseModel]) -> tuple[Path, FieldInfo | None]:
+    """A place as pydantic names it → the path as users write it, and the field there.
+
+    The path has aliases in place of attributes, and no kinds. None: the place is no field.
+    """
     path: list[str | int] = []
-    models = [model]
+    models, field = [model], None
     for step in place:
         if isinstance(step, str) and len(models) > 1 and step in kinds(models):
             models = [kinds(models)[step]]
             continue
-        found = _field(models, step)
-        path.append(step if found is None else found[0])
-        if found is not None:
-            models = models_in(found[1].annotation)
-    return tuple(path)
+        alias, field = _field(models, step)
+        path.append(alias)
+        if field is not None:
+            models = models_in(field.annotation)
+    return tuple(path), field
 
 
-def _field(models: list[type[BaseModel]], step: str | int) -> tuple[str, FieldInfo] | None:
-    if len(models) != 1:
-        return None
-    named = ((field.alias or name, name, field) for name, field in models[0].model_fields.items())
-    return next(((alias, field) for alias, name, field in named if step in (alias, name)), None)
+def _field(models: list[type[BaseModel]], step: str | int) -> tuple[str | int, FieldInfo | None]:
+    named = models[0].model_fields.items() if len(models) == 1 else ()
+    found = ((field.alias or name, field) for name, field in named if step in (field.alias or name, name))
+    return next(found, (step, None))
 
 
 def _word(model: type[BaseModel], alias: str) -> str:

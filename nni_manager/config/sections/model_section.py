@@ -1,4 +1,4 @@
-"""A mapping of a config, read by a pydantic model: canonical keys and values, and pydantic's findings in our words."""
+"""Reads a mapping of a config by a pydantic model: canonical keys and values, and a sentence for each fault."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from nni_manager.config.reading import placeholders
 from nni_manager.config.reading.document import Path
+from nni_manager.config.reading.scalars import flag, kind, mapping, text
 from nni_manager.config.reading.source import Source
 from nni_manager.config.secrets import read_secret
+from nni_manager.config.sections.formats import holding, reader_of
 from nni_manager.config.sections.model_fields import (
     fields_of,
     given_kind,
     kind_field,
     kinds,
+    locate,
     marks_of,
     models_in,
     names_marked,
-    written,
 )
 from nni_manager.config.sections.section import Section
-from nni_manager.config.sections.section_values import holding, reader_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -35,18 +36,20 @@ def read_model(raw: Mapping[str, object], model: type[BaseModel], path: Path, na
     Mappings within are read alike. `name`: of the service, or what else stands before a secret's field in the secret's
     reference.
     """
-    fields = fields_of(model)
-    section = Section(
-        raw,
-        fields,
-        path,
-        source,
-        other_names=names_marked(model, "otherNames"),
-        old_names=names_marked(model, "oldNames"),
-    )
+    return take_fields(section_of(raw, model, path, source), fields_of(model), name, source)
+
+
+def section_of(raw: Mapping[str, object], model: type[BaseModel], path: Path, source: Source) -> Section:
+    """The mapping as a section with the model's fields; unknown fields are noted in `source`."""
+    other, old = names_marked(model, "otherNames"), names_marked(model, "oldNames")
+    return Section(raw, fields_of(model), path, source, other_names=other, old_names=old)
+
+
+def take_fields(section: Section, fields: Mapping[str, FieldInfo], name: str, source: Source) -> Settings:
+    """The canonical values of the fields that a section sets; refused ones are left out and noted in `source`."""
     taken: Settings = {}
     for alias, field in fields.items():
-        reader = _reader(field, (*path, alias), f"{name}.{alias}", source)
+        reader = _reader(field, (*section.path, alias), f"{name}.{alias}", source)
         if not _is_replaced_by_other_field(field, section):
             taken[alias] = section.take(alias, reader)
     return {alias: value for alias, value in taken.items() if value is not None}
@@ -65,16 +68,35 @@ def read_choice(
 
 def validate(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> Settings | None:
     """The complete section that settings make; None when it is refused, which is then noted in `source`."""
+    faults = _faults(model, settings, path, source)
+    return None if faults else model.model_validate(settings).model_dump(by_alias=True, exclude_none=True)
+
+
+def valid_settings(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> Settings:
+    """The settings without those that the model refuses, which is then noted in `source`.
+
+    A stored value may be above an upper bound: it was accepted once.
+    """
+    faults = _faults(model, settings, path, source)
+    return {alias: value for alias, value in settings.items() if alias not in faults}
+
+
+def _faults(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> set[object]:
+    """The refused fields; they are noted in `source`. A fault of the section as a whole has the field ``""``."""
     from pydantic import ValidationError  # imported already: a model is at hand
 
     try:
-        return model.model_validate(settings).model_dump(by_alias=True, exclude_none=True)
+        model.model_validate(settings)
+        return set()
     except ValidationError as error:
-        for fault in error.errors(include_url=False, include_input=False):
-            place = (*path, *written(fault["loc"], model))
-            if not (fault["type"] in _FOLLOWING and source.is_refused(place)):
-                source.refuse(place, _sentence(fault))
-        return None
+        faults = error.errors(include_url=False)
+    refused = [one for one in faults if not (source.stored and one["type"] == "less_than_equal")]
+    for fault in refused:
+        inner, field = locate(fault["loc"], model)
+        place = (*path, *inner)
+        if not (fault["type"] in _FOLLOWING and source.is_refused(place)):
+            source.refuse(place, _sentence(fault, field))
+    return {fault["loc"][0] if fault["loc"] else "" for fault in refused}
 
 
 def _is_replaced_by_other_field(field: FieldInfo, section: Section) -> bool:
@@ -88,17 +110,27 @@ def _reader(field: FieldInfo, path: Path, name: str, source: Source) -> Callable
     if marks.get("opaque"):
         return lambda raw: raw
     if "format" in marks:
-        return _searched(holding(reader_of(str(marks["format"]), source), marks.get("holds", ()), source), source)
+        reader = holding(reader_of(str(marks["format"]), source), marks.get("holds", ()), source)
+        return _searched(reader, source, marks.get("placeholders", "any"))
     if models := models_in(field.annotation):
         return lambda raw: _read_inner(raw, models, path, name, source)
     return _searched(lambda raw: raw, source)
 
 
-def _searched(reader: Callable[[object], object], source: Source) -> Callable[[object], object]:
+_PLACEHOLDERS: Mapping[str, Callable[[object], None]] = {
+    "any": placeholders.refuse,
+    "your": placeholders.refuse_your,
+    "kept": lambda raw: None,
+}
+
+
+def _searched(reader: Callable[[object], object], source: Source, refused: str = "any") -> Callable[[object], object]:
+    """The reader, after a search for placeholders; `refused`: which of them, a key of `_PLACEHOLDERS`."""
+
     def read(raw: object) -> object:
         if not source.stored:
             for item in raw if isinstance(raw, list) else [raw]:
-                placeholders.refuse(item)
+                _PLACEHOLDERS[refused](item)
         return reader(raw)
 
     return read
@@ -136,31 +168,53 @@ def _which(kind: object, models: list[type[BaseModel]]) -> str:
 _FOLLOWING = ("missing", "union_tag_invalid", "union_tag_not_found")
 
 
-def _sentence(fault: Any) -> str:
-    """The sentence for a fault that pydantic found, in our words; never with the value, which may be a secret."""
-    sentence = _SENTENCES.get(fault["type"])
-    if sentence is None:
-        return f"is not valid: {fault['msg']}"
-    return sentence.format(**fault.get("ctx", {}))
+def _sentence(fault: Any, field: FieldInfo | None) -> str:
+    """The sentence for a fault that pydantic found. It repeats text only for a choice of words: other text may be a
+    secret."""
+    raw = fault["input"]
+    if fault["type"] in _PARSERS:
+        return _refusal(_PARSERS[fault["type"]], raw)
+    found = _SENTENCES.get(fault["type"], "is not valid: {msg}")
+    rules = field.metadata if field is not None else ()
+    bounds = {name: getattr(rule, name) for rule in rules for name in ("ge", "le") if hasattr(rule, name)}
+    if fault["type"] in _BOUNDS and len(bounds) == 2:
+        found = "must be from {ge} to {le}, not {number}"
+    given = {"kind": kind(raw), "msg": fault["msg"], **bounds, **fault.get("ctx", {})}
+    number = f"{raw:g}" if isinstance(raw, float) else raw
+    return found.format(**given, number=number, word=f"'{raw}'" if isinstance(raw, str) else kind(raw))
 
 
+def _refusal(parse: Callable[[object], object], raw: object) -> str:
+    """The sentence with which `parse` refuses a value that pydantic refused."""
+    try:
+        parse(raw)
+    except ValueError as error:
+        return str(error)
+    return "is not valid"
+
+
+#: Kinds of findings that a function for the same values has a sentence for.
+_PARSERS: Mapping[str, Callable[[object], object]] = {
+    "string_type": text,
+    "bool_type": flag,
+    "dict_type": mapping,
+    "model_type": mapping,
+    "model_attributes_type": mapping,
+}
+_BOUNDS = ("greater_than_equal", "less_than_equal")
 _SENTENCES = {
     "missing": "is required and not set; add it",
     "value_error": "{error}",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "string_type": "must be text; put it in quotes",
+    "int_type": "must be a whole number, not {kind}",
+    "float_type": "must be a number, not {kind}",
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must match the pattern {pattern}",
-    "list_type": "must be a list",
+    "list_type": "must be a list, not {kind}",
     "too_short": "must have at least {min_length}",
-    "dict_type": "must be a mapping of names to values",
-    "model_type": "must be a mapping of names to values",
-    "model_attributes_type": "must be a mapping of names to values",
-    "literal_error": "must be {expected}",
-    "greater_than": "must be above {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be below {lt}",
-    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}, not {word}",
+    "greater_than": "must be above {gt}, not {number}",
+    "greater_than_equal": "must be at least {ge}, not {number}",
+    "less_than": "must be below {lt}, not {number}",
+    "less_than_equal": "must be at most {le}, not {number}",
+    "finite_number": "must be a finite number",
 }

@@ -60,7 +60,7 @@ def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object]
 
 
 def needs_command(raw: object) -> bool:
-    """Whether the section leaves its command to the top level; true for one that cannot be used. Notes nothing."""
+    """Whether the section inherits its command from the top level; true for an invalid section. Notes nothing."""
     if not isinstance(raw, dict):
         return True
     values = {fold(key): value for key, value in raw.items()}
@@ -105,7 +105,7 @@ def _read_all(items: Mapping[Path, object], shared: Settings, source: Source) ->
 
 
 def _own_name(raw: object, platform: str, path: Path, source: Source) -> str:
-    """The name that the section gives its service; empty where it gives none, or one that is refused."""
+    """The service's name in the section; empty: none, or a refused one."""
     assert isinstance(raw, dict)
     given = next((value for key, value in raw.items() if fold(key) == NAME), None)
     if given is None or (
@@ -145,7 +145,7 @@ def _read_platform(
 
 
 def _may_inherit(field: FieldInfo) -> bool:
-    """Whether the top level's value means the same in the section: a folder of an image is none of this machine."""
+    """Whether the section inherits the top level's value; a folder in an image does not inherit one of this machine."""
     return marks_of(field).get("format") != "elsewhere"
 
 

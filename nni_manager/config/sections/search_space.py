@@ -1,6 +1,6 @@
 """The search space of a config, `searchSpace` or the file that `searchSpaceFile` names → one mapping.
 
-Built-in tuners take NNI's dimensions; what dimensions mean to a user's tuner is not judged here.
+Dimensions are checked for built-in tuners; a user's tuner may define its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from nni_manager.config.algorithms import TUNERS
+from nni_manager.config.reading import placeholders
 from nni_manager.config.reading.document import MAX_DEPTH, Document, Path, Unreadable
 from nni_manager.config.reading.scalars import mapping, text
 from nni_manager.config.reading.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
@@ -21,6 +21,7 @@ from nni_manager.domain.experiment import ConfigWarning
 from nni_manager.domain.space import search_space
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import SearchSpace
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
 
@@ -30,7 +31,7 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     if all(map(top.has, _FIELDS)):
         top.refuse("searchSpaceFile", "searchSpace is given too; keep one of the two")
     elif top.has("searchSpaceFile"):
-        path = top.take("searchSpaceFile", lambda raw: source.existing_file(text(raw)))
+        path = top.take("searchSpaceFile", lambda raw: _existing_file(raw, source))
         return _from_file(path, source) if path else None
     elif not top.has("searchSpace"):
         top.require("searchSpace", "give it here, or name a searchSpaceFile; an empty one is {}")
@@ -38,15 +39,15 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
 
 
 def check_search_space(space: object, tuner: object) -> SearchSpace | None:
-    """The space as the tuner of that name searches it; None: what is in it is not known.
+    """The space as the built-in tuner of that name searches it; None for another tuner.
 
     Raises BadDimension for the first dimension that the tuner cannot search.
     """
-    return search_space.parse(space) if space is not None and tuner in TUNERS.arguments else None
+    return search_space.parse(space) if space is not None and tuner in TUNERS.names else None
 
 
 def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
-    """Notes every dimension that the tuner of that name cannot search, or may not be meant, where it stands."""
+    """Notes, with their lines, the dimensions that the tuner cannot search and those that are probably slips."""
     file = None if top.has("searchSpace") else _File(source.path(str(top.raw("searchSpaceFile"))))
     for name, dimension in space.items():
         try:
@@ -63,7 +64,7 @@ _MIXED = (
 
 
 def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source) -> None:
-    """Warns of choices of mappings and others: trials that compute with a mapping have no number to report."""
+    """Warns of choices that mix mappings and other values, which are probably meant as branches."""
     for place in space.places if space is not None else ():
         options = place.dimension.options if isinstance(place.dimension, Choice) else ()
         if len({isinstance(option, Mapping) for option in options}) < 2:
@@ -75,6 +76,12 @@ def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source
             spelled, line = file.locate(path)
             field = spell(spelled)
             source.pass_on(ConfigWarning(code=_MIXED_CHOICE, message=_MIXED, field=field, file=file.path, line=line))
+
+
+def _existing_file(raw: object, source: Source) -> str:
+    if not source.stored:
+        placeholders.refuse(raw)
+    return source.existing_file(text(raw))
 
 
 def _refuse(error: BadDimension, file: _File | None, source: Source) -> None:
@@ -92,7 +99,7 @@ def _written(key: search_space.Key) -> Path:
 
 
 class _File:
-    """The file of a search space, read again for its lines when there is something to refuse."""
+    """The file of a search space, parsed again for line numbers when a problem is reported."""
 
     def __init__(self, path: str) -> None:
         self.path = path

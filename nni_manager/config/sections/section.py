@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nni_manager.config.reading.document import Path, fold
 from nni_manager.config.reading.source import Source
-from nni_manager.config.sections.experiment_fields import FIELDS
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -24,10 +23,10 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Section:
-    """A mapping of a config, whose fields are taken one by one.
+    """A mapping of a config with its known fields.
 
-    Fields are matched whatever their case and underscores; unknown ones are refused with the nearest right name. A
-    field that is null is a field that is not set.
+    Case and underscores of names are ignored; an unknown field is refused with the nearest known name. A field that is
+    null is not set.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Section:
         other_names: Mapping[str, str] = NO_NAMES,
         old_names: Mapping[str, str] = NO_NAMES,
     ) -> None:
-        """`other_names`: other names of fields → field; `old_names` likewise, and whoever writes one is warned."""
+        """`other_names`: other names of fields → field; `old_names` likewise, with a warning."""
         self.path = path
         self._source = source
         self._names = {fold(name): name for name in names}
@@ -137,6 +136,8 @@ def place_of(key: str, path: Path, source: Source) -> str:
 
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(name, path of its section, the same in words) of every field that the file could have."""
+    from nni_manager.config.sections.experiment_model import FIELDS  # brings pydantic, for an error alone
+
     given = {fold(name): value for name, value in values.items()}
     yield from ((name, "", "at the top of the file") for name in FIELDS)
     yield from _of_platforms(given.get("trainingservice"))
