@@ -1,4 +1,4 @@
-"""`nnictl config`: checks and converts experiment files, and shows what an experiment was made with."""
+"""`nnictl config`: checks and converts experiment files, shows an experiment's config."""
 
 from __future__ import annotations
 

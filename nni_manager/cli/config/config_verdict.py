@@ -1,4 +1,4 @@
-"""The verdict of `nnictl config check` on one file: the one that `create` would give, found without a daemon."""
+"""The verdict of `nnictl config check` on one file: the checks of `create`, made without a daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CheckResult:
     """The verdict on one experiment file."""
 
     file: str
-    #: One line about the experiment; empty where none can be made of the file.
+    #: One line about the experiment; empty when the file is invalid.
     summary: str = ""
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
@@ -34,9 +34,9 @@ class CheckResult:
 
 
 def of_file(file: Path, data_directory: Path, python: str = "") -> CheckResult:
-    """The verdict on an experiment file, found by reading it and whatever it names.
+    """The verdict on an experiment file. Reads it and the files that it names.
 
-    `python`: the Python that was asked for to run a user's tuner, or empty.
+    `python`: the requested Python for a user's tuner, or empty.
     """
     try:
         spec = experiment_file.read_file(file, data_directory, os.environ).spec

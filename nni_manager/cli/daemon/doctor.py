@@ -1,4 +1,4 @@
-"""`nni-manager doctor`: looks at everything that experiments need, and says what to do about what is wrong."""
+"""`nni-manager doctor`: checks everything that experiments need, and says how to fix what fails."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from nni_manager.domain.errors import NniManagerError
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
-#: Seconds for which the daemon's end is waited for.
+#: Seconds to wait for the daemon's end.
 _PATIENCE_S = 10
 
 
@@ -90,7 +90,7 @@ def _end(client: ManagerClient) -> None:
 
 
 def _opened(pid: int) -> int | None:
-    """A descriptor of the daemon's process; None where it cannot be had: in another container it has another id."""
+    """A descriptor of the daemon's process; None in another container, where the process has another id."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -98,7 +98,7 @@ def _opened(pid: int) -> int | None:
 
 
 def _running() -> ManagerClient | None:
-    """A client of the daemon that is meant; None: none runs here. Raises NniManagerError if one cannot be reached."""
+    """A client of the chosen daemon; None: none runs here. Raises NniManagerError if it runs and cannot be reached."""
     from nni_manager.client.daemon import is_taken
     from nni_manager.client.manager_client import ManagerClient
 
