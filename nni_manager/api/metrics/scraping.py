@@ -1,4 +1,4 @@
-"""`/metrics`, for Prometheus and whatever reads its format."""
+"""The route `/metrics`, for Prometheus and compatible monitors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 async def show(context: Context) -> Response:
     """Cheap enough to be asked every few seconds. A listener with a token wants it here, too; whoever scrapes sends it
     as `Authorization: Bearer <token>`."""
-    from nni_manager.api.metrics import exposition, prometheus  # Prometheus' library, only where something is scraped
+    from nni_manager.api.metrics import exposition, prometheus  # Prometheus' library, imported at the first scrape
 
     text = exposition.text(await prometheus.families(context))
     return Response(text, headers={"Content-Type": exposition.CONTENT_TYPE, "Cache-Control": "no-store"})
