@@ -71,7 +71,7 @@ async def test_an_experiment_gets_a_port_of_its_own(
     assert listener.endpoints == {} and await endpoint_of(api, id_) is None and await recorded(world, id_) is None
 
 
-async def test_without_a_wish_there_is_none(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:
+async def test_no_endpoint_unless_requested(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:
     id_ = (await create(api, world)).json()["id"]
     assert await endpoint_of(api, id_) is None and listener.endpoints == {}
     listener.has_service = True
@@ -113,7 +113,7 @@ async def test_a_port_is_given_back_when_the_rest_fails(
         (8080, "endpoint"),
     ],
 )
-async def test_what_is_no_view_is_named(
+async def test_invalid_endpoint_names_the_field(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints, endpoint: object, word: str
 ) -> None:
     await world.add("seeded")
@@ -174,9 +174,7 @@ async def test_a_resume_that_fails_gives_the_view_back(
     assert (await world.service.entry("seeded")).status is ExperimentStatus.VIEWED
 
 
-async def test_stop_all_and_delete_close_what_is_viewed(
-    api: httpx.AsyncClient, world: World, listener: FakeEndpoints
-) -> None:
+async def test_stop_all_and_delete_close_views(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:
     empty: list[bool] = []
     world.supervisor.on_empty = lambda: empty.append(True)
     for number, id_ in enumerate(("seeded", "gone")):
@@ -249,7 +247,7 @@ async def test_the_folder_of_an_open_experiment_knows_its_port(
     assert (await asyncio.to_thread(index.read_folder, folder)).endpoint == endpoint
 
 
-async def test_what_has_no_folder_any_more_is_not_viewed_and_the_list_says_so(
+async def test_experiment_without_folder_cannot_be_viewed_and_is_listed_with_error(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints
 ) -> None:
     folder = await world.add("seeded")
@@ -275,9 +273,7 @@ async def test_a_folder_that_cannot_be_looked_into_is_none(api: httpx.AsyncClien
     assert (answer.status_code, "there is no experiment folder" in answer.text) == (404, True)
 
 
-async def test_a_folder_of_an_earlier_version_that_nobody_upgraded_can_be_read(
-    api: httpx.AsyncClient, world: World
-) -> None:
+async def test_folder_of_earlier_version_is_readable_without_upgrade(api: httpx.AsyncClient, world: World) -> None:
     await add_old(world, 3)
     found = await api.get(f"{EXPERIMENTS}/old")
     assert (found.status_code, [w["code"] for w in found.json()["warnings"]]) == (200, ["WAS_ON_HOLD"])

@@ -180,7 +180,7 @@ async def test_the_list_is_told_as_it_changes(api: httpx.AsyncClient, world: Wor
         world.stopping.set()
 
 
-async def test_head_of_it_ends_at_once(api: httpx.AsyncClient, world: World) -> None:
+async def test_head_of_a_stream_ends_at_once(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
     async with asyncio.timeout(1):
         head = await api.head(f"/api/v1/experiments/{id_}/events")
@@ -188,7 +188,7 @@ async def test_head_of_it_ends_at_once(api: httpx.AsyncClient, world: World) -> 
 
 
 @pytest.mark.parametrize("end", ["daemon", "client"])
-async def test_it_ends_with_the_daemon_or_the_client(api: httpx.AsyncClient, world: World, end: str) -> None:
+async def test_stream_ends_with_the_daemon_or_the_client(api: httpx.AsyncClient, world: World, end: str) -> None:
     id_ = await create(api, world)
     async with following(world, id_) as stream:
         await stream.state()
@@ -233,7 +233,7 @@ class Counter:
         return Part(text=event("state", "{}"), is_last=self._left == 0)
 
 
-async def test_there_are_at_most_five_a_second() -> None:
+async def test_at_most_five_events_a_second() -> None:
     counter, stream = Counter(4), Stream()
     await EventStream(counter, asyncio.Event())({"type": "http"}, stream.receive, stream.send)  # type: ignore[arg-type]
     gaps = [later - earlier for earlier, later in zip(counter.read_at, counter.read_at[1:], strict=False)]

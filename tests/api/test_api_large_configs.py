@@ -61,7 +61,7 @@ async def began(reading: Reading) -> None:
     assert await asyncio.to_thread(reading.began.acquire, timeout=5)
 
 
-async def test_it_ends_with_who_waits_for_it(api: httpx.AsyncClient, reading: Reading) -> None:
+async def test_parsing_ends_when_the_request_is_cancelled(api: httpx.AsyncClient, reading: Reading) -> None:
     """As when the daemon ends: a thread that reads on would keep it."""
     asking = asyncio.create_task(api.post(EXPERIMENTS, content=LARGE, headers=YAML))
     await began(reading)
@@ -70,14 +70,18 @@ async def test_it_ends_with_who_waits_for_it(api: httpx.AsyncClient, reading: Re
     assert await asyncio.to_thread(reading.ended.wait, 5)
 
 
-async def test_it_has_its_time(api: httpx.AsyncClient, reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parsing_has_a_time_limit(
+    api: httpx.AsyncClient, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(submission, "PATIENCE_S", 0.05)
     answer = await api.post(EXPERIMENTS, content=LARGE, headers=YAML)
     assert answer.status_code == 400 and "takes longer than 0.05 s" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(("body", "most"), [(LARGE, 1), (b"a: 1", 3)])
-async def test_large_ones_take_turns(api: httpx.AsyncClient, reading: Reading, body: bytes, most: int) -> None:
+async def test_large_configs_are_parsed_one_at_a_time(
+    api: httpx.AsyncClient, reading: Reading, body: bytes, most: int
+) -> None:
     asking = [asyncio.create_task(api.post(EXPERIMENTS, content=body, headers=YAML)) for _ in range(3)]
     for _ in range(most):
         await began(reading)

@@ -46,7 +46,7 @@ async def assert_at_work(world: World, id: str) -> None:
     assert (entry.is_open, entry.status) == (True, ExperimentStatus.RUNNING)
 
 
-async def test_two_resume_it(world: World, api: httpx.AsyncClient, listener: FakeEndpoints) -> None:
+async def test_concurrent_resumes(world: World, api: httpx.AsyncClient, listener: FakeEndpoints) -> None:
     await world.add("twice")
     wish = {"endpoint": {"port": 8888}}
     answers = await asyncio.gather(*(api.post(f"{EXPERIMENTS}/twice/resume", json=wish) for _ in range(4)))
@@ -55,7 +55,7 @@ async def test_two_resume_it(world: World, api: httpx.AsyncClient, listener: Fak
     assert listener.endpoints == {"twice": Endpoint(port=8888)}
 
 
-async def test_one_resumes_and_one_views_it(world: World, api: httpx.AsyncClient) -> None:
+async def test_concurrent_resume_and_view(world: World, api: httpx.AsyncClient) -> None:
     """Whoever comes first; a viewed one can be resumed, one at work not be viewed."""
     await world.add("mixed")
     resumed, viewed = await asyncio.gather(
@@ -67,7 +67,7 @@ async def test_one_resumes_and_one_views_it(world: World, api: httpx.AsyncClient
 
 
 @pytest.mark.parametrize("first", ["resume", "delete"])
-async def test_one_resumes_and_one_deletes_it(world: World, api: httpx.AsyncClient, first: str) -> None:
+async def test_concurrent_resume_and_delete(world: World, api: httpx.AsyncClient, first: str) -> None:
     folder = await world.add("going")
     calls = [api.post(f"{EXPERIMENTS}/going/resume"), api.delete(f"{EXPERIMENTS}/going")]
     answers = await asyncio.gather(*(calls if first == "resume" else reversed(calls)))
@@ -81,7 +81,7 @@ async def test_one_resumes_and_one_deletes_it(world: World, api: httpx.AsyncClie
         assert await world.service.entries() == []
 
 
-async def test_one_resumes_and_one_stops_it(world: World, api: httpx.AsyncClient) -> None:
+async def test_concurrent_resume_and_stop(world: World, api: httpx.AsyncClient) -> None:
     """Stopping a stopped one is quiet."""
     folder = await world.add("ended")
     resumed, stopped = await asyncio.gather(
@@ -93,7 +93,7 @@ async def test_one_resumes_and_one_stops_it(world: World, api: httpx.AsyncClient
     assert stored(folder).status is entry.status
 
 
-async def test_one_that_is_being_stopped_is_not_resumed(
+async def test_stopping_experiment_is_not_resumed(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be stopped all the same."""
@@ -168,7 +168,7 @@ async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
     assert stored(folder).status is ExperimentStatus.STOPPED
 
 
-async def test_nobody_waits_for_the_disk_of_a_closed_one(
+async def test_slow_disk_of_closed_experiment_blocks_no_other(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be elsewhere, and slow; its page asks again and again."""
@@ -185,7 +185,7 @@ async def test_nobody_waits_for_the_disk_of_a_closed_one(
     assert asked_in and threading.main_thread() not in asked_in
 
 
-async def test_what_cannot_be_opened_stays_stopped(
+async def test_unopenable_experiment_stays_stopped(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object) -> None:

@@ -156,7 +156,7 @@ async def test_an_end_that_cannot_be_used_costs_no_results(runner: Runner, world
     [None, [], [7], [{}], [part("version")], [part("together")], [{"route": "log"}], [part("heartbeat")] * 17],
     ids=str,
 )
-async def test_what_is_no_list_of_posts(runner: Runner, posts: object) -> None:
+async def test_invalid_list_of_posts(runner: Runner, posts: object) -> None:
     await runner.post("version")
     answer = await runner.post("together", {"posts": posts})
     assert answer.status_code == 400 and answer.json()["error"].startswith("posts: ")
@@ -205,13 +205,15 @@ async def test_no_token(world: RunnerWorld, application: ASGIApp, route: str, he
         f"{'e' * 99}/aaaaa/1",
     ],
 )
-async def test_what_can_be_no_attempt_is_as_unknown_as_any(world: RunnerWorld, application: ASGIApp, path: str) -> None:
+async def test_malformed_attempt_is_answered_like_an_unknown_one(
+    world: RunnerWorld, application: ASGIApp, path: str
+) -> None:
     runner = Runner(world, application, world.who)
     answer = await runner.client.get(f"http://manager/trial/v1/{path}/parameters")
     assert answer.status_code in (403, 404)
 
 
-async def test_a_right_token_for_something_that_is_not_there(world: RunnerWorld, application: ASGIApp) -> None:
+async def test_valid_token_of_unknown_attempt(world: RunnerWorld, application: ASGIApp) -> None:
     for who in (
         RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1),
         RunnerOf(experiment_id=world.id, trial_id="zzzzz", attempt=1),
@@ -282,7 +284,7 @@ async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
         ("log", {**POSTS["log"], "source": []}, "source"),
     ],
 )
-async def test_what_cannot_be_used_is_named(runner: Runner, route: str, body: object, field: str) -> None:
+async def test_invalid_field_is_named(runner: Runner, route: str, body: object, field: str) -> None:
     await runner.post("version")
     text = json.dumps(body)  # escapes what is no text
     answer = await runner.client.post(route, content=text)
@@ -291,12 +293,12 @@ async def test_what_cannot_be_used_is_named(runner: Runner, route: str, body: ob
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"start": ' + b"9" * 5000 + b"}"])
-async def test_what_is_no_json(runner: Runner, content: bytes) -> None:
+async def test_invalid_json(runner: Runner, content: bytes) -> None:
     answer = await runner.client.post("metrics", content=content)
     assert (answer.status_code, answer.json()) == (400, {"error": "the body is no JSON"})
 
 
-async def test_an_outbox_that_is_none_is_not_waited_for(runner: Runner, world: RunnerWorld) -> None:
+async def test_invalid_outbox_name_is_not_waited_for(runner: Runner, world: RunnerWorld) -> None:
     await runner.post("version")
     await runner.post("status", {**EXIT_0, "outboxes": {"outbox/\n": 70, "stdout": 5}})
     assert (await world.ended())["attempts"][0]["runnerExit"]["outboxes"] == {}
@@ -337,7 +339,7 @@ async def test_an_end_is_taken_with_however_many_outboxes(runner: Runner, world:
     assert (await world.ended())["status"] == "SUCCEEDED"
 
 
-async def test_what_was_not_delivered_stands_on_the_trial(runner: Runner, world: RunnerWorld) -> None:
+async def test_undelivered_results_are_shown_on_the_trial(runner: Runner, world: RunnerWorld) -> None:
     told = ["The manager refuses outbox/a\n(no such outbox).", "x" * 1000, 7, *["more"] * 100]
     await runner.post("version")
     await runner.post("status", {**EXIT_0, "undelivered": told})
@@ -378,7 +380,7 @@ async def test_last_words_are_cut(runner: Runner, world: RunnerWorld) -> None:
     assert len(tail) == 2048 and tail.endswith("the end")
 
 
-async def test_what_is_not_there(runner: Runner) -> None:
+async def test_unknown_routes_and_methods(runner: Runner) -> None:
     assert (await runner.client.get("secrets")).status_code == 404
     assert (await runner.client.get("version")).status_code == 405
     assert (await runner.client.get("http://manager/api/v1/experiments")).status_code == 404
@@ -438,7 +440,7 @@ class SlowPost:
         return (await self.post).status_code
 
 
-async def test_what_is_announced_takes_no_room(runner: Runner, world: RunnerWorld, application: ASGIApp) -> None:
+async def test_announced_length_takes_no_room(runner: Runner, world: RunnerWorld, application: ASGIApp) -> None:
     """Three slow posts with one token kept all runners' heartbeats away."""
     await runner.post("version")
     slow = [SlowPost(runner, 0) for _ in range(3)]

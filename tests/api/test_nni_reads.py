@@ -111,7 +111,7 @@ async def test_metrics_by_trial_and_type(nni: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("bounds", ["a/b", "0/", "1.5/2", f"{'9' * 40}/0", "3/1", "٣/٤"])
-async def test_a_range_that_is_none_holds_nothing(nni: httpx.AsyncClient, bounds: str) -> None:
+async def test_invalid_range_is_empty(nni: httpx.AsyncClient, bounds: str) -> None:
     answer = await nni.get(f"metric-data-range/{bounds}")
     assert (answer.status_code, answer.json()) == (200, []) or (answer.status_code == 404 and answer.json()["error"])
 
@@ -266,7 +266,7 @@ async def test_head_and_options(nni: httpx.AsyncClient, path: str) -> None:
         "tensorboard-tasks",
     ],
 )
-async def test_an_experiment_that_nobody_knows(api: httpx.AsyncClient, path: str) -> None:
+async def test_unknown_experiment(api: httpx.AsyncClient, path: str) -> None:
     answer = await api.get(f"/experiments/nobody/api/v1/nni/{path}")
     assert answer.status_code == 404 and "nobody" in answer.json()["error"]
 

@@ -98,7 +98,7 @@ async def test_a_name_with_several_addresses_is_one_port(listeners: Listeners) -
         assert await _get(f"http://{host}:{next(iter(ports))}/")
 
 
-async def test_a_stream_ends_with_its_last_word() -> None:
+async def test_stream_ends_with_its_last_event() -> None:
     stream = Stream()
     listeners, address = await _open(stream)
     async with httpx.AsyncClient(trust_env=False) as client, client.stream("GET", address) as response:

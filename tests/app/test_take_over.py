@@ -56,7 +56,7 @@ def test_a_daemon_that_is_to_stay_takes_over(manager: CommandLine) -> None:
     assert manager.processes() == [], "no daemon is needed for that"
 
 
-def test_where_nothing_is_nothing_is_started(manager: CommandLine) -> None:
+def test_no_daemon_to_take_over_starts_none(manager: CommandLine) -> None:
     assert manager.good("experiment", "list") == "No experiment is open; --all lists closed ones too.\n"
     assert json.loads(manager.good("experiment", "list", "--all", "--json")) == []
     for words in (("trial", "ls"), ("experiment", "show", "abc"), ("log", "stdout"), ("top",)):

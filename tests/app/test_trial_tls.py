@@ -51,7 +51,7 @@ def told(listener: TrialListenerSocket) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["authority", "the certificate itself"])
-async def test_runners_trust_what_they_are_told(tmp_path: Path, is_named: bool) -> None:
+async def test_runners_trust_the_given_authority(tmp_path: Path, is_named: bool) -> None:
     authority = Authority(tmp_path)
     files = authority.issue("127.0.0.1")
     settings = tls(*files, authority.file if is_named else None)

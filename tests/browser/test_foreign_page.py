@@ -82,7 +82,7 @@ async def experiment(site: str, world: World) -> str:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", EVIL])
-async def test_it_reads_nothing(evil_browser: Browser, site: str, experiment: str, host: str) -> None:
+async def test_foreign_page_reads_nothing(evil_browser: Browser, site: str, experiment: str, host: str) -> None:
     own = f"/api/v1/experiments/{experiment}"
     async with foreign_page(evil_browser, host) as page:
         for path in ("/", "/api/v1/experiments", own, f"{own}/logs/nnimanager.log", "/metrics", "/static/page.js"):
@@ -106,7 +106,9 @@ async def test_it_reads_nothing(evil_browser: Browser, site: str, experiment: st
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", EVIL])
-async def test_it_changes_nothing(evil_browser: Browser, site: str, world: World, experiment: str, host: str) -> None:
+async def test_foreign_page_changes_nothing(
+    evil_browser: Browser, site: str, world: World, experiment: str, host: str
+) -> None:
     own = f"{site}/api/v1/experiments/{experiment}"
     body = '{"parameters": {"x": 0.5}}'
     writes: list[tuple[str, dict[str, Any]]] = [
@@ -138,9 +140,7 @@ async def test_it_changes_nothing(evil_browser: Browser, site: str, world: World
     assert world.daemon_stops == []
 
 
-async def test_a_name_that_somebody_else_pointed_here_is_refused(
-    evil_browser: Browser, site: str, experiment: str
-) -> None:
+async def test_rebound_host_name_is_refused(evil_browser: Browser, site: str, experiment: str) -> None:
     """The page then is of our own origin, as far as the browser can tell."""
     context = await evil_browser.new_context()
     page = await context.new_page()

@@ -101,7 +101,7 @@ async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str,
             await page.goto("about:blank")
 
 
-async def test_one_failed_fetch_is_made_up_for(browser: Browser, site: str, world: World) -> None:
+async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World) -> None:
     """The experiment's last event has come by then: nothing else would bring the page up to date."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
@@ -143,7 +143,7 @@ async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> 
         world.stopping.set()
 
 
-async def test_it_works_without_scripts(browser: Browser, site: str, world: World) -> None:
+async def test_pages_work_without_scripts(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
     async with page_of(browser, java_script_enabled=False) as page:

@@ -185,7 +185,7 @@ def test_list_as_json(nnictl: Run, manager: FakeManager) -> None:
     assert json.loads(nnictl("experiment", "list", "--json", "--all").stdout) == list(manager.known.values())
 
 
-def test_what_standard_output_cannot_spell_is_an_escape(nnictl: Run, manager: FakeManager) -> None:
+def test_unencodable_text_on_stdout_is_escaped(nnictl: Run, manager: FakeManager) -> None:
     """Old experiments hold halves of characters, and a folder's name may be no UTF-8."""
     manager.add(state("abc", name="half \ud800", logPath="/tmp/\udcff"))
     shown = nnictl("experiment", "show", "--json")
@@ -273,7 +273,9 @@ def test_delete_asks_first(nnictl: Run, manager: FakeManager, answer: str) -> No
         ("the tuner has no more proposals", "`nnictl update searchspace abc -f FILE`"),
     ],
 )
-def test_resume_of_what_is_done_says_what_to_raise(nnictl: Run, manager: FakeManager, reason: str, said: str) -> None:
+def test_resume_of_a_done_experiment_names_the_limit_to_raise(
+    nnictl: Run, manager: FakeManager, reason: str, said: str
+) -> None:
     manager.add(state("abc", "DONE", noMoreTrials=reason))
     assert nnictl("resume", "abc").stderr == f"warning: it makes no more trials: {reason}; for more, {said}\n"
     assert f"status    DONE: {reason}\n" in nnictl("experiment", "status", "abc").stdout
@@ -325,9 +327,7 @@ def test_an_update_that_ends_the_search_says_so(nnictl: Run, manager: FakeManage
     assert said[1] == "It makes no more trials: maxTrialNumber (3) is reached, and 5 were made."
 
 
-def test_stop_of_a_beginning_means_what_is_closed_where_nothing_open_begins_so(
-    nnictl: Run, manager: FakeManager
-) -> None:
+def test_stop_of_a_prefix_falls_back_to_closed_experiments(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "STOPPED"), state("xyz"))
     nnictl("stop", "ab")
     assert manager.calls == [("stop", "abc")]
@@ -553,7 +553,7 @@ def test_update_with_a_bad_search_space(nnictl: Run, manager: FakeManager, tmp_p
     ("what", "value"),
     [*[("concurrency", value) for value in ("0", "x", "-1", "1.5", "1001")], ("trialnum", "1000000000")],
 )
-def test_update_refuses_what_is_no_count(nnictl: Run, manager: FakeManager, what: str, value: str) -> None:
+def test_update_refuses_an_invalid_count(nnictl: Run, manager: FakeManager, what: str, value: str) -> None:
     manager.add(state("abc"))
     assert nnictl("update", what, "-v", value).exit_code == 2
     assert manager.calls == []

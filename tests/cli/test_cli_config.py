@@ -99,7 +99,7 @@ def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:
     assert nnictl("config", "convert", GOOD).exit_code == 2
 
 
-def test_all_that_is_gone_by_is_printed_when_asked_for() -> None:
+def test_convert_all_prints_our_own_fields() -> None:
     result = nnictl("config", "convert", "--all", EXAMPLES / "v1-remote.yml")
     assert yaml.safe_load(result.stdout)["versionCheck"] is False
     assert result.stderr.splitlines()[0].endswith(

@@ -64,7 +64,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 # who answers
 
 
-def test_it_is_asked_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manager_version_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
     with server(DAEMON, seen=seen) as url:
@@ -85,7 +85,7 @@ def test_the_token_may_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert seen == [("/api/v1/daemon", "Bearer of the file")]
 
 
-def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blanks_around_a_token_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     with server(DAEMON, seen=seen) as url:
         monkeypatch.setenv("NNI_MANAGER_TOKEN", " s3cret\r\n")
@@ -110,7 +110,7 @@ def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyP
         ({**DAEMON, "version": __version__.replace(".", ",")}, 200, NniManagerError, "is version 0,"),
     ],
 )
-def test_somebody_else_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:
+def test_another_server_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:
     with server(answer, status) as url, pytest.raises(error) as raised:
         remote_manager.reach_remote(url, None)
     assert sentence in str(raised.value) and len(str(raised.value).splitlines()) == 1
@@ -126,7 +126,7 @@ def test_the_wrong_token_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "s3cret" not in str(e.value)
 
 
-def test_nobody_answers() -> None:
+def test_no_server_answers() -> None:
     with server(DAEMON) as url:
         pass
     with pytest.raises(Unreachable, match=r"cannot be reached: .*Connection refused"):
@@ -136,7 +136,7 @@ def test_nobody_answers() -> None:
 @pytest.mark.parametrize(
     "url", ["gpu-box", "gpu-box:8080", "ftp://gpu-box", "http://", "http://a:b@c", "http://a:x", "http://a?token=t"]
 )
-def test_what_is_no_url(url: str) -> None:
+def test_invalid_url(url: str) -> None:
     with pytest.raises(InvalidInput, match="is no address of a manager"):
         remote_manager.reach_remote(url, None)
 
@@ -173,7 +173,7 @@ def test_option_over_environment_over_default(monkeypatch: pytest.MonkeyPatch, t
     assert run(["--token-file", "x"])[1] == [ChosenDaemon(url="http://b", token_file=Path("x"))]
 
 
-def test_it_may_be_said_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[ChosenDaemon] = []
     monkeypatch.setattr("nni_manager.cli.session.connect", lambda place: asked.append(place) or FakeManager())
     for early in (["--manager", "http://a", "--token-file=x"], ["--token-file", "x", "--manager=http://a"]):
@@ -235,7 +235,7 @@ def test_files_are_read_here_and_code_is_sent(nnictl: Run, manager: FakeManager,
     assert result.stdout.endswith("Web portal URLs: http://gpu-box:8080/experiments/new00000\n")
 
 
-def test_code_that_is_there_is_not_sent_again(nnictl: Run, manager: FakeManager, file: Path) -> None:
+def test_known_code_is_not_sent_again(nnictl: Run, manager: FakeManager, file: Path) -> None:
     for _ in range(2):
         assert create(nnictl, file).exit_code == 0
     assert [call[0] for call in manager.calls] == ["code", "create", "create"]
@@ -268,7 +268,7 @@ def test_a_registered_name_is_the_managers_business(nnictl: Run, manager: FakeMa
         ({"trialCodeDirectory": "nowhere"}, "there is no folder"),
     ],
 )
-def test_what_is_wrong_is_found_before_anything_is_sent(
+def test_invalid_config_is_refused_before_sending(
     nnictl: Run, manager: FakeManager, file: Path, fields: dict, word: str
 ) -> None:
     result = create(nnictl, write(file, {**CONFIG, **fields}))

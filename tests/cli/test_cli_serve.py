@@ -157,7 +157,7 @@ def test_bad_settings_are_told_to_both(serve: Serve, pipe: tuple[int, int], monk
     assert os.read(pipe[0], 999).startswith(b"error: environment: NNI_MANAGER_PORT: must be")
 
 
-def test_what_comes_after_ready_goes_nowhere(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
+def test_errors_after_ready_are_not_written(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
     """The daemon closes the descriptor once it is ready; the number then belongs to somebody else."""
     reader, writer = os.pipe()
 

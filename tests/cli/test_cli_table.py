@@ -34,7 +34,7 @@ def test_a_pipe_has_every_column() -> None:
     assert lines[0].split() == ["ID", "NAME", "PORT", "WHEN", "WHY"] and lines[1].endswith(WHY)
 
 
-def test_what_fits_is_shown_as_it_is() -> None:
+def test_fitting_table_is_unchanged() -> None:
     assert layout(COLUMNS, [ROW], 80).text.splitlines()[1] == "abc  a long name  8080  2026-11-20  no GPU"
 
 

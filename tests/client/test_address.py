@@ -39,7 +39,7 @@ def test_a_daemon_that_listens_is_found(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nowhere/control.sock", "a\0b", "x" * 200])
-def test_a_pointer_to_nothing_finds_nobody(folder: Path, path: str) -> None:
+def test_dangling_pointer_finds_no_daemon(folder: Path, path: str) -> None:
     point(folder, path)
     assert find(folder) is None
 

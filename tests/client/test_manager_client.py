@@ -47,7 +47,7 @@ async def test_experiments_from_create_to_delete(client: ManagerClient, world: W
         await to_thread(client.experiment, id_)
 
 
-def test_who_creates_an_experiment_waits_until_its_code_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_create_waits_until_the_code_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise it would hear that nobody answers, and the experiment would start all the same."""
     waits: list[float | None] = []
 
@@ -147,7 +147,7 @@ async def test_a_listener_with_a_token(world: World, monkeypatch: pytest.MonkeyP
     assert "s3cret" not in repr(client.address) + str(client.address)
 
 
-async def test_nobody_there(client: ManagerClient) -> None:
+async def test_unreachable_daemon(client: ManagerClient) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with pytest.raises(Unreachable, match="is it running"):
             await to_thread(ManagerClient(Address(socket=f"{folder}/nothing")).health)
