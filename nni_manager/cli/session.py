@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli.caller import MANAGER_VARIABLE, data_directory_option, resolve_data_directory
+from nni_manager.cli.caller import (
+    MANAGER_VARIABLE,
+    data_directory_option,
+    environment_token,
+    read_token,
+    resolve_data_directory,
+)
 from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:
@@ -114,9 +120,9 @@ def connect(place: ChosenDaemon) -> ManagerClient:
     Raises NniManagerError when no manager answers at the address.
     """
     if place.is_remote:
-        from nni_manager.cli import remote_manager
+        from nni_manager.client.remote_manager import reach_remote
 
-        return remote_manager.reach_remote(place.url, place.token_file)
+        return reach_remote(place.url, read_token(place.token_file) or environment_token())
     from nni_manager.client import daemon
     from nni_manager.client.manager_client import ManagerClient
 

@@ -58,6 +58,14 @@ def has_nothing(data_dir: Path) -> bool:
     return LOCK not in names and POINTER_FILE not in names and not any(data_dir.glob("*/db"))
 
 
+def find_running(data_dir: Path) -> Address | None:
+    """The address of the daemon; None: none runs. Raises NniManagerError if it runs and cannot be reached."""
+    address = find(data_dir)
+    if address is None and is_taken(data_dir):
+        raise NniManagerError(f"the daemon of {data_dir} runs and cannot be reached; see {data_dir / LOG_FILE}")
+    return address
+
+
 def is_running(data_dir: Path) -> bool:
     """Whether a daemon of the data directory answers, or holds its lock."""
     return find(data_dir) is not None or is_taken(data_dir)
