@@ -13,7 +13,6 @@ from nni_manager.api import code, daemon, errors, events, experiments, logs, pla
 from nni_manager.api.access.guard import OPEN_PATHS, Guard
 from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.context import ApiContext
-from nni_manager.api.metrics import scraping
 from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.domain.ids import EXPERIMENT_ID
@@ -121,8 +120,7 @@ _ROUTERS = (
     logs.router,
     code.router,
     daemon.router,
-    scraping.router,
-    daemon.health_router,
+    daemon.probe_router,
 )
 #: At the usual paths of probes, outside of the API's prefix.
 _PROBES = ("/healthz", "/readyz", "/metrics")
