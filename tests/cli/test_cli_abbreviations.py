@@ -8,20 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.cli.fake_manager import FakeManager
+from tests.cli.fake_manager import CONFIG, FakeManager
 
 pytestmark = pytest.mark.unit
 
 Run = Callable[..., Result]
-CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 trial.py\n"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "experiment.yml"
-    path.write_text(CONFIG)
-    (tmp_path / "trial.py").touch()
-    return path
 
 
 @pytest.mark.parametrize("words", [["--conf", "FILE"], ["--conf=FILE"], ["-c", "FILE"], ["--con", "FILE", "--url_p=x"]])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from fake_manager import FakeManager, service, state, trial
+from fake_manager import CONFIG, FakeManager, service, state, trial
 
 from nni_manager import __version__
 from nni_manager.cli.main import nni_manager
@@ -24,15 +24,6 @@ pytestmark = pytest.mark.unit
 Run = Callable[..., Result]
 #: The daemon knows whether a port is needed.
 ANY_PORT = {"port": None, "urlPrefix": ""}
-CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 trial.py\n"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "experiment.yml"
-    path.write_text(CONFIG)
-    (tmp_path / "trial.py").touch()
-    return path
 
 
 # create, resume, stop
