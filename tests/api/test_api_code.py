@@ -1,4 +1,4 @@
-"""Code that is sent: whole and checked or not at all, and kept as long as an experiment runs it."""
+"""Code that is sent: stored whole and checked or not at all, and kept while an experiment runs it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def left(world: World) -> list[str]:
 
 
 def age(world: World, name: str) -> None:
-    """Nobody has asked for it for long."""
+    """Makes the last request for the code long ago."""
     os.utime(world.data / "code" / name, (1, 1))
 
 
@@ -151,7 +151,7 @@ async def test_experiment_from_sent_code(world: World, api: httpx.AsyncClient, s
 
 
 async def test_each_experiment_has_its_own_copy_of_code(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
-    """Also one that names the folder itself: what one's trials write is nothing to the next."""
+    """Also an experiment whose config names the folder: its trials' files do not affect the next one."""
     directory = (await api.put(sent.path, content=sent.body)).json()["directory"]
     here = {"config": json.dumps(world.config(trialCodeDirectory=directory))}
     ids = []
@@ -189,7 +189,7 @@ async def test_code_moves_with_the_experiment_folder(
 async def test_refused_experiment_keeps_sent_code(
     world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of the copy stays, and a full disk is no fault of ours."""
+    """Nothing of the copy stays, and a full disk is reported as such."""
     await api.put(sent.path, content=sent.body)
 
     def refuse(source: str, target: str, **_: bool) -> None:
@@ -210,7 +210,7 @@ async def test_refused_experiment_keeps_sent_code(
 async def test_code_of_earlier_versions_stays_with_its_experiments(
     world: World, api: httpx.AsyncClient, sent: Sent
 ) -> None:
-    """It is not what was sent any more, either: their trials may have written to it."""
+    """It may differ from the sent code, as trials may have written to it."""
     before = world.data / "code" / sent.sha256
     (before / "tree").mkdir(parents=True)
     (before / "experiments").mkdir()
@@ -229,7 +229,7 @@ async def test_code_of_earlier_versions_stays_with_its_experiments(
 async def test_half_removed_code_is_not_found(
     world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a daemon leaves it that is killed meanwhile, or a disk that refuses."""
+    """As left by a daemon that was killed, or by a disk error."""
     await api.put(sent.path, content=sent.body)
 
     def half(path: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Probes, the daemon's description of itself, its end."""
+"""Probes, the daemon's description, its end."""
 
 from __future__ import annotations
 

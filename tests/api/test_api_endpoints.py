@@ -1,4 +1,4 @@
-"""Endpoints by the API: asked for, described, recorded, and refused before anything is made."""
+"""Endpoints in the API: requested, described, recorded, and refused before anything is made."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_a_port_that_is_taken_leaves_nothing_behind(
 async def test_a_port_is_given_back_when_the_rest_fails(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints
 ) -> None:
-    # root may write there, says the config's check, and nobody can
+    # the config's check passes for root, yet /proc cannot be written
     config = json.dumps(world.config(experimentWorkingDirectory="/proc/nowhere"))
     answer = await api.post(EXPERIMENTS, json={"config": config, "endpoint": {"port": 8888}})
     assert answer.status_code == 400 and "experimentWorkingDirectory" in answer.json()["error"]
@@ -216,7 +216,7 @@ async def test_a_folder_from_elsewhere(api: httpx.AsyncClient, world: World, tmp
 
 
 async def add_old(world: World, version: int) -> Folder:
-    """A closed experiment `old` whose database has the schema of that version."""
+    """A closed experiment `old`; its database has the schema of that version."""
     folder = await world.add("old")
     for companion in folder.database.parent.glob("nni.sqlite-*"):
         companion.unlink()

@@ -1,4 +1,4 @@
-"""Every refusal is one sentence with the right status, and no fault shows its traceback."""
+"""Every refusal is one sentence with the right status, and no answer contains a traceback."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_a_folder_that_is_gone_is_said_to_be_gone(api: httpx.AsyncClient, 
 
 
 class _OnAFullDisk(Database):
-    """A turn that can write again does not take the trouble back."""
+    """A turn that can write again does not clear the store's error."""
 
     trouble = property(lambda _: "the disk is full", lambda *_: None)  # type: ignore[assignment]
 

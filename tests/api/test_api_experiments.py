@@ -201,7 +201,7 @@ async def test_the_list_is_by_age_and_can_be_filtered(api: httpx.AsyncClient, wo
     await world.add("newer", status=ExperimentStatus.VIEWED)
     answer = await api.get(EXPERIMENTS)
     listed = ExperimentList.model_validate_json(answer.content).experiments
-    assert [one.id for one in listed] == ["newer", "older"]  # created in the same moment: by id
+    assert [one.id for one in listed] == ["newer", "older"]  # created at the same time: by id
     filtered = (await api.get(EXPERIMENTS, params={"status": "STOPPED"})).json()["experiments"]
     assert [one["id"] for one in filtered] == ["older"]
 
@@ -297,7 +297,7 @@ async def test_a_change_takes_the_names_that_a_new_experiment_may_have(api: http
 
 
 async def test_half_a_character_that_is_stored_already_breaks_no_answer(api: httpx.AsyncClient, world: World) -> None:
-    """Versions before this one took it, and tuners may bring it."""
+    """Earlier versions accepted it, and tuners may send it."""
     space = {"x\ud800": {"_type": "choice", "_value": ["\ud800"]}}
     await world.add("old", canonical={"searchSpace": space})
     answer = await api.get(f"{EXPERIMENTS}/old")

@@ -1,4 +1,4 @@
-"""What is noted while an experiment is made or deleted, for the daemon that starts after one that was killed."""
+"""Records of an experiment that is being made or deleted, for the daemon after one that was killed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_failed_creation_is_not_recorded(
 async def test_experiment_being_made_is_not_removed(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the daemon ends meanwhile: no thread can be interrupted, and it would write on."""
+    """As when the daemon ends meanwhile: a thread cannot be interrupted and would go on writing."""
     begun, go_on = asyncio.Event(), threading.Event()
     loop, make = asyncio.get_running_loop(), Folder.create
 

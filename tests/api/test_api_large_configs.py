@@ -1,4 +1,4 @@
-"""Configs that take long to be read: one at a time, for so long, and no longer than somebody waits."""
+"""Configs that take long to parse: one at a time, within a time limit, and only while the request is open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = b"#" * (LARGE_CHARACTERS + 1)
 
 
 class Reading:
-    """Takes the place of what reads configs; goes on until nobody waits, or it is let go."""
+    """Replaces the config parser; runs until the request is cancelled, or until released."""
 
     def __init__(self) -> None:
         self.began = threading.Semaphore(0)
@@ -62,7 +62,7 @@ async def began(reading: Reading) -> None:
 
 
 async def test_parsing_ends_when_the_request_is_cancelled(api: httpx.AsyncClient, reading: Reading) -> None:
-    """As when the daemon ends: a thread that reads on would keep it."""
+    """As when the daemon ends: a thread that goes on would delay it."""
     asking = asyncio.create_task(api.post(EXPERIMENTS, content=LARGE, headers=YAML))
     await began(reading)
     asking.cancel()

@@ -1,4 +1,4 @@
-"""What services say that experiments left there: told but of those at work here, and removed where a person said so."""
+"""Objects that experiments left on services: listed except those of open experiments, and removed on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT = "/api/v1/platforms/left"
 
 
 class Finding(Acted):
-    """A service that has three objects of each experiment, and says of each who made it."""
+    """A service with three objects of each experiment, which states the maker of each."""
 
     of: ClassVar[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""Jobs that could not be ended with their experiment: noted, told, and ended when their service is there again."""
+"""Jobs that could not be ended with their experiment: recorded, reported, and ended when their service is back."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cleaned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stopped_while_away(api: httpx.AsyncClient, world: World) -> tuple[str, str]:
-    """Experiment and job: it runs on a service that cannot be asked any more."""
+    """(experiment, job): the job runs on a service that cannot be reached any more."""
     id_ = await create(api, world)
     trial_id = await add_trial(api, id_)
     found = await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")
@@ -198,7 +198,7 @@ async def test_leftover_ended_during_a_check_does_not_end_the_checks(
         await later.note(_left(name))
 
     def at_work() -> tuple[str, ...]:
-        later._known.pop(("two", "local"), None)  # as when a person had it ended
+        later._known.pop(("two", "local"), None)  # as after `clean`
         return ("one",) if Cleaned.trouble.pop("once", None) else ()
 
     later.at_work = at_work
@@ -229,7 +229,7 @@ async def test_leftovers_of_an_earlier_daemon_are_checked(world: World, monkeypa
 
 
 async def test_only_jobs_that_may_run_are_counted(api: httpx.AsyncClient, world: World) -> None:
-    """Of two jobs one had ended, and nobody could have it forgotten."""
+    """One of two jobs had ended, and its service could not be told to forget it."""
     id_ = await create(api, world, trialConcurrency=2)
     first, second = await add_trial(api, id_), await add_trial(api, id_)
     jobs = []

@@ -1,4 +1,4 @@
-"""The list of experiments: pages, filters, results at a glance; and what no query may be."""
+"""The list of experiments: pages, filters, summaries of results, refused queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log files: stretches of them, what is no log, and what tries to lead elsewhere."""
+"""Log files: byte ranges, unknown logs, and paths that lead elsewhere."""
 
 from __future__ import annotations
 

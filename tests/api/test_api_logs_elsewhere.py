@@ -1,4 +1,4 @@
-"""Logs of jobs that run where this machine cannot look: asked for while their service keeps them, then kept here."""
+"""Logs of jobs without a local folder: read through their service while it has them, then kept here."""
 
 from __future__ import annotations
 

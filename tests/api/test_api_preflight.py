@@ -1,4 +1,4 @@
-"""What training services say before an experiment is made."""
+"""Preflight findings of training services before an experiment is made."""
 
 from __future__ import annotations
 

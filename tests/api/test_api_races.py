@@ -1,4 +1,4 @@
-"""Commands about the same experiment at the same time: they take turns, and index, folder and port agree afterwards."""
+"""Concurrent commands on one experiment: they are serialised, and index, folder and port agree afterwards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stored(folder: Folder) -> experiments.StoredExperiment:
 
 
 async def assert_at_work(world: World, id: str) -> None:
-    """A daemon that starts would go on with it."""
+    """The next daemon would continue it."""
     entry = await world.service.entry(id)
     assert world.service.at_work(id) is not None
     assert (entry.is_open, entry.status) == (True, ExperimentStatus.RUNNING)
@@ -56,7 +56,7 @@ async def test_concurrent_resumes(world: World, api: httpx.AsyncClient, listener
 
 
 async def test_concurrent_resume_and_view(world: World, api: httpx.AsyncClient) -> None:
-    """Whoever comes first; a viewed one can be resumed, one at work not be viewed."""
+    """In either order: a viewed experiment can be resumed, a running one not be viewed."""
     await world.add("mixed")
     resumed, viewed = await asyncio.gather(
         api.post(f"{EXPERIMENTS}/mixed/resume"), api.post(f"{EXPERIMENTS}/view", json={"id": "mixed"})
@@ -82,7 +82,7 @@ async def test_concurrent_resume_and_delete(world: World, api: httpx.AsyncClient
 
 
 async def test_concurrent_resume_and_stop(world: World, api: httpx.AsyncClient) -> None:
-    """Stopping a stopped one is quiet."""
+    """Stopping a stopped experiment succeeds."""
     folder = await world.add("ended")
     resumed, stopped = await asyncio.gather(
         api.post(f"{EXPERIMENTS}/ended/resume"), api.post(f"{EXPERIMENTS}/ended/stop")
@@ -101,7 +101,7 @@ async def test_stopping_experiment_is_not_resumed(
     await api.post(f"{EXPERIMENTS}/going/resume")
     experiment = world.supervisor.find("going")
     with monkeypatch.context() as patch:
-        patch.setattr(experiment.loop, "turn", _no_turn)  # between the wish and what the loop makes of it
+        patch.setattr(experiment.loop, "turn", _no_turn)  # between the request and the loop's turn
         await experiment.database.write(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, 1))
         answer = await api.post(f"{EXPERIMENTS}/going/resume")
     assert answer.status_code == 409 and "is being stopped" in answer.json()["error"]
@@ -132,7 +132,7 @@ async def test_a_folder_that_another_manager_works_on_is_not_touched(world: Worl
 
 @pytest.mark.parametrize("maker", ["nni", "us"])
 async def test_a_folder_that_nni_works_on_is_not_removed(world: World, api: httpx.AsyncClient, maker: str) -> None:
-    """NNI keeps its database open and takes no lock; with ours, somebody may just be reading it."""
+    """NNI keeps its database open without a lock; an open database of ours may only be read by another process."""
     folder = await world.add("theirs")
     if maker == "nni":
         folder.database.unlink()
@@ -151,7 +151,7 @@ async def test_a_folder_that_nni_works_on_is_not_removed(world: World, api: http
 async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
     world: World, listener: FakeEndpoints
 ) -> None:
-    """As a daemon leaves it that was killed in the middle of `resume`."""
+    """As left by a daemon that was killed during `resume`."""
     folder = await world.add("half")
     entry = replace(await world.service.entry("half"), status=ExperimentStatus.RUNNING, is_open=True)
     await world.supervisor.write(lambda c: index.put(c, entry))
@@ -171,7 +171,7 @@ async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
 async def test_slow_disk_of_closed_experiment_blocks_no_other(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be elsewhere, and slow; its page asks again and again."""
+    """It may be on another, slow disk; its page polls."""
     await world.add("closed")
     asked_in, path = [], Folder.database.fget
     assert path is not None

@@ -1,4 +1,4 @@
-"""What an experiment and its trials say of their training services."""
+"""Training services in the description of an experiment and its trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes of trial runners: who may come in, what is taken, what each refusal looks like."""
+"""The routes of trial runners: access, accepted posts, refusals."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_invalid_list_of_posts(runner: Runner, posts: object) -> None:
     assert answer.status_code == 400 and answer.json()["error"].startswith("posts: ")
 
 
-# ------------------------------------------------------------------------------------------------ who may come in
+# ------------------------------------------------------------------------------------------------ access
 
 
 @pytest.mark.parametrize("route", [*POSTS, *GETS])
@@ -234,14 +234,14 @@ async def test_a_decided_attempt(runner: Runner, world: RunnerWorld) -> None:
 
 @pytest.mark.parametrize("route", ["version", *[route for route in POSTS if route != "version"], "parameters", "code"])
 async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
-    """Said, or left unsaid: then nothing else is taken."""
+    """Whether the version is given or not, no other post is accepted then."""
     answer = await (runner.post(route, {"version": "0.5.1"}) if route == "version" else runner.any(route))
     assert answer.status_code == 409
     assert ("version 0.5.1" if route == "version" else "no version") in answer.json()["error"]
     assert f"this manager is {protocol.VERSION}" in answer.json()["error"]
 
 
-# ------------------------------------------------------------------------------------------------ what is taken
+# ------------------------------------------------------------------------------------------------ accepted posts
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ async def test_invalid_outbox_name_is_not_waited_for(runner: Runner, world: Runn
 async def test_every_answer_names_the_manager_and_the_attempt(
     world: RunnerWorld, application: ASGIApp, runner: Runner
 ) -> None:
-    """Also each refusal; what lies between may answer with any status, and its word must not count."""
+    """Refusals too: a proxy in between may answer with any status, which must not count."""
     who = world.who
     name = f"{world.reports.tokens.manager}/{who.experiment_id}/{who.trial_id}/{who.attempt}"
     assert runner.token.startswith(f"{world.reports.tokens.manager}.")
@@ -387,7 +387,7 @@ async def test_unknown_routes_and_methods(runner: Runner) -> None:
     assert (await runner.client.get("http://manager/")).status_code == 404
 
 
-# ------------------------------------------------------------------------------------------------ how much is taken
+# ------------------------------------------------------------------------------------------------ limits
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
@@ -420,7 +420,7 @@ async def test_without_a_token_no_body_is_read(world: RunnerWorld, application: 
 
 
 class SlowPost:
-    """Announces the most that is taken, and sends `came` bytes of it before it waits for `go_on`."""
+    """Announces the largest accepted body, and sends `came` bytes of it before it waits for `go_on`."""
 
     def __init__(self, runner: Runner, came: int) -> None:
         self.arrived, self.go_on = asyncio.Event(), asyncio.Event()
@@ -441,7 +441,7 @@ class SlowPost:
 
 
 async def test_announced_length_takes_no_room(runner: Runner, world: RunnerWorld, application: ASGIApp) -> None:
-    """Three slow posts with one token kept all runners' heartbeats away."""
+    """Three slow posts with one token once blocked all runners' heartbeats."""
     await runner.post("version")
     slow = [SlowPost(runner, 0) for _ in range(3)]
     for each in slow:

@@ -1,4 +1,4 @@
-"""Who is let in, by which name, and how much they may bring."""
+"""The guard: users, host names, origins, tokens and sizes of bodies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_own_host_names_are_accepted(world: World, host: str) -> None:
 
 @pytest.mark.parametrize("uid", [os.geteuid() + 1, None])
 async def test_other_users_of_the_machine_are_told_how_they_come_in(world: World, uid: int | None) -> None:
-    """None: a connection whose other end is not known."""
+    """`uid`: None: a connection with an unknown peer."""
     async with world.calling(uid=uid) as client:
         for path in ("/", EXPERIMENTS, "/metrics", "/nothing"):
             answer = await client.get(path)
@@ -120,7 +120,7 @@ async def test_embedding_by_other_pages_is_refused(
 
 @pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 200)])
 async def test_a_form_of_another_page_is_refused(world: World, site: str, status: int) -> None:
-    """Its browser says that somebody goes from page to page, as with a link; some send no Origin with it."""
+    """The browser reports a navigation, as with a link, and some send no Origin with it."""
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     async with world.calling(headers=headers) as client:
         assert (await client.post(f"{EXPERIMENTS}/stop")).status_code == status
@@ -377,7 +377,7 @@ async def test_a_huge_body_costs_no_memory(world: World, path: str, says_size: b
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert answer.status_code == 413 and "8 MB" in answer.json()["error"]
-    assert peak < 2 * BODY_LIMIT + 2**20  # the parts, and once more when they are put together
+    assert peak < 2 * BODY_LIMIT + 2**20  # the parts, and again when they are joined
 
 
 async def test_a_body_at_the_limit_is_read(world: World) -> None:

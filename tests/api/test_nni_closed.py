@@ -1,4 +1,4 @@
-"""What NNI's API answers of an experiment that nobody works on: as quick as of a running one, and never out of date."""
+"""NNI's API of a closed experiment: as fast as of a running one, and never out of date."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_index_change_is_seen_at_once(api: httpx.AsyncClient, world: World
 async def test_foreign_write_to_the_database_is_seen(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, keeps_log: bool
 ) -> None:
-    """Such as another daemon that has the same folder in its list."""
+    """A writer such as another daemon with the same folder in its list."""
     monkeypatch.setattr(closed, "_FRESH_S", 0)
     folder = await world.add("seeded")
     before = {name: (await api.get(path("seeded", name))).json() for name in (*LISTS, "check-status")}

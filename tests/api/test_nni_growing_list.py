@@ -1,4 +1,4 @@
-"""What was kept and what was read anew are together the whole list, at every moment of an experiment's life."""
+"""Cached and newly read items together are the whole list, at every moment of an experiment's life."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 class Life:
-    """Trials that come, report, are tried again and end, as chance has it."""
+    """Trials that randomly start, report, are retried and end."""
 
     def __init__(self, connection: sqlite3.Connection, seed: int) -> None:
         self._connection = connection
@@ -93,7 +93,7 @@ def test_cached_list_is_always_complete(
     life, growing = Life(connection, seed), GrowingList(rows, end=nni_answers.END)
     for number in range(120):
         life.step()
-        if number % (seed + 1) == 0:  # several things happen between two looks
+        if number % (seed + 1) == 0:  # several changes between two reads
             whole = rows.items(connection, start=0, end=nni_answers.END)
             assert b",".join(growing.read(connection)) == whole
     assert json.loads(b"[" + whole + b"]")

@@ -1,4 +1,4 @@
-"""The process that NNI's client waits for, and its `nnictl stop` ends: there as long as its experiment is open."""
+"""The process that NNI's client waits for and NNI's `nnictl stop` ends: it lives while its experiment is open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def pids(api: httpx.AsyncClient, id_: str) -> dict[str, int | None]:
 
 
 async def gone(world: World, pid: int) -> None:
-    """Off the process table, and the loop knows."""
+    """Waits until the process is gone and its watch has ended."""
     made = world.placeholders
     async with asyncio.timeout(20):
         while psutil.pid_exists(pid) or len(made._watches) > len(made._processes):  # noqa: ASYNC110 (nobody is told)
@@ -105,7 +105,7 @@ async def test_lost_process_is_reported(api: httpx.AsyncClient, world: World, mo
 
 
 async def test_daemon_end_stops_no_experiment(api: httpx.AsyncClient, world: World) -> None:
-    """A service manager tells all processes of a service to end."""
+    """A service manager signals all processes of a service."""
     id_ = await created(api, world)
     pid = (await pids(api, id_))[id_]
     assert pid is not None

@@ -1,4 +1,4 @@
-"""What NNI's clients read, below an experiment's prefix on the service: shapes, texts, names of files."""
+"""Reads of NNI's clients, below an experiment's prefix on the service: shapes, texts, names of files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def nni(world: World) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 def without_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Metadata of an experiment at work name no process, which would outlive the test by a moment."""
+    """Metadata of an open experiment without a placeholder process, which would outlive the test by a moment."""
     monkeypatch.setattr(placeholder_process, "_COMMAND", "/nowhere/cat")
 
 

@@ -1,4 +1,4 @@
-"""`check-status`: from memory as long as nothing changed, and never out of date."""
+"""`check-status`: cached while nothing changes, and never out of date."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(id_: str) -> str:
 
 
 async def until_quiet(api: httpx.AsyncClient, world: World, id_: str) -> httpx.Response:
-    """An answer after which nothing happens any more: the first trials were started."""
+    """An answer after the first trials were started, when nothing else changes."""
     experiment = world.service.at_work(id_)
     assert experiment is not None
     count = -1
@@ -149,7 +149,7 @@ async def test_a_folder_that_cannot_be_read_is_a_sentence(api: httpx.AsyncClient
 
 
 async def test_the_index_is_asked_only_for_closed_ones(api: httpx.AsyncClient, world: World) -> None:
-    """An entry that lags behind does not show in the answer of an experiment at work."""
+    """An outdated index entry does not affect the answer of an open experiment."""
     id_ = await created(api, world)
 
     def lag(connection: sqlite3.Connection) -> None:

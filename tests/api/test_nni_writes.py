@@ -1,4 +1,4 @@
-"""What NNI's clients change: bad input is a sentence with 400, 404 or 409, and never harms."""
+"""Changes by NNI's clients: bad input gets a sentence with 400, 404 or 409 and changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def id_(api: httpx.AsyncClient, world: World) -> str:
 
 @pytest.fixture
 async def nni(world: World, id_: str) -> AsyncIterator[httpx.AsyncClient]:
-    """NNI's API of an experiment at work."""
+    """NNI's API of an open experiment."""
     async with world.calling() as client:
         client.base_url = httpx.URL(f"http://localhost:8080/experiments/{id_}/api/v1/nni/")
         yield client
@@ -52,7 +52,7 @@ SPACE = {"y": {"_type": "choice", "_value": [1, 2]}}
     ],
 )
 async def test_one_field_of_the_profile_is_changed(nni: httpx.AsyncClient, kind: str, field: str, value: Any) -> None:
-    """The whole profile is sent; what else is different in it does not count."""
+    """The whole profile is sent; differences in other fields are ignored."""
     before = await profile(nni)
     sent = {**before, "params": {**before["params"], field: value, "trialCommand": "rm -rf /", "nonsense": 1}}
     answer = await nni.put(f"experiment?update_type={kind}", content=json.dumps(sent))  # without a content type
@@ -227,7 +227,7 @@ async def test_a_stop_answers_at_once_and_then_stops(nni: httpx.AsyncClient, wor
 async def test_a_stop_that_cannot_be_stored_says_so(
     nni: httpx.AsyncClient, world: World, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for the end of the experiment's process would wait in vain."""
+    """Otherwise a client that waits for the end of the experiment's process would wait for ever."""
 
     async def full(*_: object) -> None:
         raise StoreUnavailable("the database has no room: the disk is full")

@@ -1,4 +1,4 @@
-"""`/metrics`: right in form, right in content, and cheap."""
+"""`/metrics`: format, content and cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def read(text: str) -> Samples:
-    """What Prometheus' own parser makes of it; no sample may come twice."""
+    """The text as parsed by Prometheus' library; no sample may occur twice."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation and family.type != "unknown", family.name
@@ -213,7 +213,7 @@ async def test_metrics_need_the_token(world: World) -> None:
 
 
 def test_ends_are_counted_once(tmp_path: Path) -> None:
-    """What was counted is not looked at again: the second look uses an index and finds only what is new."""
+    """Counted rows are not read again: the second count uses an index and finds only new rows."""
     path = tmp_path / "nni.sqlite"
     migrate.migrate(path, "experiment")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

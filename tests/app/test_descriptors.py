@@ -1,4 +1,4 @@
-"""The daemon asks for as many open files as it needs and may have."""
+"""The daemon raises its limit of open files as far as needed and allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each look of the doctor finds when something is wrong."""
+"""The finding of each check of the doctor when something is wrong."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by_check(findings: Iterator[CheckFinding]) -> dict[str, CheckFinding]:
 
 @contextmanager
 def locked(path: Path, pid: int = 4242) -> Iterator[None]:
-    """As another process would hold it."""
+    """Holds the lock like another process."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(f"{pid}\n")
@@ -47,7 +47,7 @@ def locked(path: Path, pid: int = 4242) -> Iterator[None]:
         yield
 
 
-# Whose nnictl
+# nnictl on the PATH
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_an_open_listener_without_a_token(tmp_path: Path) -> None:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What clock and kernel say."""
+    """Sets the readings of clock and kernel."""
     says: dict[str, Any] = {"drift": 0.0, "synchronised": True}
     monkeypatch.setattr(installation, "_drift", lambda: says["drift"])
     monkeypatch.setattr(installation, "_is_synchronised", lambda: says["synchronised"])
@@ -369,7 +369,7 @@ def test_preflight_findings_of_a_config(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_config_with_user_algorithm(tmp_path: Path) -> None:
-    """It is known where the daemon looks, and nowhere else."""
+    """The algorithm is registered in the daemon's data directory only."""
     (tmp_path / "mine.py").write_text("class Mine: pass\n")
     new = Registered(kind="tuner", name="Mine", class_name="mine.Mine", code_directory=str(tmp_path))
     registered_algorithms.register(tmp_path / "data", new)

@@ -1,4 +1,4 @@
-"""What the doctor finds of places that other users may reach."""
+"""The doctor's findings on places that other users can reach."""
 
 from __future__ import annotations
 

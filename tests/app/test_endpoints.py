@@ -1,4 +1,4 @@
-"""Endpoints over real sockets: opened, named when they cannot be, exchanged, closed, and found again."""
+"""Endpoints over real sockets: opened, refused, replaced, closed, and restored."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
 
 
 async def test_refused_endpoint_does_not_end_the_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for another port and does not get it still has the recorded one."""
+    """After a refused request for another port the recorded one is still restored."""
     monkeypatch.setattr("nni_manager.app.listening.endpoints._AGAIN_S", 0.01)
     async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port, listening() as other:
@@ -273,7 +273,7 @@ async def test_nothing_waits_for_listeners_that_are_not_there_yet(tmp_path: Path
     await listeners.close()
 
 
-# ------------------------------------------------------------------------------------------------------ what is served
+# ------------------------------------------------------------------------------------------------------------- routes
 
 
 @pytest.mark.parametrize(

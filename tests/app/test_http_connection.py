@@ -1,4 +1,4 @@
-"""Clients that take their time, or send heads without end."""
+"""Clients that are slow or send endless heads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 
 
 async def body_and_all(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with what was sent."""
+    """Echoes the body."""
     body, more = b"", True
     while more:
         message = await receive()
@@ -53,7 +53,7 @@ class Client:
         return head + await self.reader.readexactly(length)
 
     async def is_closed(self) -> bool:
-        with suppress(ConnectionResetError):  # when something it sent was not read
+        with suppress(ConnectionResetError):  # reset, as unread bytes were pending
             while await self.reader.read(1000):
                 pass
         return True
@@ -75,7 +75,7 @@ async def client(listeners: Listeners) -> AsyncIterator[Client]:
 
 
 def close_slow(listeners: Listeners, seconds: float) -> None:
-    """As it will be done then."""
+    """As in the daemon."""
     listeners._close_slow(asyncio.get_running_loop().time() + seconds)
 
 
@@ -153,7 +153,7 @@ async def test_a_large_body_may_take_its_time(listeners: Listeners, client: Clie
 
 
 async def test_client_waiting_for_the_daemon_is_not_slow() -> None:
-    """An application that does not read yet: its client is not let send."""
+    """An application that does not read yet, so flow control pauses its client."""
     go_on = asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,7 +172,7 @@ async def test_client_waiting_for_the_daemon_is_not_slow() -> None:
         await sending
 
 
-# ------------------------------------------------------------------------------------------------ bodies nobody reads
+# ------------------------------------------------------------------------------------------------ unread bodies
 
 
 async def refuse(_: Scope, __: Receive, send: Send) -> None:
@@ -260,7 +260,7 @@ async def test_invalid_http_is_logged_once_outside_experiment_logs(
     said_by: list[str] = []
     caplog.handler.addFilter(lambda _: said_by.append(experiment_log.current.get()) or True)
     listeners = Listeners(body_and_all)
-    token = experiment_log.current.set("exp1")  # whose first job wants the trial listener opened
+    token = experiment_log.current.set("exp1")  # its first job has the trial listener opened
     await listeners.open_trial_listener(reserve("127.0.0.1", 0), body_and_all)
     experiment_log.current.reset(token)
     for _ in range(30):
@@ -389,7 +389,7 @@ async def test_connect_is_refused(client: Client) -> None:
 def test_to_answer_a_connection_that_is_being_closed_is_no_fault(
     caplog: pytest.LogCaptureFixture, behind: bytes
 ) -> None:
-    """With the daemon's own loop, whose transports raise then."""
+    """With uvloop, the daemon's loop: its transports raise then."""
     with caplog.at_level("ERROR"):
         first = uvloop.run(_answered_after_garbage(behind))
     assert first.startswith(b"HTTP/1.1 400 ")
@@ -397,7 +397,7 @@ def test_to_answer_a_connection_that_is_being_closed_is_no_fault(
 
 
 async def _answered_after_garbage(behind: bytes) -> bytes:
-    """Something that is no HTTP comes while the request before it is being answered; then it is answered."""
+    """Invalid HTTP arrives while the previous request is being answered."""
     came, go_on, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -425,7 +425,7 @@ async def _answered_after_garbage(behind: bytes) -> bytes:
 
 
 async def test_a_head_goes_with_its_body(listeners: Listeners, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each write is a record of TLS and a call of the system."""
+    """Each write is a TLS record and a system call."""
     await client.send(GET + b"\r\n")
     await client.answer()
     (connection,) = connections(listeners)
@@ -442,7 +442,7 @@ async def test_a_head_goes_with_its_body(listeners: Listeners, client: Client, m
 
 
 class _Noting:
-    """A transport that notes what is written."""
+    """A transport that records writes."""
 
     def __init__(self, transport: Any, written: list[bytes]) -> None:
         self._transport = transport

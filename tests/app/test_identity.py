@@ -1,4 +1,4 @@
-"""The name of a data directory on other machines: it goes along when the directory is moved, and is never shared."""
+"""The name of a data directory on other machines: it moves with the directory, and is never shared."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_another_path_to_it_is_no_copy(data: Path, tmp_path: Path) -> None:
 
 
 def test_directory_in_place_of_the_original_keeps_the_identity(data: Path, tmp_path: Path) -> None:
-    """A backup that was put back."""
+    """A backup that was restored."""
     name = identity.of(data)
     backup = Path(shutil.copytree(data, tmp_path / "backup"))
     shutil.rmtree(data)

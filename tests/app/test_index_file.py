@@ -74,7 +74,7 @@ def test_killed_while_making_the_index_leaves_nothing_or_all(data: Path, monkeyp
 
 
 def test_stale_wal_files_are_not_read(data: Path) -> None:
-    """SQLite would take it for this one's."""
+    """SQLite would apply the old files to the new database."""
     path = index_file.prepare(data)
     with closing(connect(path)) as connection:
         index.remove(connection, "a")

@@ -1,4 +1,4 @@
-"""What a killed daemon had begun to make or to delete."""
+"""Experiments that a killed daemon had begun to make or to delete."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def note(tmp_path: Path) -> Path:
-    """Of an experiment of an earlier version, which runs the code that was sent where it was unpacked."""
+    """The claim of an experiment of an earlier version, which runs in the unpacked code itself."""
     note = tmp_path / "code" / ("0f" * 32) / "experiments" / "half"
     note.parent.mkdir(parents=True)
     note.touch()

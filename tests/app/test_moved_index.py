@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """With two experiments in it, one of them at work, one elsewhere, and one that was to be deleted."""
+    """A data directory with two experiments in it, one of them open, one elsewhere, and one half deleted."""
     data = tmp_path / "data"
     for folder in (data / "open1", data / "done1", tmp_path / "work" / "away1", data / "half1"):
         folder.mkdir(parents=True)

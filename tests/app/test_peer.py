@@ -1,4 +1,4 @@
-"""Whose the other end of a connection is: asked of the real kernel."""
+"""The user at the other end of a connection, from the real kernel."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ async def test_closed_socket_has_no_user(way: str, linger: int | None) -> None:
 
 
 async def test_a_listener_at_the_clients_address_is_not_the_client(way: str) -> None:
-    """The kernel answers with what listens there, where it finds nothing that is connected."""
+    """The kernel answers with the listening socket if it finds no connected one."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         assert await peer.uid_of(listening.getsockname(), ("127.0.0.1", 9)) is None
 
 
 async def test_ended_connection_has_no_user() -> None:
-    """Its addresses may be another socket's by now."""
+    """Another socket may have its addresses by now."""
 
     class Transport:
         def __init__(self, ours: socket.socket) -> None:

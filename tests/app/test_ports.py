@@ -1,4 +1,4 @@
-"""Ports that are taken, that somebody else has, and that are given back."""
+"""Ports that are reserved, busy or released."""
 
 from __future__ import annotations
 

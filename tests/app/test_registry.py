@@ -1,4 +1,4 @@
-"""How NNI's list of experiments follows ours."""
+"""NNI's list of experiments follows our index."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Ours:
         return self.file()
 
     async def at_rest(self) -> None:
-        """All that was to be written is written, and was looked at."""
+        """Waits until all changes are written and checked."""
         await asyncio.sleep(2 * (nni_list._GATHER_S + nni_list._LOOK_S) + 0.2)
 
     @asynccontextmanager
@@ -98,7 +98,7 @@ def ours(tmp_path: Path) -> Ours:
 
 
 async def test_entry_deleted_by_a_killed_daemon_is_removed(ours: Ours) -> None:
-    """What is ours is below our data directory, and not there; whatever is elsewhere, or there, stays."""
+    """Only entries below our data directory without a folder are removed."""
     (ours.data / "kept").mkdir(parents=True)
     entries = {
         "deleted": {"id": "deleted", "status": "STOPPED", "logDir": str(ours.data)},
@@ -114,7 +114,7 @@ async def test_entry_deleted_by_a_killed_daemon_is_removed(ours: Ours) -> None:
 
 
 async def test_entry_deleted_before_the_first_write_is_removed(ours: Ours) -> None:
-    """As soon as a daemon is there, it may be asked to; wherever the experiment's folder lies."""
+    """Right after the daemon's start an experiment may be deleted, wherever its folder is."""
     ours.path.write_text(json.dumps({"abc": {"id": "abc", "status": "STOPPED", "logDir": "/data"}}))
     async with ours.running():
         ours.index.clear()
@@ -162,7 +162,7 @@ async def test_an_entry_as_nni_s_tools_read_it(ours: Ours) -> None:
 
 
 async def test_entry_always_has_a_process(ours: Ours) -> None:
-    """NNI's tools call stopped what has none."""
+    """NNI's tools consider an experiment without a process stopped."""
     async with ours.running():
         assert (await ours.until(lambda file: "abc" in file))["abc"]["pid"] == os.getpid()
 
@@ -234,7 +234,7 @@ async def test_a_copy_at_work_elsewhere_is_not_ours(ours: Ours) -> None:
     ids=["runs", "launched before it began", "is gone", "none"],
 )
 async def test_entry_running_under_nni_is_kept(ours: Ours, pid: int | None, launched_ms: int, kept: bool) -> None:
-    """Its folder lies among ours, and is stopped as far as we know. The process may be gone, its number another's."""
+    """Its folder is in our data directory and stopped in our index. The process may be gone, its id another's."""
     running = {"id": "abc", "status": "RUNNING", "pid": pid, "port": 1, "logDir": "/data", "startTime": launched_ms}
     ours.path.write_text(json.dumps({"abc": running}))
     ours.index = [
@@ -259,7 +259,7 @@ async def test_foreign_removal_or_overwrite_is_corrected(
 
 
 async def test_one_change_corrects_other_entries_too(ours: Ours) -> None:
-    """Whoever wrote at the same time may have lost what we wrote."""
+    """A concurrent writer may have overwritten our entries."""
     async with ours.running():
         await ours.until(lambda file: "abc" in file)
         ours.path.write_text("{}")
@@ -269,7 +269,7 @@ async def test_one_change_corrects_other_entries_too(ours: Ours) -> None:
 
 
 async def test_up_to_date_list_is_not_written(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others' entries, and tags on ours, are theirs: two daemons would answer each other for ever."""
+    """Other managers' entries, and users' tags, stay: else two daemons would trigger each other for ever."""
     monkeypatch.setattr(nni_list, "_LOOK_S", 0.02)
     async with ours.running():
         found = await ours.until(lambda file: "abc" in file)

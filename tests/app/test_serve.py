@@ -1,4 +1,4 @@
-"""`serve` in whole: which settings count, when it ends by itself, what its end takes."""
+"""`serve`: precedence of settings, the daemon's own end, and its shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trial listener's listener: when it is open, where, and what runners are told."""
+"""The trial listener's socket: when it is open, its port, and the URL for runners."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 
 class Says:
-    """An application that says its name."""
+    """An application that answers its name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -47,7 +47,7 @@ async def opened(
     warnings: DaemonWarnings | None = None,
     **settings: object,
 ) -> AsyncIterator[tuple[TrialListenerSocket, Listeners]]:
-    """A daemon's listeners, without the daemon. `at_work`: the experiments it works on."""
+    """A daemon's listeners, without the daemon. `at_work`: its open experiments."""
     listeners = Listeners(Says("service"))
     chosen = {"trial_host": "127.0.0.1", "port": 0, **settings}
     made = Settings(data_dir=data, **chosen)  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def file_of(data: Path) -> Path:
 
 
 def store(data: Path, port: int, *experiments: str) -> None:
-    """As a daemon that was killed leaves it."""
+    """As left by a daemon that was killed."""
     file_of(data).write_text(json.dumps({"port": port, "experiments": experiments}))
 
 
@@ -327,7 +327,7 @@ async def test_an_opening_that_is_cut_off_leaves_no_port(tmp_path: Path) -> None
         assert len(listeners.open) == 1 and await answer_at(listener.url("")) == "trials"
 
 
-# ------------------------------------------------------------------------------------------------ what runners are told
+# ------------------------------------------------------------------------------------------------ URL for runners
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The trial listener over TLS: runners trust what they were told, and a certificate that is no good is named."""
+"""The trial listener over TLS: runners trust the given authority, and an unusable certificate is reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tls(certificate: Path, key: Path, authority: Path | None = None) -> dict[str
 
 
 def heard(environment: dict[str, str], *, trusts: bool = True) -> str:
-    """What a runner with this environment says of whoever answers."""
+    """A runner's error in connecting with this environment; empty: none."""
     pem = protocol.on_lines(environment.get(protocol.ENV_MANAGER_CA, "")) if trusts else ""
     client = Client(environment[protocol.ENV_MANAGER_URL], Credential(environment[protocol.ENV_TOKEN]), "", pem)
     try:

@@ -90,7 +90,7 @@ def trial(id: str, number: int, status: str = "SUCCEEDED", value: float | None =
 
 
 class FakeManager:
-    """Answers like `ManagerClient`; `calls` is what it was asked to change."""
+    """Answers like `ManagerClient`; `calls` records the changes."""
 
     is_here = True
 

@@ -1,4 +1,4 @@
-"""The commands of nnictl: what they ask of the daemon, what they print, and their exit codes."""
+"""The commands of nnictl: requests to the daemon, output, exit codes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
 
 
 def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager: FakeManager, file: Path) -> None:
-    """As NNI 2 and NNI 3 say it."""
+    """The wording of NNI 2 and NNI 3."""
     manager.endpoint_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
     out = nnictl("create", "-c", str(file), "-p", "8080").stdout
     assert re.findall(r"experiment id is (\w+)$|Experiment ID: (\w+)$", out, re.MULTILINE) == [
@@ -177,7 +177,7 @@ def test_list_as_json(nnictl: Run, manager: FakeManager) -> None:
 
 
 def test_unencodable_text_on_stdout_is_escaped(nnictl: Run, manager: FakeManager) -> None:
-    """Old experiments hold halves of characters, and a folder's name may be no UTF-8."""
+    """Old experiments contain lone surrogates, and a folder's name may not be UTF-8."""
     manager.add(state("abc", name="half \ud800", logPath="/tmp/\udcff"))
     shown = nnictl("experiment", "show", "--json")
     assert shown.exit_code == 0 and json.loads(shown.stdout)["name"] == "half \ud800"
@@ -607,7 +607,7 @@ def test_create_and_status_say_the_warnings(nnictl: Run, manager: FakeManager, f
 
 
 def test_config_check_says_what_create_would_refuse(nnictl: Run, file: Path) -> None:
-    """What only the platform's adapter knows is said without a daemon, too."""
+    """The platform adapter's own checks run without a daemon, too."""
     file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
     assert nnictl("config", "check", str(file)).exit_code == 0
     several = 'scripted, launch: external, trialCommand: "a\\nb"}'

@@ -17,7 +17,7 @@ UNWRITTEN = "is not written, so greatest results count as best; write maximize o
 EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
 GOOD = EXAMPLES / "v2-local-inline.yml"
 BAD = EXAMPLES / "invalid" / "unknown-field.yml"
-#: Valid as a section, and nothing that the adapter could start.
+#: A valid section that the adapter refuses.
 SEVERAL_LINES = {"platform": "scripted", "launch": "external", "trialCommand": "one\ntwo"}
 
 

@@ -1,4 +1,4 @@
-"""Starting the daemon in the background, with programs that stand in for it."""
+"""Starting the daemon in the background, with fake programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANSWER = "import os, sys; os.write(int(sys.argv[-1]), b{!r})"
 
 @pytest.fixture(autouse=True)
 def reaped_daemons() -> Iterator[None]:
-    """Who starts a daemon does not wait for it, and usually ends before it."""
+    """A command does not wait for the daemon that it starts, and usually ends first."""
     with reaped():
         yield
 
@@ -117,7 +117,7 @@ def test_a_daemon_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.
 def test_daemon_killed_before_ready_is_started_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
-    """Whoever kills daemons now and then does not mean the command that starts the next one."""
+    """A signal to all daemons must not fail a command that is just starting the next one."""
     code = f"""if True:
         import os, sys
         print("start", flush=True)

@@ -61,7 +61,7 @@ def test_create_prints_the_page_on_the_service(nnictl: Run, manager: FakeManager
 def test_a_view_elsewhere_is_on_the_managers_host(
     nnictl: Run, manager: FakeManager, manager_url: str, host: str
 ) -> None:
-    """It opens the port on all addresses, and calls itself by the one that is its own users'."""
+    """The manager opens the port on all addresses and names its loopback address."""
     manager.add(state("abc", "STOPPED", endpoint=ENDPOINT), state("abd", endpoint={**ENDPOINT, "urlPrefix": ""}))
     elsewhere = ["--manager", manager_url]
     assert f"page        http://{host}:8888/my/pre/\n" in nnictl("resume", "abc", *elsewhere).stdout

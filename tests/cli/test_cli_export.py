@@ -1,4 +1,4 @@
-"""nnictl experiment export and import: files as NNI's own tools write and read them."""
+"""nnictl experiment export and import: files in the format of NNI's tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting in the foreground: what is shown, what is done at the end, and the exit code."""
+"""Waiting in the foreground: display, actions at the end, exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEST = {"trialId": "ab1cd", "value": 0.5, "parameters": {"x": 1}}
 
 
 class Record:
-    """A display that remembers."""
+    """A display that records."""
 
     def __init__(self, tick_s: float | None = None) -> None:
         self.tick_s = tick_s

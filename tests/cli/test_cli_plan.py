@@ -1,4 +1,4 @@
-"""`nnictl plan`: what people and programs read of where trials would go."""
+"""`nnictl plan`: its text and its JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that only show something: logs of an experiment, its config, its page, top."""
+"""Commands that only read: logs of an experiment, its config, its page, top."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_a_secret_in_a_url_is_not_repeated() -> None:
 
 
 def run(words: list[str]) -> tuple[Result, list[Any]]:
-    """What the command would connect to."""
+    """The daemon that the command chooses."""
     asked: list[Any] = []
 
     def connect(place: ChosenDaemon) -> FakeManager:

@@ -1,4 +1,4 @@
-"""Which experiment an ID, its beginning, or none means."""
+"""The experiment that an ID, its beginning, or no ID chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When waiting for an experiment is over, and what is said then."""
+"""When waiting for an experiment ends, and the sentence then."""
 
 from __future__ import annotations
 

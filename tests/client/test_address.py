@@ -1,4 +1,4 @@
-"""Where a daemon is."""
+"""Finding a daemon's address."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_daemon_that_listens_is_found(folder: Path) -> None:
     point(folder, path)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
-        assert find(folder) is None  # bound, but nobody listens
+        assert find(folder) is None  # bound, but not listening
         listener.listen()
         assert find(folder) == Address(socket=path)
     assert find(folder) is None  # the file is still there

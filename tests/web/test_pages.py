@@ -1,4 +1,4 @@
-"""The pages as they arrive: what they show, what they refuse, what their buttons do."""
+"""The pages' HTML: content, refusals, buttons."""
 
 from __future__ import annotations
 
