@@ -43,7 +43,7 @@ class ApiContext:
     #: Held while a large text is parsed: only one at a time, as parsing takes processor time from the rest of the
     #: daemon.
     large_texts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    #: Environment of experiments whose request has none.
+    #: Environment of experiments that are requested without one.
     environment: Mapping[str, str] = field(default_factory=own_environment, repr=False)
 
 

@@ -24,7 +24,7 @@ from nni_manager.store.index.overview import Overview, ServiceSummary
 _PLAIN = frozenset({"keyVaultKey"})
 #: ``accessKeySecret``, ``storageAccountKey``, ``sshPassphrase``; not ``sshKeyFile``, which is a path.
 _SECRET = re.compile(r"password|passphrase|token|secret|credential|key$", re.IGNORECASE)
-#: Sections whose arguments have names chosen by the user. They are judged word by word, in doubt as secrets.
+#: Sections with user-chosen names of arguments. The names are judged word by word, in doubt as secrets.
 _ALGORITHMS = ("tuner", "assessor", "advisor")
 _ARGUMENTS = "classArgs"
 #: Secret anywhere in a name and with any value.
@@ -38,7 +38,7 @@ _SEARCH_SPACE = "searchSpace"
 
 
 def mask(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with `MASK` in place of every value, at any depth, whose name indicates a secret."""
+    """The config with `MASK` in place of every value, at any depth, with a name that indicates a secret."""
     return {key: value if key == _SEARCH_SPACE else _mask_section(key, value) for key, value in config.items()}
 
 
@@ -109,7 +109,7 @@ async def describe(context: ApiContext, id: str) -> schema.Experiment:
 
 
 def _references(config: Mapping[str, Any]) -> list[str]:
-    """The references to secrets in a config; empty for a config of NNI, whose secret fields are unknown."""
+    """The references to secrets in a config; empty for a config of NNI, as its secret fields are unknown."""
     try:
         return list(credentials.outside(experiment_file.from_canonical(config)))
     except InvalidInput:

@@ -1,8 +1,8 @@
 """The name by which a manager's folders on other machines are known: one per data directory.
 
 A moved data directory keeps its name; a copy gets another, or two daemons would replace each other on those machines,
-and the copy would end jobs of the original. A copy whose original is not visible here is noticed by the machines: they
-are told the directory's place, and refuse another one until a person has confirmed the move.
+and the copy would end jobs of the original. If the original is not visible here, the machines notice a copy: they are
+told the directory's place, and refuse another one until a person has confirmed the move.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def merge_entry(
 
 
 def without_folder(entries: Entries, data_directory: Path) -> set[str]:
-    """Ids of entries below our data directory whose folder is gone."""
+    """Ids of entries without a folder below our data directory."""
     ours = {
         id for id, entry in entries.items() if isinstance(entry, dict) and entry.get("logDir") == str(data_directory)
     }

@@ -13,7 +13,7 @@ from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import parse_token
 
-# as in config.settings, whose import would cost every command ten milliseconds
+# as in config.settings: importing that would cost every command ten milliseconds
 DATA_VARIABLE = "NNI_MANAGER_DATA"
 #: URL of the manager. (NNI_MANAGER_URL is the trial runner's: the address for one attempt.)
 MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
@@ -37,8 +37,7 @@ TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105
 
 
 def read_token(file: Path | None) -> str | None:
-    """The token in a file; None where no file is given. Raises InvalidInput, whose text never repeats the file's
-    content."""
+    """The token in a file; None where no file is given. Raises InvalidInput, never with the file's content."""
     if file is None:
         return None
     try:

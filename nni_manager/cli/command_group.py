@@ -1,4 +1,4 @@
-"""Groups of commands whose failures are one sentence on standard error and an exit code; never a traceback."""
+"""Groups of commands. A failure is one sentence on standard error and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _written_out(words: Iterator[str], command: click.Command, context: click.Co
 
 
 def _option(name: str, command: click.Command, context: click.Context) -> click.Option | None:
-    """The option with this name, or the only one whose name begins so. Raises UsageError."""
+    """The option with this name, or the only one with a name that begins so. Raises UsageError."""
     options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
     exact = [one for one in options if name in _names(one)]
     begun = [one for one in options if _begin(name, one)] if len(name) > 2 and name.startswith("--") else []

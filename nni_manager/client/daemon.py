@@ -108,7 +108,7 @@ def _started(data_dir: Path) -> Address:
 def _found_again(data_dir: Path) -> Address | None:
     """The address of a daemon that runs and could not be reached; None: none runs, or it stays out of reach.
 
-    A daemon whose socket was removed, as at log-out, makes it again within seconds.
+    A removed socket, as at log-out, is made again by the daemon within seconds.
     """
     deadline = time.monotonic() + _LOST_S
     while (address := find(data_dir)) is None and time.monotonic() < deadline and is_taken(data_dir):

@@ -121,8 +121,8 @@ class ManagerClient:
         return cleaned
 
     def left(self, config: str, *, remove: Sequence[str] | None = None, **caller: Any) -> list[Json]:
-        """Objects that experiments left on a config's services, by service. `remove`: ids of experiments whose objects
-        are removed; only those are returned. `caller`: the other arguments of `create`."""
+        """Objects that experiments left on a config's services, by service. `remove`: the objects of experiments with
+        these ids are removed; only those are returned. `caller`: the other arguments of `create`."""
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         query: Query = {"remove": None if remove is None else list(remove)}
         found = self._json("POST", "/api/v1/platforms/left", body, query, timeout_s=None)

@@ -151,7 +151,7 @@ async def test_experiment_from_sent_code(world: World, api: httpx.AsyncClient, s
 
 
 async def test_each_experiment_has_its_own_copy_of_code(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
-    """Also an experiment whose config names the folder: its trials' files do not affect the next one."""
+    """Also if the config names the folder itself: the trials' files do not affect the next experiment."""
     directory = (await api.put(sent.path, content=sent.body)).json()["directory"]
     here = {"config": json.dumps(world.config(trialCodeDirectory=directory))}
     ids = []

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 
 class Stream:
-    """One request whose answer is read in pieces; a client of httpx would wait for the whole answer."""
+    """A request with its answer read in pieces; a client of httpx would wait for the whole answer."""
 
     def __init__(self) -> None:
         self.headers: dict[str, str] = {}

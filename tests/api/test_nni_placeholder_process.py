@@ -30,7 +30,7 @@ async def gone(world: World, pid: int) -> None:
     """Waits until the process is gone and its watch has ended."""
     made = world.placeholders
     async with asyncio.timeout(20):
-        while psutil.pid_exists(pid) or len(made._watches) > len(made._processes):  # noqa: ASYNC110 (nobody is told)
+        while psutil.pid_exists(pid) or len(made._watches) > len(made._processes):  # noqa: ASYNC110 (no event)
             await asyncio.sleep(0.01)
 
 

@@ -199,7 +199,7 @@ async def test_posts_of_runners_are_counted(api: httpx.AsyncClient, world: World
     assert value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized") == before + 1
 
 
-# Who may read it
+# Access
 
 
 async def test_metrics_need_the_token(world: World) -> None:

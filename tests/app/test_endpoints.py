@@ -200,7 +200,7 @@ async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
             )
             assert endpoints.problem("one").endswith("; it is tried again") and listeners.open == ()
         async with asyncio.timeout(20):
-            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports have no events)
                 await asyncio.sleep(0.01)
         assert [listener.port for listener in listeners.open] == [port]
 
@@ -216,7 +216,7 @@ async def test_refused_endpoint_does_not_end_the_retries(tmp_path: Path, monkeyp
                 await endpoints.open("one", EndpointWish(port=other))
             assert f"port {port} is in use" in endpoints.problem("one")
         async with asyncio.timeout(20):
-            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports have no events)
                 await asyncio.sleep(0.01)
         assert [listener.port for listener in listeners.open] == [port]
 
@@ -246,7 +246,7 @@ async def test_a_port_that_cannot_be_served_is_given_back(tmp_path: Path, monkey
         assert "Too many open files" in endpoints.problem("one") and listeners.open == ()
         monkeypatch.setattr(listeners, "_add", served)
         async with asyncio.timeout(20):
-            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports have no events)
                 await asyncio.sleep(0.01)
         assert (await answer_at(endpoints.url(endpoint))).status_code == 200
 

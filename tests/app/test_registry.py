@@ -71,7 +71,7 @@ class Ours:
 
     async def until(self, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         async with asyncio.timeout(20):
-            while not (self.path.exists() and holds(self.file())):  # noqa: ASYNC110 (files tell nobody)
+            while not (self.path.exists() and holds(self.file())):  # noqa: ASYNC110 (no event for files)
                 await asyncio.sleep(0.01)
         return self.file()
 
@@ -331,7 +331,7 @@ async def test_a_folder_that_cannot_be_written_is_only_logged(tmp_path: Path, ca
     (tmp_path / "file").touch()
     ours = Ours(tmp_path / "file" / ".experiment")
     async with ours.running(), asyncio.timeout(20):
-        while not caplog.messages:  # noqa: ASYNC110 (logs tell nobody)
+        while not caplog.messages:  # noqa: ASYNC110 (no event for logs)
             await asyncio.sleep(0.01)
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("NNI's list of experiments cannot be written: ")

@@ -117,7 +117,7 @@ class Guard:
             await _refusal(413, error.detail)(scope, body.receive, send)
 
     def _refuse_length(self, scope: Scope) -> Response | None:
-        """The refusal of a body whose Content-Length is above the limit; None: it is not."""
+        """The refusal of a body with a Content-Length above the limit; None: it is not above."""
         length, limit = Headers(scope=scope).get("content-length", "0"), self._limit(scope)
         if length.isdecimal() and int(length) > limit:
             return _refusal(413, BodyTooLarge(limit).detail)
@@ -215,7 +215,7 @@ def _needs_checks(scope: Scope) -> bool:
 
 
 def _refuse_origin(method: str, headers: Headers) -> Response | None:
-    """Refuses requests whose Origin header names another site."""
+    """Refuses requests with another site in the Origin header."""
     origin, host = headers.get("origin"), headers.get("host", "")
     if origin is None:
         return _refuse_site(method, headers)

@@ -14,7 +14,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def counter(name: str, help: str, value: float) -> Metric:
-    """A family of one counter, whose name ends in ``_total``."""
+    """A family of one counter. The name ends in ``_total``."""
     return CounterMetricFamily(name, help, value=value)
 
 

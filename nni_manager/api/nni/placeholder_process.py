@@ -1,9 +1,9 @@
 """A process for every open experiment, for NNI's tools.
 
-NNI has a process per experiment, whose id is in its list of experiments and its API: its Python client's `stop()`
-waits, without limit, until the process is gone, and its `nnictl stop` only terminates it. One daemon serves many
-experiments, so these tools get the id of an idle process that ends with the experiment. It also ends with the daemon,
-when its pipe closes; terminating it stops the experiment.
+NNI has a process per experiment, and its id in its list of experiments and its API: its Python client's `stop()` waits,
+without limit, until the process is gone, and its `nnictl stop` only terminates it. One daemon serves many experiments,
+so these tools get the id of an idle process that ends with the experiment. It also ends with the daemon, when its pipe
+closes; terminating it stops the experiment.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class MetricAnswers:
         return await _cut(request, trial_id=request.path_params["id"])
 
     async def of_range(self, request: Request) -> Response:
-        """The metrics of trials whose sequence ids lie between two, both included."""
+        """The metrics of trials with sequence ids in a range, both ends included."""
         bounds = [str(request.path_params[name]) for name in ("first", "last")]
         if not all(map(_NUMBER.fullmatch, bounds)):
             return listed(b"")

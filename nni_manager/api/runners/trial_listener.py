@@ -116,8 +116,8 @@ Get = Callable[[RunnerOf], Awaitable[_Answer | _File]]
 
 
 class TrialListener:
-    """The ASGI application, with its limits of bodies. Without a framework, whose layers would cost more than handling
-    a post: most requests to the daemon arrive here."""
+    """The ASGI application, with its limits of bodies. Without a framework: its layers would cost more than handling a
+    post, and most requests to the daemon arrive here."""
 
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
@@ -162,11 +162,11 @@ class TrialListener:
             raise _Refused(404, "there is no such route of trial runners")
         if name not in (self.gets if is_get else self.posts) or not (is_get or scope["method"] == "POST"):
             raise _Refused(405, f"{scope['method']} is not possible here")
-        who = self._who(found.group(1, 2, 3), headers)
+        runner = self._authenticated(found.group(1, 2, 3), headers)
         if is_get:
-            return await self.gets[name](who)
-        with self._room.body(who.job_name) as room:
-            return _json(await self.posts[name](who, await _body(headers, receive, room)))
+            return await self.gets[name](runner)
+        with self._room.body(runner.job_name) as room:
+            return _json(await self.posts[name](runner, await _body(headers, receive, room)))
 
     async def _send(
         self, answer: _Answer | _File, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send
@@ -184,21 +184,21 @@ class TrialListener:
         await send({"type": "http.response.start", "status": answer.status, "headers": own})
         await send({"type": "http.response.body", "body": answer.body})
 
-    def _who(self, ids: tuple[str | Any, ...], headers: Mapping[bytes, bytes]) -> RunnerOf:
+    def _authenticated(self, ids: tuple[str | Any, ...], headers: Mapping[bytes, bytes]) -> RunnerOf:
         """The attempt in the path, after its token was checked. Raises _Refused."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise _Refused(401, "send the attempt's token as `Authorization: Bearer`", {"WWW-Authenticate": "Bearer"})
         if all(form.fullmatch(id_) for form, id_ in zip(_IDS, ids, strict=True)):
             container = headers.get(_CONTAINER, b"").decode("latin-1")
-            who = RunnerOf(
+            runner = RunnerOf(
                 experiment_id=ids[0],
                 trial_id=ids[1],
                 attempt=int(ids[2]),
                 container=container if CONTAINER.fullmatch(container) else "",
             )
-            if self._reports.tokens.is_token(who.job_name, token.strip()):
-                return who
+            if self._reports.tokens.is_token(runner.job_name, token.strip()):
+                return runner
         raise _Refused(403, "this token is not the one of this attempt")
 
 
@@ -232,9 +232,9 @@ class _Routes:
             "heartbeat": self._heartbeat,
         }
 
-    async def version(self, who: RunnerOf, body: Json) -> Json:
+    async def version(self, runner: RunnerOf, body: Json) -> Json:
         version, channel, outboxes = posts.greeting(body)
-        welcome = await self._reports.greet(who, version, channel, outboxes)
+        welcome = await self._reports.greet(runner, version, channel, outboxes)
         code = await self._code_of(welcome) if posts.wants_code(body) else {}
         return {
             "accepted": True,
@@ -254,12 +254,12 @@ class _Routes:
             data = b""
         return {protocol.INLINE_CODE: base64.b64encode(data).decode()} if data else {}
 
-    async def parameters(self, who: RunnerOf) -> _Answer:
-        body = (await self._reports.record(who)).encode()
+    async def parameters(self, runner: RunnerOf) -> _Answer:
+        body = (await self._reports.record(runner)).encode()
         return _Answer(body=body, headers={"content-type": "application/json"})
 
-    async def code(self, who: RunnerOf) -> _Answer | _File:
-        path = await self._reports.code(who)
+    async def code(self, runner: RunnerOf) -> _Answer | _File:
+        path = await self._reports.code(runner)
         if path is None:
             return _Answer(status=204)
         headers = {"ETag": f'"{path.name.partition(".")[0]}"'}
@@ -267,22 +267,22 @@ class _Routes:
             return _Answer(body=data, headers={**headers, "content-type": "application/gzip"})
         return _File(path=path, headers=headers)
 
-    async def outboxes(self, who: RunnerOf) -> _Answer:
-        return _json(await self._reports.offsets(who))
+    async def outboxes(self, runner: RunnerOf) -> _Answer:
+        return _json(await self._reports.offsets(runner))
 
     def alone(self, name: str) -> Callable[[RunnerOf, Json], Awaitable[Json]]:
         """A route for one kind of post."""
         take = self.takes[name]
 
-        async def taken(who: RunnerOf, body: Json) -> Json:
-            return await take(await self._reports.attempt(who), body)
+        async def taken(runner: RunnerOf, body: Json) -> Json:
+            return await take(await self._reports.attempt(runner), body)
 
         return taken
 
-    async def together(self, who: RunnerOf, body: Json) -> Json:
+    async def together(self, runner: RunnerOf, body: Json) -> Json:
         """Handles several posts in order, until one is not stored whole."""
         parts = posts.parts(body, self.takes)
-        attempt, answers = await self._reports.attempt(who), list[Json]()
+        attempt, answers = await self._reports.attempt(runner), list[Json]()
         while len(answers) < len(parts):
             left = parts[len(answers) :]
             if posts.is_whole_end(left):
@@ -297,7 +297,7 @@ class _Routes:
         """Stores the last results and the end in one commit."""
         stretch = posts.stretch(results)
         try:
-            word = posts.exit_word(end)
+            word = posts.exit_report(end)
         except InvalidInput:  # the end is invalid: the results are stored nevertheless
             return (await self._metrics(attempt, results),)
         offset = await attempt.lines(stretch.outbox, stretch.start, stretch.end, stretch.lines, word)
@@ -310,7 +310,7 @@ class _Routes:
             must_stop = attempt.started(*posts.started(body), self._reports.now_ms())
             return _orders(attempt, must_stop, everyS=HEARTBEAT_S)
         if event == "exited":
-            return _orders(attempt, await attempt.exited(posts.exit_word(body)))
+            return _orders(attempt, await attempt.exited(posts.exit_report(body)))
         raise InvalidInput("event: must be started or exited")
 
     async def _metrics(self, attempt: AttemptReports, body: Json) -> Json:

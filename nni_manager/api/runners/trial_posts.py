@@ -1,4 +1,4 @@
-"""Posts of trial runners, validated field by field. All functions raise InvalidInput, whose text never repeats a value.
+"""Posts of trial runners, validated field by field. All functions raise InvalidInput; its text never repeats a value.
 
 A runner is untrusted: a post may be wrong, huge or malicious, and must not harm anything but its own trial.
 """
@@ -103,7 +103,7 @@ def started(body: Json) -> tuple[int | None, int | None]:
     return _count(body, "startedMs"), _count(body, "nowMs")
 
 
-def exit_word(body: Json) -> Json:
+def exit_report(body: Json) -> Json:
     """The stored fields of a runner's report of the end."""
     exit_code, signal = _number(body, "exitCode"), _number(body, "signal")
     if exit_code is None and signal is None:

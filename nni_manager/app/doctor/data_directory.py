@@ -19,7 +19,7 @@ _MIB = 2**20
 _TOO_LITTLE, _LITTLE = 100 * _MIB, 1024 * _MIB
 #: Free inodes below which the check warns: a trial takes about ten.
 _FEW_FILES = 10_000
-#: Files whose lock, held by another user, blocks all commands.
+#: Lock files; a lock held by another user blocks all commands.
 _LOCKED = ("start.lock", "daemon.lock", index.FILE, f"{index.FILE}-shm")
 
 

@@ -195,7 +195,7 @@ class HttpConnection(HttpToolsProtocol):
 
         cycle.send = watched_send  # type: ignore[method-assign]
 
-    # A body that nobody reads
+    # An unread body
 
     def _linger(self) -> bool:
         """Whether a connection that is to be closed first discards the rest of a body."""

@@ -1,9 +1,9 @@
 """The user at the other end of a TCP connection, where that end is on this machine.
 
-The kernel is asked for the socket whose addresses are the connection's, swapped (netlink's ``sock_diag``); if it does
-not answer, as in some sandboxes, /proc/net/tcp is read. Both cover our network namespace only, so a connection from
-another machine or a container has no user here. A socket without an inode belongs to no process any more: its user id
-would read as root's.
+The kernel is asked for the socket with the connection's addresses swapped (netlink's ``sock_diag``); if it does not
+answer, as in some sandboxes, /proc/net/tcp is read. Both cover our network namespace only, so a connection from another
+machine or a container has no user here. A socket without an inode belongs to no process any more: its user id would
+read as root's.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from trial_runner.wire import foreign_files
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPort:
     port: int
-    #: Experiments whose jobs may report to it; None: unknown, written by an earlier version.
+    #: Experiments with jobs that may report to it; None: unknown, written by an earlier version.
     experiments: frozenset[str] | None
     #: The port that was expected; 0: any, or unknown.
     expected: int = 0

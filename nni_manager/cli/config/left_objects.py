@@ -47,7 +47,7 @@ def clean(connect: Connect, config: str, *, yes: bool) -> bool:
 
 
 def _chosen(services: list[dict[str, Any]], *, yes: bool) -> tuple[set[str], set[str]]:
-    """(experiments whose objects are to be removed, those whose objects could be and are kept)."""
+    """Two sets of experiments: their objects are to be removed; or could be, and are kept."""
     agreed: set[str] = set()
     kept: set[str] = set()
     for name, objects in _by_experiment(services).items():

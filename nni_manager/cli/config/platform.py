@@ -85,7 +85,7 @@ def trust(*, config: Path, yes_these: tuple[str, ...], data_dir: str | None) -> 
     from nni_manager.app.host_keys import trust as judged
 
     data_directory = resolve_data_directory(data_dir)
-    sentences = list(_told(judged(config, data_directory, os.environ, partial(_agrees, these=yes_these))))
+    sentences = list(_printed(judged(config, data_directory, os.environ, partial(_agrees, these=yes_these))))
     refused = sum(": not trusted: " in sentence for sentence in sentences)
     if refused:
         raise click.ClickException(f"{refused} of {len(sentences)} machines are not trusted")
@@ -99,7 +99,7 @@ def _agrees(host: str, key: HostKey, *, these: tuple[str, ...]) -> bool:
     return click.confirm("Is this its key?", default=False)
 
 
-def _told(sentences: Iterator[str]) -> Iterator[str]:
+def _printed(sentences: Iterator[str]) -> Iterator[str]:
     for sentence in sentences:
         click.echo(sentence)
         yield sentence

@@ -139,7 +139,7 @@ def _waiting(ready_fd: int | None) -> Iterator[Callable[[str], None]]:
     if ready_fd is None:
         yield lambda sentence: None
         return
-    # a duplicate: the daemon closes `ready_fd`, whose number may then be another file's
+    # a duplicate: the daemon closes `ready_fd`, and its number may then be another file's
     own = _duplicate(ready_fd)
     try:
         yield lambda sentence: _tell(own, sentence)

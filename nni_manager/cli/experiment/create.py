@@ -176,7 +176,7 @@ def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]
 
 
 def _absolute(path: str | None) -> str | None:
-    """The absolute path of a folder; unchanged for a manager on another machine, whose folders only it knows."""
+    """The absolute path of a folder; unchanged for a manager on another machine."""
     if path is None or current().is_remote:
         return path
     return os.path.abspath(os.path.expanduser(path))

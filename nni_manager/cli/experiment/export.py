@@ -216,7 +216,7 @@ def _to_be_written(path: Path) -> AbstractContextManager[IO[str]]:
 
 
 def _stream_of(path: Path) -> int | None:
-    """Descriptor, 1 or 2, of the standard stream that `path` names, whose earlier content must stay; None: neither."""
+    """Descriptor, 1 or 2, of the standard stream that `path` names; its earlier content must stay. None: neither."""
     if str(path) == "-":
         return 1
     with suppress(OSError):

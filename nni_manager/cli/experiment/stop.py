@@ -107,7 +107,7 @@ def _tell_what_may_run(client: ManagerClient, id: str) -> None:
 
 
 def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
-    """The experiment whose endpoint has the port. Raises NotFound, or InvalidInput if `ids` are other experiments."""
+    """The experiment with an endpoint at the port. Raises NotFound, or InvalidInput if `ids` are other experiments."""
     found = [one["id"] for one in client.experiments() if (one["endpoint"] or {}).get("port") == port]
     if not found:
         raise NotFound(f"no experiment has port {port}; `nnictl experiment list` shows every open one")

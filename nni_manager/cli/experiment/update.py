@@ -96,7 +96,7 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     id_ = selection.choose(client, id)
     secrets = given_secrets.require_secrets(references, os.environ)
     found = client.change(id_, body(sections, secrets, directory, now=now))
-    click.echo(f"Experiment {id_}: {_told(found['services'])}.")
+    click.echo(f"Experiment {id_}: {_summary(found['services'])}.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
@@ -164,7 +164,7 @@ def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: b
     return sent if current().is_remote else {**sent, "directory": directory}
 
 
-def _told(services: Sequence[Mapping[str, Any]]) -> str:
+def _summary(services: Sequence[Mapping[str, Any]]) -> str:
     """The changed services as a sentence.
 
     Such as ``its trials run on scripted, scripted-2; local takes nothing new, 3 attempts there go on``.

@@ -130,7 +130,7 @@ def _result(state: State) -> str:
 
 
 def without_best(id: str) -> str:
-    """The sentence about an experiment whose trials succeeded without a result that can be the best."""
+    """The sentence about trials that succeeded without a result that can be the best."""
     return f"no trial that succeeded has a final result that is a finite number; `nnictl trial ls {id}` says why"
 
 
