@@ -1,4 +1,4 @@
-"""The API's application: all routes, their description (OpenAPI), and HEAD wherever GET is."""
+"""The API's application: all routes, their description (OpenAPI), and HEAD for every GET."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from nni_manager.api import code, daemon, errors, events, experiments, logs, pla
 from nni_manager.api.access.guard import OPEN_PATHS, Guard
 from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.context import ApiContext
-from nni_manager.api.metrics import scraping
 from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.domain.ids import EXPERIMENT_ID
 
 
 class HeadAsGet:
-    """Around an application that knows GET alone."""
+    """Answers HEAD with an application that supports GET only."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -38,7 +37,7 @@ class HeadAsGet:
                 await send({"type": "http.response.body", "body": b""})
 
         async def receive_until_answered() -> Message:
-            """Then the client has all it wanted: a stream that would go on for ever ends."""
+            """Reports a disconnect once the head is sent, so that an endless stream ends."""
             return {"type": "http.disconnect"} if is_answered else await receive()
 
         await self._app({**scope, "method": "GET"}, receive_until_answered, send_head)
@@ -73,7 +72,7 @@ _REPLACED = ("HTTPValidationError", "ValidationError")
 
 
 def install(api: FastAPI) -> None:
-    """`api.openapi()` answers our description, made on first use."""
+    """Makes `api.openapi()` return our description, built on first use."""
 
     def openapi() -> dict[str, Any]:
         if not api.openapi_schema:
@@ -108,10 +107,10 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
             responses[status] = {"description": meaning}
     for status, response in responses.items():
         if status >= "400":
-            response["content"] = schema  # whatever the route answers when it succeeds
+            response["content"] = schema  # whatever the content type of the route's success
 
 
-#: In this order they are looked through: `events` are no ids.
+#: In the order of matching: the paths `…/events` before `…/{id}`.
 _ROUTERS = (
     events.router,
     experiments.router,
@@ -121,15 +120,14 @@ _ROUTERS = (
     logs.router,
     code.router,
     daemon.router,
-    scraping.router,
-    daemon.health_router,
+    daemon.probe_router,
 )
-#: Where tools look for them, outside of the API's own paths.
+#: At the usual paths of probes, outside of the API's prefix.
 _PROBES = ("/healthz", "/readyz", "/metrics")
 OPENAPI = "/api/v1/openapi.json"
-#: Where tools look first.
+#: The path that tools try first.
 _USUAL_OPENAPI = "/openapi.json"
-#: An experiment, and what NNI serves at its root.
+#: Matches (experiment id, path of NNI's API at its root).
 _NNI = re.compile(rf"/experiments/({EXPERIMENT_ID.pattern})((?:/api/v1/nni|/logs)(?:/.*)?)")
 
 
@@ -144,10 +142,10 @@ def create_application(
     users: LocalUsers | None = None,
 ) -> ASGIApp:
     """The application of every listener: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages`
-    for all paths that are neither's, behind one guard.
+    for all other paths, behind one guard.
 
-    `token` and `host` are the settings of the TCP listeners, `users` those whom they let in without a token where none
-    is set. `api`, `nni`: where they were made already.
+    `token` and `host`: settings of the TCP listeners. `users`: let in when no token is set. `api`, `nni`: existing
+    applications to use; None: made here.
     """
     api = api or create_api(context)
     inner = _Split(api, pages or api, nni or create_nni_application(context))
@@ -156,7 +154,7 @@ def create_application(
 
 
 def create_api(context: ApiContext) -> FastAPI:
-    """The API alone, unguarded."""
+    """The API only, unguarded."""
     api = FastAPI(
         title="nni_manager",
         version=context.version,
@@ -175,7 +173,7 @@ def create_api(context: ApiContext) -> FastAPI:
 
 
 class _Split:
-    """The application that a request's path means: the API, an experiment's NNI API, or the pages."""
+    """Routes a request by its path: to the API, an experiment's NNI API, or the pages."""
 
     def __init__(self, api: ASGIApp, pages: ASGIApp, nni: ASGIApp) -> None:
         self._api = api

@@ -1,11 +1,11 @@
-"""Code directories that clients on other machines send: the routes, and the folders they are unpacked in,
+"""Code directories that clients on other machines send: the routes, and the folders where they are unpacked,
 ``code/sent-<sha256>/tree`` below the data directory.
 
-Nothing runs in it: every experiment that is made of it has a copy of its own. What nobody has asked for lately goes
-when something else comes or an experiment is deleted; so does what an upload that broke off has left.
+An experiment runs in its own copy of the code. Code that was not requested for `_UNUSED_S`, and the rest of a broken
+upload, are removed when other code arrives or an experiment is deleted.
 
-Experiments of earlier versions run in ``code/<sha256>/tree`` itself, which stays for as long as one of them has an
-empty file ``experiments/<id>`` beside it.
+Experiments of earlier versions run in ``code/<sha256>/tree`` itself, which stays while one of them has an empty file
+``experiments/<id>`` beside it.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ from trial_runner.wire import removal
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which code is kept after somebody has asked for it.
+#: Seconds for which code is kept after the last request for it.
 _UNUSED_S = 600.0
-#: Seconds after which what comes in has certainly broken off.
+#: Seconds after which an unfinished upload counts as broken off.
 _UNFINISHED_S = 86_400.0
 _SENT = "sent-"
 _DRAFT = ".incoming-"
-#: What is being removed.
+#: Prefix of folders that are being removed.
 _DOOMED = ".removed-"
 
 
 class CodeFolders:
-    """All methods block. Raises StoreUnavailable when the disk does not take it."""
+    """The folders of code that was sent. All methods block; they raise StoreUnavailable when the disk cannot store
+    it."""
 
     def __init__(self, data_directory: Path) -> None:
         self.root = Path(os.path.realpath(data_directory)) / "code"
 
     def find(self, sha256: str) -> Path | None:
-        """The unpacked folder; from now on it is kept long enough to make an experiment of it."""
+        """The unpacked folder, kept for another `_UNUSED_S`; None: no such code."""
         folder = self._place(sha256)
         if not (folder / "tree").is_dir():
             return None
@@ -61,27 +62,27 @@ class CodeFolders:
         return folder / "tree"
 
     def holding(self, path: Path) -> Path | None:
-        """The unpacked folder that `path` is or lies in; None: it has nothing to do with what was sent."""
+        """The unpacked folder that is `path` or contains it; None: `path` is not in sent code."""
         folders = (path, *path.parents)
         return next((one for one in folders if one.name == "tree" and one.parent.parent == self.root), None)
 
     def draft(self) -> Path:
-        """An empty folder for what comes in; for the caller to `discard`."""
+        """An empty folder for an upload; the caller must `discard` it."""
         with _classified(self.root):
             self.root.mkdir(mode=0o700, exist_ok=True)
             self.sweep()
             return Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self.root))
 
     def discard(self, draft: Path) -> None:
-        """Removes a draft, whatever is in it."""
+        """Removes a draft and its content."""
         _remove(draft)
 
     def keep(self, sha256: str, draft: Path) -> Path:
-        """Unpacks the file ``archive`` of a draft and puts it where it belongs, at once and whole.
+        """Unpacks the file ``archive`` of a draft and moves the result atomically to its place, which is returned.
 
-        Raises InvalidInput for what is no archive of code.
+        Raises InvalidInput for an invalid archive.
         """
-        from nni_manager.code_archive import unpack  # 40 ms to import, and most daemons need none
+        from nni_manager.code_archive import unpack  # 40 ms to import, and most daemons do not need it
 
         made = draft / "made"
         with _classified(self.root):
@@ -93,17 +94,17 @@ class CodeFolders:
 
     def release(self, experiment_id: str) -> None:
         """An experiment is gone, and with it the code that an earlier version kept for it alone."""
-        with contextlib.suppress(OSError):  # what goes with it goes another time
+        with contextlib.suppress(OSError):  # its code is removed by a later sweep
             for note in self.root.glob(f"*/experiments/{experiment_id}"):
                 note.unlink(missing_ok=True)
         self.sweep()
 
     def sweep(self) -> None:
-        """Removes what nobody has asked for lately, unless experiments of an earlier version run it. Never raises."""
+        """Removes code without a recent request, unless experiments of an earlier version run in it. Never raises."""
         now_s = time.time()
         for folder in self.root.glob("*"):
-            with contextlib.suppress(OSError):  # another time
-                if folder.name.startswith(_DOOMED):  # a daemon was killed meanwhile
+            with contextlib.suppress(OSError):  # a later sweep tries again
+                if folder.name.startswith(_DOOMED):  # left by a daemon that was killed
                     _remove(folder)
                 elif now_s - folder.stat().st_mtime > _age_limit_s(folder) and not any(folder.glob("experiments/*")):
                     self._remove(folder)
@@ -112,7 +113,7 @@ class CodeFolders:
         return self.root / f"{_SENT}{sha256}"
 
     def _remove(self, folder: Path) -> None:
-        """Under another name: whoever looks for it finds all of it or nothing, also when this is never finished."""
+        """Renames the folder first, so that it is found whole or not at all even if the removal is interrupted."""
         doomed = self.root / f"{_DOOMED}{time.time_ns()}"
         folder.rename(doomed)
         _remove(doomed)
@@ -121,12 +122,12 @@ class CodeFolders:
         try:
             made.rename(folder)
         except OSError:
-            if not (folder / "tree").is_dir():  # else somebody else has sent the same meanwhile
+            if not (folder / "tree").is_dir():  # else another client has sent the same code meanwhile
                 raise
 
 
 def _remove(folder: Path) -> None:
-    """Removes the folder; one that cannot be removed is tried again with the next sweep."""
+    """Removes the folder; the next sweep retries what remains."""
     for finding in removal.remove(str(folder)):
         log.warning("of code that was sent: %s", finding)
 
@@ -146,7 +147,7 @@ def _classified(root: Path) -> Iterator[None]:
 
 
 PREFIX = "/api/v1/code"
-#: 300 MB of files, and what packing adds where nothing can be compressed.
+#: 300 MB of files, and the overhead of packing incompressible ones.
 BODY_LIMIT = 308 * 1024 * 1024
 
 router = APIRouter(prefix=PREFIX, tags=["experiments"])
@@ -166,7 +167,7 @@ async def _sha256(
         str, PathParameter(description="SHA-256 of the packed code, 64 digits in hex.", examples=["0f" * 32])
     ],
 ) -> str:
-    """The hash in a path. Raises NotFound for what cannot be one."""
+    """The hash in the path. Raises NotFound for a malformed one."""
     if not is_sha256(sha256):
         raise NotFound(f"{sha256!r} is no SHA-256: that is 64 digits, 0 to 9 and a to f")
     return sha256
@@ -220,7 +221,7 @@ async def directory(data_directory: Path, sha256: str) -> Path:
 
 
 def holding(data_directory: Path, path: Path) -> Path | None:
-    """The folder of code that was sent which `path` is or lies in; None: it has nothing to do with what was sent."""
+    """As `CodeFolders.holding`."""
     return CodeFolders(data_directory).holding(path)
 
 
@@ -230,7 +231,7 @@ async def release(data_directory: Path, experiment_id: str) -> None:
 
 
 async def _write(parts: AsyncIterator[bytes], path: Path) -> str:
-    """Answers the SHA-256 of what came."""
+    """Writes the parts to `path`; returns their SHA-256."""
     digest = hashlib.sha256()
     try:
         async with aiofiles.open(path, "wb") as file:

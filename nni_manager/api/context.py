@@ -1,4 +1,4 @@
-"""The objects that the routes work with. `app` makes one context, the routes ask for it with `Context`."""
+"""The objects that the routes use. `app` makes one context; routes get it as `Context`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nni_manager.scheduler.experiments.commands import ExperimentCommands
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
-    """The parts of the daemon that answers of the API are made of."""
+    """The parts of the daemon that the API uses."""
 
     service: ExperimentCommands
     version: str
@@ -29,20 +29,21 @@ class ApiContext:
     started_ms: int
     #: The open listeners, ``{"kind", "address"}`` each.
     listeners: Callable[[], list[dict[str, Any]]]
-    #: Begins the daemon's end and returns at once; True: its experiments are stopped first.
+    #: Starts the daemon's shutdown and returns at once; True: its experiments are stopped first.
     stop_daemon: Callable[[bool], None]
     #: Set when the daemon ends: streams end on it.
     stopping: asyncio.Event
-    #: What NNI's tools take for an experiment's process.
+    #: Processes that stand for experiments in NNI's tools.
     placeholders: PlaceholderProcesses
     #: True: the daemon ends by itself with its last open experiment.
     ends_by_itself: bool = False
     clock: Clock = now_ms
-    #: Told by the clock of the listeners.
+    #: Measured by the listeners' tick.
     loop_lag: LoopLag = field(default_factory=LoopLag)
-    #: Held while a large text is read: one at a time leaves the rest of the daemon its share.
+    #: Held while a large text is parsed: only one at a time, as parsing takes processor time from the rest of the
+    #: daemon.
     large_texts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    #: What experiments run with whose creator names no environment.
+    #: Environment of experiments that are requested without one.
     environment: Mapping[str, str] = field(default_factory=own_environment, repr=False)
 
 
@@ -56,7 +57,7 @@ Context = Annotated[ApiContext, Depends(_context)]
 async def _experiment_id(
     id: Annotated[str, PathParameter(description="Id of the experiment.", examples=["k3v9x0qa"])], context: Context
 ) -> str:
-    """The id of an experiment in a path. Raises NotFound unless there is one."""
+    """The experiment's id in the path. Raises NotFound unless the experiment exists."""
     if EXPERIMENT_ID.fullmatch(id) is None:
         raise NotFound(f"{id!r} is no experiment id; `nnictl experiment list` shows all")
     if context.service.at_work(id) is None:
@@ -67,7 +68,7 @@ async def _experiment_id(
 async def _trial_id(
     trial_id: Annotated[str, PathParameter(alias="trialId", description="Id of the trial.", examples=["a1b2c"])],
 ) -> str:
-    """The id of a trial in a path. Raises NotFound for what cannot be one; the store says whether it is there."""
+    """The trial's id in the path. Raises NotFound for a malformed id; the store checks whether it exists."""
     if TRIAL_ID.fullmatch(trial_id) is None:
         raise NotFound(f"{trial_id!r} is no trial id; the experiment's trials list theirs")
     return trial_id

@@ -1,11 +1,12 @@
-"""The daemon behind the API: what it is, its end, and health checks for probes."""
+"""The daemon behind the API: its description, its end, health checks for probes and metrics for Prometheus."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
+from fastapi.responses import PlainTextResponse, Response
 
 from nni_manager.api.context import Context
 from nni_manager.api.errors import documented
@@ -37,16 +38,38 @@ async def stop(context: Context, body: Annotated[StopDaemon | None, Body()] = No
     return Stopping(status="stopping")
 
 
-health_router = APIRouter(tags=["daemon"])
+probe_router = APIRouter(tags=["daemon"])
+_METRICS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Prometheus' text format, version 0.0.4.",
+        "content": {"text/plain": {"schema": {"type": "string", "description": "Families of samples."}}},
+    }
+}
 
 
-@health_router.get("/healthz", operation_id="getHealth", summary="Is the process alive?")
+@probe_router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="Figures for Prometheus",
+    response_class=PlainTextResponse,
+    responses=_METRICS,
+)
+async def metrics(context: Context) -> Response:
+    """Cheap enough to be asked every few seconds. A listener with a token wants it here, too; whoever scrapes sends it
+    as `Authorization: Bearer <token>`."""
+    from nni_manager.api.metrics import exposition, prometheus  # Prometheus' library, imported at the first scrape
+
+    text = exposition.text(await prometheus.families(context))
+    return Response(text, headers={"Content-Type": exposition.CONTENT_TYPE, "Cache-Control": "no-store"})
+
+
+@probe_router.get("/healthz", operation_id="getHealth", summary="Is the process alive?")
 async def health() -> Health:
     """Answers as long as the daemon lives, whatever else may be wrong. Asks for no token."""
     return Health(status="ok")
 
 
-@health_router.get(
+@probe_router.get(
     "/readyz",
     operation_id="getReadiness",
     summary="Can the daemon be used?",

@@ -1,5 +1,4 @@
-"""Refusals: how domain errors, wrong requests and unexpected exceptions are answered, as JSON that can spell whatever
-text there is."""
+"""Refusals: JSON answers for domain errors, invalid requests and unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from nni_manager.domain.errors import shortened, status_of
 
 
 class AsciiJson(JSONResponse):
-    """Refusals may repeat what was sent."""
+    """JSON in ASCII, as refusals may repeat text that UTF-8 cannot encode."""
 
     def render(self, content: object) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -48,7 +47,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(api: FastAPI) -> None:
-    """Makes an answer of whatever a route raises."""
+    """Registers handlers that turn every exception of a route into an answer."""
     api.add_exception_handler(errors.NniManagerError, _on_domain_error)
     api.add_exception_handler(RequestValidationError, _on_validation_error)
     api.add_exception_handler(HTTPException, _on_http_error)
@@ -56,8 +55,8 @@ def install(api: FastAPI) -> None:
 
 
 async def refuse_unknown_query(request: Request) -> None:
-    """A filter that is misspelled must not look as if it had matched everything. Raises InvalidInput. Prometheus may
-    send what it likes, and browsers have our own `token` in their address."""
+    """Refuses unknown query parameters: a misspelled filter must not appear to match everything. Raises InvalidInput.
+    Exceptions: any parameter from Prometheus, and `token` in a browser's address."""
     path = request.scope["path"]
     if path.startswith("/api/v1/"):
         known = _query_names(request.scope["route"].dependant)
@@ -95,7 +94,7 @@ _ADVICE = {404: "; /api/v1/openapi.json lists what there is", 405: "; /api/v1/op
 
 
 def sentence_of(request: Request, error: HTTPException) -> str:
-    """The sentence of an error, in our words where the framework has only its own."""
+    """The sentence of an error: ours where the framework has its own."""
     sentences = {
         404: f"there is nothing at {request.url.path}",
         405: f"{request.method} is not possible at {request.url.path}",
@@ -104,7 +103,7 @@ def sentence_of(request: Request, error: HTTPException) -> str:
 
 
 def _sentence(fault: Mapping[str, Any]) -> str:
-    """Never with the value itself: it may be a secret."""
+    """The sentence of a validation error, without the value, which may be a secret."""
     if fault["type"] == "json_invalid":
         return f"the body is not JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}"
     if fault["type"] == "missing" and fault["loc"] == ("body",):

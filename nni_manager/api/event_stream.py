@@ -1,4 +1,4 @@
-"""Server-sent events about something that changes. What happens in a short time is told at once."""
+"""Server-sent events about a changing subject. Changes within `PAUSE_S` are sent together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from nni_manager.domain.errors import NniManagerError
 
-#: Seconds between two events at least, and of silence after which a comment says that the stream is alive.
+#: Least seconds between two parts; seconds of silence after which a comment is sent as a keep-alive.
 PAUSE_S = 0.2
 HEARTBEAT_S = 15.0
 _COMMENT = ":\n\n"
@@ -21,38 +21,39 @@ _COMMENT = ":\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Some events, as `event` makes them, or none."""
+    """Text of events, made by `event`; may be empty."""
 
     text: str
-    #: There will be no other.
+    #: No further part follows.
     is_last: bool
-    #: The next part can be read at once.
+    #: The next part is available at once.
     has_more: bool = False
 
 
 def event(kind: str, data: str, id: int | None = None) -> str:
-    """`data`: JSON on one line; `id`: what a client shows as Last-Event-ID when it comes again."""
+    """The text of an event. `data`: JSON on one line; `id`: sent back as Last-Event-ID when the client reconnects."""
     return f"event: {kind}\ndata: {data}\n" + (f"id: {id}\n" if id is not None else "") + "\n"
 
 
 def last_event_id(request: Request) -> int | None:
-    """The id that a browser sends when its stream broke off; None: it sent none."""
+    """The Last-Event-ID of a client that reconnects; None: none."""
     given = request.headers.get("last-event-id", "")
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 16 else None
 
 
 class Subject(Protocol):
-    """The subject of a stream: what is followed."""
+    """The subject of a stream."""
 
     def watch(self) -> AbstractContextManager[asyncio.Event]:
         """An event that is set by every change, from now on."""
 
     async def read(self) -> Part:
-        """The news since the last call."""
+        """The changes since the last call."""
 
 
 class EventStream(Response):
-    """Ends when the subject is over, the client goes away or `stopping` is set, and leaves no task behind."""
+    """A stream of events. Ends when the subject is over, the client disconnects or `stopping` is set; leaves no task
+    behind."""
 
     media_type = "text/event-stream"
     charset = "utf-8"
@@ -78,7 +79,7 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_parts(self, send: Send, news: asyncio.Event) -> None:
-        if_empty = _COMMENT  # a proxy that waits for a body passes the headers on
+        if_empty = _COMMENT  # so that a proxy that waits for a body passes the headers on
         while not self._over.is_set():
             news.clear()
             part = await self._send_part(send, if_empty)
@@ -94,7 +95,7 @@ class EventStream(Response):
     async def _send_part(self, send: Send, if_empty: str) -> Part:
         try:
             part = await self._subject.read()
-        except NniManagerError:  # it was deleted, or cannot be read now: the client asks again, and is told why
+        except NniManagerError:  # deleted, or cannot be read now: the client reconnects and gets the reason
             return Part(text="", is_last=True)
         if text := part.text or if_empty:
             await _write(send, text)

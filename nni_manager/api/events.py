@@ -1,4 +1,4 @@
-"""Streams of events: of the list of experiments, of one experiment, of its trials, of its results."""
+"""Streams of events of the list of experiments, of an experiment, of its trials, of its results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nni_manager.store.index.index import Entry
 
 router = APIRouter(prefix="/api/v1/experiments")
 
-#: Results that are read at a time.
+#: Results per read.
 _PAGE = 1000
 _RATE = "Server-sent events, at most five times a second; the data of each is JSON on one line. A comment comes every "
 _RATE += "15 seconds of silence."
@@ -55,7 +55,7 @@ async def follow_all(context: Context) -> EventStream:
 )
 async def follow(id: ExperimentId, context: Context) -> EventStream:
     """Ends after the last state when the experiment is closed, and when the daemon ends."""
-    await description.state(context, id)  # refusals are answers of their own, not events
+    await description.state(context, id)  # refused with an error answer before the stream begins
     return EventStream(_State(context, id), context.stopping)
 
 
@@ -100,7 +100,7 @@ async def follow_metrics(
 
 
 class _List:
-    """The list of experiments as a subject; a closed one is looked at only when the index says something new of it."""
+    """The list of experiments as a subject; a closed one is read only when its index entry changes."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
@@ -127,7 +127,7 @@ class _List:
 
 
 class _OfExperiment:
-    """Something of one experiment."""
+    """A subject within one experiment."""
 
     def __init__(self, context: ApiContext, id: str) -> None:
         self._context = context
@@ -135,7 +135,7 @@ class _OfExperiment:
 
     @contextmanager
     def watch(self) -> Iterator[Event]:
-        """An event that is set by every change; never, for one that nobody works on."""
+        """An event that is set by every change; never set for a closed experiment."""
         experiment = self._context.service.at_work(self._id)
         if experiment is None:
             yield Event()
@@ -145,7 +145,7 @@ class _OfExperiment:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the experiment is closed; to be asked before the news is read."""
+        """Whether the experiment is closed; to be called before its changes are read."""
         return self._context.service.at_work(self._id) is None
 
 
@@ -159,9 +159,9 @@ class _State(_OfExperiment):
 class _Trials(_OfExperiment):
     def __init__(self, context: ApiContext, id: str, ended: int) -> None:
         super().__init__(context, id)
-        #: So many ends were told.
+        #: How many ends of trials were sent.
         self._ended = ended
-        #: Trials that have not ended, as they were told.
+        #: Trials that have not ended, id → as last sent.
         self._open: dict[str, str] = {}
 
     async def read(self) -> Part:

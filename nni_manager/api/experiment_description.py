@@ -1,4 +1,4 @@
-"""An experiment as the API describes it: its state, its index entry, and its config with secrets covered."""
+"""The API's description of an experiment: its state, index entry, and config with masked secrets."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from nni_manager.store.index.index import Entry
 from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Overview, ServiceSummary
 
-#: Names that sound like a secret and are none.
+#: Names that match `_SECRET` without being secrets.
 _PLAIN = frozenset({"keyVaultKey"})
 #: ``accessKeySecret``, ``storageAccountKey``, ``sshPassphrase``; not ``sshKeyFile``, which is a path.
 _SECRET = re.compile(r"password|passphrase|token|secret|credential|key$", re.IGNORECASE)
-#: Arguments of the user's own algorithms have any names, and a masked one cannot be used again: here names are judged
-#: word by word, and in doubt as secrets.
+#: Sections with user-chosen names of arguments. The names are judged word by word, in doubt as secrets.
 _ALGORITHMS = ("tuner", "assessor", "advisor")
 _ARGUMENTS = "classArgs"
-#: Secret wherever they occur in a name, and whatever the value is.
+#: Secret anywhere in a name and with any value.
 _ALWAYS = re.compile(r"password|passphrase|secret|credential", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: Words that make ``token`` one of a language model's, and ``key`` one of a table's.
+#: Words with which ``token`` belongs to a language model, and ``key`` to a table.
 _PLAIN_TOKEN = frozenset("max min num n count total pad bos eos unk sep cls mask special".split())
 _PLAIN_KEY = frozenset("sort group metric partition order index column".split())
-#: Its keys are the user's names of dimensions.
+#: Not masked: its keys are names of dimensions.
 _SEARCH_SPACE = "searchSpace"
 
 
 def mask(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with `MASK` in place of every value whose name sounds like a secret, however deep."""
+    """The config with `MASK` in place of every value, at any depth, with a name that indicates a secret."""
     return {key: value if key == _SEARCH_SPACE else _mask_section(key, value) for key, value in config.items()}
 
 
@@ -78,7 +77,7 @@ def _is_secret_argument(key: str, value: Any) -> bool:
 
 
 def endpoint_wish(new: schema.NewEndpoint | None) -> EndpointWish | None:
-    """The endpoint that is wished for; None: none. Raises InvalidInput."""
+    """The requested endpoint; None: none. Raises InvalidInput."""
     return None if new is None else EndpointWish(port=new.port, prefix=parse_prefix(new.url_prefix))
 
 
@@ -91,7 +90,7 @@ def describe_endpoint(context: ApiContext, endpoint: Endpoint | None) -> schema.
 
 
 def working_directory(text: str | None) -> Path | None:
-    """The working directory of a request; None: it names none. Raises InvalidInput for what cannot be a path."""
+    """The working directory of a request; None: not given. Raises InvalidInput for an invalid path."""
     if text is not None and "\0" in text:
         raise InvalidInput("workingDirectory: holds a null byte; name the folder that holds the experiment's folder")
     return Path(text) if text is not None else None
@@ -110,7 +109,7 @@ async def describe(context: ApiContext, id: str) -> schema.Experiment:
 
 
 def _references(config: Mapping[str, Any]) -> list[str]:
-    """The references to secrets in a config; none in one that NNI has written, of which nothing is known."""
+    """The references to secrets in a config; empty for a config of NNI, as its secret fields are unknown."""
     try:
         return list(credentials.outside(experiment_file.from_canonical(config)))
     except InvalidInput:
@@ -123,7 +122,8 @@ async def state(context: ApiContext, id: str) -> schema.ExperimentState:
 
 
 async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
-    """The summary of an experiment, from the index or, at work, from itself. Never raises: no list fails for it."""
+    """The summary of an experiment, from the index or, if open, from its database. Never raises, so that lists always
+    work."""
     live = context.service.live(entry.id)
     sentences = (live.derived_hold.sentence if live.derived_hold else "", live.problem)
     errors = [sentence for sentence in sentences if sentence] or list(_missing(context, entry))
@@ -139,8 +139,8 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
 
 
 def _missing(context: ApiContext, entry: Entry) -> Iterator[str]:
-    """The error that the folder is gone, removed by NNI's `nnictl` perhaps. Only where our index lies is looked: other
-    disks may be away, and slow to say so."""
+    """The error that the folder is gone, perhaps removed by NNI's `nnictl`. Checked only on the index's own disk:
+    others may be unmounted or slow."""
     path = entry.folder.path
     if path.parent == context.data_directory and not path.exists():
         yield f"its folder is gone: {path}; `nnictl experiment delete {entry.id}` takes it off the list"
@@ -152,14 +152,14 @@ async def _read(context: ApiContext, id: str) -> Overview:
 
 
 async def _place(context: ApiContext, id: str) -> dict[str, Any]:
-    """Fields that the index knows better: where a folder that was moved is now, the endpoint, and that the experiment
-    is open for reading only."""
+    """Fields taken from the index rather than the database: the folder's place after a move, the endpoint, and the
+    status VIEWED."""
     entry = await context.service.entry(id)
     endpoint = describe_endpoint(context, entry.endpoint)
     experiment = context.service.at_work(id)
     if experiment is not None:
         return {"logPath": str(experiment.folder.path), "endpoint": endpoint}
-    closed = {"status": entry.status} if entry.status.is_closed else {}  # its own database may not know it yet
+    closed = {"status": entry.status} if entry.status.is_closed else {}  # the experiment's database may not have it yet
     ended = {"endedMs": entry.ended_ms} if entry.status is ExperimentStatus.STOPPED and entry.is_open else {}
     return {"logPath": str(entry.folder.path), "endpoint": endpoint, **closed, **ended}
 
@@ -201,7 +201,7 @@ def _service(service: ServiceSummary) -> schema.TrainingService:
 
 
 def _condition(found: Overview) -> dict[str, Any]:
-    """Fields that change while the experiment is at work."""
+    """Fields that change while the experiment is open."""
     row = found.row
     return {"status": row.status, "endedMs": row.ended_ms, "hold": _hold(found.hold), "errors": list(found.errors)}
 

@@ -36,7 +36,7 @@ from nni_manager.store.index.index import Entry
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
-#: What a change of training services takes beside them.
+#: Fields of a request that are valid only together with trainingService.
 _OF_SERVICES = frozenset({"secrets", "directory", "now"})
 
 
@@ -213,11 +213,13 @@ async def export_results(
 
 
 def _services(body: ExperimentChange) -> ServiceChange | None:
-    """Raises InvalidInput for what means nothing without them."""
+    """The change of training services; None: none. Raises InvalidInput for fields that are valid only with it."""
     if "training_service" in body.model_fields_set:
         directory = {"directory": body.directory} if body.directory else {}
         return ServiceChange(sections=body.training_service, secrets=body.secrets, now=body.now, **directory)
-    given = [name for name in sorted(_OF_SERVICES) if getattr(body, name)]  # made clients send defaults
+    given = [
+        name for name in sorted(_OF_SERVICES) if getattr(body, name)
+    ]  # truthy ones only: generated clients send defaults
     if given:
         raise InvalidInput(f"{given[0]}: belongs to trainingService, which is not given")
     return None
@@ -233,5 +235,5 @@ def _reopening(body: Resume | View) -> Reopening:
 
 
 def _described(experiment: Experiment) -> Response:
-    """The answer with an experiment, serialised once, by ourselves."""
+    """The answer with an experiment, serialised here only, not again by FastAPI."""
     return Response(experiment.json_text(), media_type="application/json")

@@ -1,5 +1,4 @@
-"""Log files of trials and experiments, a stretch at a time. A file may grow, shrink or be replaced by its writer at any
-moment."""
+"""Log files of trials and experiments, read in byte ranges. A file may grow, shrink or be replaced at any time."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ _CHUNK = 256 * 1024
 
 
 async def file_response(folder: Path, name: str, offset: int, limit: int | None) -> StreamingResponse:
-    """A stretch of a file: at most `limit` bytes from `offset` (negative: from the end), up to what it holds now.
+    """A range of a file: at most `limit` bytes from `offset` (negative: from the end), up to its present end.
 
-    `name`: with slashes where it lies deeper; links are not followed.
+    `name`: relative path; links are not followed.
 
-    Headers: ``X-Offset``, where it starts; ``X-Size``, bytes the file holds. Raises NotFound.
+    Headers: ``X-Offset``, first byte; ``X-Size``, size of the file in bytes. Raises NotFound.
     """
     size = await asyncio.to_thread(_size, folder, name)
     return _answer(size, offset, limit, lambda start, end: _read(folder, name, start, end))
@@ -43,7 +42,7 @@ async def file_response(folder: Path, name: str, offset: int, limit: int | None)
 async def service_response(
     handle: JobHandle, read_file: ReadFile, name: str, offset: int, limit: int | None
 ) -> StreamingResponse:
-    """A stretch of a file that a job's training service is asked for. Raises NotFound or PlatformUnavailable."""
+    """A range of a file, read through the job's training service. Raises NotFound or PlatformUnavailable."""
     return _answer(
         await job_logs.size(handle, name, read_file),
         offset,
@@ -154,7 +153,7 @@ async def _folder(context: ApiContext, id: str) -> Folder:
 
 
 def _require(name: str, names: tuple[str, ...]) -> None:
-    """The name is one of these, and never part of a path that the sender made up."""
+    """Requires one of `names`, so that no other path can be read. Raises NotFound."""
     if name not in names:
         raise NotFound(f"there is no log {name!r}; there are {', '.join(names)}")
 
@@ -162,7 +161,7 @@ def _require(name: str, names: tuple[str, ...]) -> None:
 async def attempt_file(
     context: ApiContext, id: str, trial_id: str, attempt: int, name: str, offset: int, limit: int | None
 ) -> StreamingResponse:
-    """A stretch of a file of an attempt, as `file_response`. Raises NotFound, PlatformUnavailable."""
+    """A range of an attempt's file, as `file_response`. Raises NotFound, PlatformUnavailable."""
     trials = (await context.service.entry(id)).folder.trials
     try:
         return await file_response(trials, f"{attempt_directory(trial_id, attempt)}/{name}", offset, limit)
@@ -174,7 +173,7 @@ async def attempt_file(
 
 
 async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
-    """The job, and the service's way to read what is not here; None: nobody can tell."""
+    """The job, and its training service's function to read its files; None: unknown."""
     experiment = context.service.at_work(id)
     if experiment is None:
         return None

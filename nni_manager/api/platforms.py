@@ -1,4 +1,4 @@
-"""Training services as such, whoever uses them."""
+"""Routes about training services: plan, clean-up, leftovers."""
 
 from __future__ import annotations
 

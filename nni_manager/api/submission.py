@@ -1,4 +1,5 @@
-"""The body of `POST /experiments` → `Submission`: an experiment file, or one wrapped in what its sender knows."""
+"""The body of `POST /experiments` → `Submission`: an experiment file, or JSON with the file and its caller's
+context."""
 
 from __future__ import annotations
 
@@ -27,20 +28,20 @@ from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
 from nni_manager.scheduler.experiments.submission import Submission
 
-#: Seconds in which a text must be read.
+#: Seconds within which a text must be parsed.
 PATIENCE_S = 30.0
 YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
 JSON_TYPE = "application/json"
 
 
 def _new_experiment_schema() -> dict[str, Any]:
-    """The JSON schema of a new experiment, without definitions: other routes describe them as well."""
+    """The JSON schema of a new experiment, without the definitions that other routes add."""
     schema = NewExperiment.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs")
     return schema
 
 
-#: Schemas by the names that clients are made with.
+#: Schemas by name, for generated clients.
 SCHEMAS: dict[str, Any] = {
     "NewExperiment": _new_experiment_schema(),
     "ExperimentFile": {
@@ -48,7 +49,7 @@ SCHEMAS: dict[str, Any] = {
         "description": "The experiment file itself, as a file of NNI's config format.",
     },
 }
-#: For the API's description: the body is read by hand, because it may be YAML.
+#: For the API's description: FastAPI does not read the body, as it may be YAML.
 REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "description": "The experiment file itself; relative paths in it start at the data directory. Or, as JSON, the"
@@ -87,7 +88,8 @@ async def read(request: Request, context: ApiContext) -> Submission:
 async def _load(
     new: NewExperiment, directory: Path, environment: Mapping[str, str], context: ApiContext
 ) -> ParsedConfig:
-    """A large file takes its time, and files that it names are read; nothing of it goes on once nobody waits for it.
+    """Parses the config in a thread, as a large file takes long and names other files; a cancelled call ends the
+    thread.
 
     Raises ConfigInvalid with all problems.
     """
@@ -106,7 +108,7 @@ async def _load(
                 secrets=new.secrets,
             )
         finally:
-            patience.end()  # the thread reads on otherwise
+            patience.end()  # else the thread goes on
 
 
 async def _directory(new: NewExperiment, context: ApiContext) -> Path:
@@ -120,7 +122,7 @@ async def _directory(new: NewExperiment, context: ApiContext) -> Path:
 
 
 def _require_code(new: NewExperiment, spec: ExperimentSpec, context: ApiContext) -> None:
-    """Requires that code is named: nobody means the folder with everybody's experiments. Raises InvalidInput."""
+    """Refuses the data directory, which has all experiments, as default code directory. Raises InvalidInput."""
     is_named = new.code or new.directory
     if not is_named and os.path.realpath(spec.trial_code_directory) == os.path.realpath(context.data_directory):
         raise InvalidInput(
@@ -170,7 +172,7 @@ def _json(text: str) -> object:
 
 def _checked(new: NewExperiment) -> NewExperiment:
     _require_place("directory", new.directory)
-    if "/" in new.interpreter or "\0" in new.interpreter:  # else a name, which the caller's PATH finds
+    if "/" in new.interpreter or "\0" in new.interpreter:  # else a name, looked up on the caller's PATH
         _require_place("interpreter", new.interpreter)
     if new.code and (new.directory or not code.is_sha256(new.code)):
         raise InvalidInput("code: must be the SHA-256 of code that was sent, and leaves no room for directory")
@@ -181,7 +183,7 @@ def _checked(new: NewExperiment) -> NewExperiment:
 
 
 def checked_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables of a request. Raises InvalidInput for what can be none."""
+    """The environment of a request. Raises InvalidInput for invalid variables."""
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")
@@ -195,5 +197,5 @@ def _require_place(name: str, path: str) -> None:
 
 
 def _sentence(fault: Any) -> str:
-    """Without the value: it may be a secret. Names of variables are fine."""
+    """The sentence of a validation error, with names of variables and without values, which may be secrets."""
     return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"

@@ -1,4 +1,4 @@
-"""Trials of one experiment and their results. Lists are bytes from SQLite: no row of them becomes a Python object."""
+"""Trials of one experiment and their results. SQLite makes the JSON of lists: rows do not become Python objects."""
 
 from __future__ import annotations
 

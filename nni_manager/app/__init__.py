@@ -2,5 +2,5 @@
 
 `serve` runs the daemon, `build` makes what is behind its listeners. `listening.listeners` serves `listening.ports`: the
 service, each experiment's endpoint (`listening.endpoints`) and the trial listener (`listening.trial_listener`).
-`nni_list` keeps NNI's list of experiments current; `doctor` looks at all of it from outside.
+`nni_list` keeps NNI's list of experiments current; `doctor` checks the installation from outside.
 """

@@ -1,4 +1,4 @@
-"""Builds the daemon in order, and takes it down in the reverse order: listeners, loops, keeper, store, lock."""
+"""Builds the daemon in order, and shuts it down in reverse order: listeners, loops, keeper, store, lock."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from nni_manager.store.ownership import Ownership
 
 log = logging.getLogger(__name__)
 
-#: How long the end of a keeper that has no job is waited for, in seconds.
+#: Seconds to wait for the end of a keeper without jobs.
 _KEEPER_END_S = 0.5
 
 
 @asynccontextmanager
 async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> AsyncIterator[Ownership]:
-    """The data directory is made when missing, and this daemon's alone. Raises AlreadyOwned or InvalidInput."""
+    """The lock on the data directory, which is made if missing. Raises AlreadyOwned or InvalidInput."""
     _make_data_directory(data_directory)
     lock = await _lock(data_directory, wait_for_lock_s)
     try:
@@ -84,11 +84,12 @@ async def experiments(
         await stack.enter_async_context(supervisor.running())
         yield supervisor, ExperimentCommands(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:
-            await process.ended(within_s=_KEEPER_END_S)  # it has no job; whoever waits for our end waits for its, too
+            # it has no job; a command that waits for the daemon's end waits for the keeper's too
+            await process.ended(within_s=_KEEPER_END_S)
 
 
 def _prepare_index(data_directory: Path) -> Path:
-    """Prepares the index, on a full disk too if a daemon that had room was here before. Raises StoreError."""
+    """Prepares the index, on a full disk with the room that an earlier daemon reserved. Raises StoreError."""
     try:
         path = index_file.prepare(data_directory)
     except StoreUnavailable as error:
@@ -132,6 +133,6 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
 
 
 def _socket(data_directory: Path, kind: str) -> Path:
-    """The path of a socket in the runtime directory: those of Unix sockets have at most 107 bytes."""
+    """The path of a socket in the runtime directory: the path of a Unix socket has at most 107 bytes."""
     digest = hashlib.sha256(str(data_directory).encode()).hexdigest()[:16]
     return runtime_directory(os.environ) / f"{digest}-{kind}.sock"

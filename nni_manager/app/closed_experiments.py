@@ -1,4 +1,4 @@
-"""Whether all experiments of a data directory are closed, told without a daemon."""
+"""Whether all experiments of a data directory are closed, determined without a daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def are_all_at_rest(data_directory: Path) -> bool:
 
 
 def are_all_closed(data_directory: Path) -> bool:
-    """Whether all experiments are closed; False where nobody can tell, as of a folder in no list yet. Blocks."""
+    """Whether all experiments are closed; False if unknown, as with a folder that is not in the index. Blocks."""
     try:
         with closing(connect_readonly(data_directory / index.FILE)) as connection:
             known = index.statuses(connection)

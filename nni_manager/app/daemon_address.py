@@ -1,8 +1,7 @@
-"""The address of this daemon for clients: its control socket, and the file in the data directory that says where that
-is.
+"""The address of this daemon for clients: its control socket, and the pointer file in the data directory.
 
-Both may be removed under a daemon that lives on, the folder of the socket at every log-out. Level-based: what should be
-there is looked at now and then and made again, or nobody could reach the daemon, nor start another one.
+Both may be removed while the daemon runs: the socket's folder goes at every log-out. The daemon then could not be
+reached, nor another one be started, so both are checked regularly and made again.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from nni_manager.store.ownership import Ownership
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 LOOK_S = 2.0
 
 
 class DaemonAddress:
-    """`lock`: of the data directory. `socket`: where the control socket belongs at the moment. `on_homeless`: called
-    when the data directory was moved, deleted or exchanged, where this daemon has nothing more to do."""
+    """`lock`: of the data directory. `socket`: returns the current path for the control socket. `on_homeless`: called
+    when the data directory was moved, deleted or replaced; the daemon is then to end."""
 
     def __init__(
         self,
@@ -45,13 +44,13 @@ class DaemonAddress:
         self._pointer = data_directory / POINTER_FILE
         self._socket = socket
         self._trouble = ""
-        #: What stands in the pointer file is an earlier daemon's.
+        #: The pointer file could not be written at the start; its content is an earlier daemon's.
         self._is_written_late = False
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """A context in which the daemon can be reached. Raises OSError when the socket cannot be opened at the start;
-        a file that cannot be written yet, on a full disk for instance, is written later."""
+        """A context in which the daemon can be reached. Raises OSError when the socket cannot be opened; a pointer file
+        that cannot be written yet, as on a full disk, is written later."""
         await self._listeners.open_control(self._socket())
         try:
             self._write()
@@ -69,7 +68,7 @@ class DaemonAddress:
                     self._pointer.unlink(missing_ok=True)
 
     async def look(self) -> None:
-        """Makes again what is gone; says once why it cannot."""
+        """Restores a missing socket or pointer file; logs once why it cannot."""
         if not self._lock.is_in_place:
             log.error("the data directory %s was moved, deleted or exchanged: the daemon ends", self._pointer.parent)
             return self._on_homeless()
@@ -106,7 +105,7 @@ class DaemonAddress:
             draft.write_text(json.dumps(entry), encoding="utf-8")
             draft.replace(self._pointer)
         except OSError:
-            with suppress(OSError):  # half of it may be there
+            with suppress(OSError):  # it may be incomplete
                 draft.unlink()
             raise
         self._is_written_late = False

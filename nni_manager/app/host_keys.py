@@ -1,4 +1,4 @@
-"""Host keys of the machines of an experiment file: those that are not known are shown, and written down after a yes."""
+"""Host keys of the machines of an experiment file: unknown ones are shown, and stored after confirmation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _REMOTE = "remote"
 def trust(
     path: Path, data_directory: Path, environment: Mapping[str, str], agrees: Callable[[str, HostKey], bool]
 ) -> Iterator[str]:
-    """Asks about each unknown key on the way to the machines of a file, and writes those that `agrees` to into
-    `known_hosts`; a sentence on each machine.
+    """Asks `agrees` about each unknown key on the way to the machines of a file, and writes confirmed ones into
+    `known_hosts`. Yields a sentence per machine.
 
     Raises ConfigInvalid, InvalidInput where the file has no machines, OSError where the key cannot be written.
     """

@@ -1,8 +1,8 @@
 """The name by which a manager's folders on other machines are known: one per data directory.
 
-A data directory that is moved takes it along; a copy gets one of its own, or two daemons would take each other's place
-on those machines, and the copy would end jobs of the original. Where the original cannot be seen from here, machines
-notice: they are told the place of the directory, and take no other one until a person has said that it was moved.
+A moved data directory keeps its name; a copy gets another, or two daemons would replace each other on those machines,
+and the copy would end jobs of the original. If the original is not visible here, the machines notice a copy: they are
+told the directory's place, and refuse another one until a person has confirmed the move.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
-#: The identity of a manager that has none yet; nothing of it is anywhere.
+#: The identity of a manager that has none yet, and so no folders on other machines.
 NOBODY = "nobody"
 _FILE = "identity"
-#: The place of the identity's file when a daemon saw it last: ``{"directory": absolute, "inode": number, "claimed_ms":
-#: when a person said last that it was moved there, 0: never}``.
+#: File with the place of the identity when a daemon last saw it: ``{"directory": absolute, "inode": number,
+#: "claimed_ms": when a person last confirmed a move, 0: never}``.
 _PLACE = "identity.place"
 _MACHINE_ID = Path("/etc/machine-id")
 
 
 def of(data_directory: Path) -> str:
-    """The id of a data directory, made once; a copy of a directory that is still there gets another one.
+    """The id of a data directory, made once; a copy of an existing directory gets another one.
 
     Raises OSError.
     """
@@ -65,15 +65,15 @@ def known(data_directory: Path) -> str:
 
 
 def place(data_directory: Path, run: str = "") -> dict[str, Any]:
-    """Where the data directory is, for machines: see `trial_runner.keeper.arrival`. `run`: of the daemon that works on
-    it; empty: none does. Raises OSError."""
+    """The place of the data directory, as machines compare it: see `trial_runner.keeper.arrival`. `run`: id of the
+    running daemon; empty: none. Raises OSError."""
     return {"host": socket.gethostname(), "machine": _machine(), "run": run, **_place_here(data_directory)}
 
 
 def shown_to_machines(data_directory: Path) -> tuple[str, Callable[[], Mapping[str, object]] | None]:
-    """The id and the place with which the next daemon will come to machines, for a look at them; nothing is changed.
+    """The id and place that the next daemon will tell machines, for a preflight; nothing is changed.
 
-    Where that will give the directory another id, as it has none or is a copy, no machine knows it yet.
+    `NOBODY` and None when the next daemon will make another id, for a new directory or a copy.
     """
     if known(data_directory) == NOBODY or _original(data_directory) is not None:
         return NOBODY, None
@@ -81,20 +81,20 @@ def shown_to_machines(data_directory: Path) -> tuple[str, Callable[[], Mapping[s
 
 
 def claim(data_directory: Path) -> None:
-    """Notes that the directory was moved here, for good: machines take this place from now on. Raises OSError."""
+    """Records that the directory was moved here: machines accept this place from now on. Raises OSError."""
     of(data_directory)
     _write_place(data_directory, {**_place_here(data_directory), "claimed_ms": time.time_ns() // 1_000_000})
 
 
 def separate(data_directory: Path) -> str:
-    """Gives the directory, a copy, an identity of its own, which it answers. Raises OSError."""
+    """Gives the directory, a copy, a new identity and returns it. Raises OSError."""
     _make(data_directory)
     _note_place(data_directory)
     return known(data_directory)
 
 
 def _machine() -> str:
-    """A name of this machine that tells nobody which it is; empty: it has none, as in many containers."""
+    """A hash that identifies this machine without naming it; empty: it has no machine id, as in many containers."""
     try:
         found = _MACHINE_ID.read_bytes().strip()
     except OSError:
@@ -107,7 +107,7 @@ def _make(data_directory: Path) -> None:
 
 
 def _original(data_directory: Path) -> Path | None:
-    """The data directory of which this one is a copy; None: it is none, or nobody can tell."""
+    """The data directory of which this one is a copy; None: it is no copy, or unknown."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         place = _noted_place(data_directory)
         original, inode = Path(place["directory"]), place["inode"]
@@ -130,7 +130,7 @@ def _place_here(data_directory: Path) -> dict[str, Any]:
 
 
 def _noted_place(data_directory: Path) -> dict[str, Any]:
-    """What is written down; empty: nothing, or nobody can read it."""
+    """The stored place; empty: none, or it cannot be read."""
     with suppress(OSError, ValueError):
         place = json.loads((data_directory / _PLACE).read_text(encoding="utf-8"))
         if isinstance(place, dict):

@@ -1,4 +1,5 @@
-"""The index file when a daemon starts: made, upgraded, and followed when its data directory was moved or copied."""
+"""Prepares the index file when a daemon starts: makes or upgrades it, and adapts it to a moved or copied data
+directory."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def follow_move(path: Path) -> None:
-    """Notes where the index is; after a move or a copy, puts right where experiments are. Blocks."""
+    """Records the index's directory; after a move or copy, corrects the folders of experiments. Blocks."""
     here = os.path.realpath(path.parent)
     with closing(connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -41,7 +42,7 @@ def _move(connection: Connection, before: str, now: Path) -> None:
         old, new = Path(folder), now / Path(folder).name
         if _lay_in(old, before) and new.is_dir():
             connection.execute("UPDATE experiments SET folder = ? WHERE id = ?", (str(new), id_))
-            if old.exists():  # a copy must not begin to work because it lies there
+            if old.exists():  # a copied experiment must not start: its original may be running
                 _close(connection, id_)
     for id_, folder in connection.execute("SELECT id, folder FROM leftovers").fetchall():
         if _lay_in(Path(folder), before):
@@ -59,12 +60,12 @@ def _close(connection: Connection, id_: str) -> None:
     )
 
 
-#: What SQLite keeps beside a database. Of another one, it would be taken for this one's.
+#: SQLite's files beside a database; those of a replaced database would be applied to the new one.
 _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 def prepare(data_directory: Path) -> Path:
-    """A whole index of the newest schema, for its owner. Blocks. Raises StoreError."""
+    """Makes or upgrades the index, private to its owner, and returns its path. Blocks. Raises StoreError."""
     path = data_directory / index.FILE
     try:
         return _prepare(path, data_directory)
@@ -98,7 +99,8 @@ def _make(path: Path) -> None:
     """Makes an index from the folders beside it."""
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
-    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))  # what SQLite puts beside it is the same
+    # SQLite's files beside it get the same mode
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     migrate.migrate(draft, "index")
     with closing(connect(draft)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -110,14 +112,14 @@ def _make(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Makes the index of an earlier version private: who may read it may lock it."""
+    """Makes the index of an earlier version private: a user who can read it can lock it."""
     for suffix in ("", *_COMPANIONS):
         with suppress(OSError):
             os.chmod(f"{path}{suffix}", 0o600)
 
 
 def _add_found(path: Path) -> None:
-    """Adds experiments that NNI made since to the index: many use both for a while."""
+    """Adds experiments that NNI made since: NNI may be in use on the same data directory."""
     with closing(connect(path)) as connection:
         known = {entry.id for entry in index.all_entries(connection)}
         connection.execute("BEGIN IMMEDIATE")
@@ -152,12 +154,12 @@ def _remove(path: Path) -> None:
 
 
 async def finish_half_done(index_database: Database, data_directory: Path) -> None:
-    """Removes experiments half made or half deleted; one that cannot be removed now is left to the next start. Raises
+    """Removes experiments half made or half deleted; one that cannot be removed now waits for the next start. Raises
     StoreError when the index cannot be read."""
     for id_, folder in await index_database.read(index.leftovers):
         try:
             await _clear(index_database, data_directory, id_, folder)
-        except Exception as error:  # whatever it is, it must not keep all other experiments waiting
+        except Exception as error:  # any error: it must not keep the other experiments waiting
             log.warning("%s, half made or half deleted, cannot be removed yet: %s", folder.path, error)
 
 

@@ -1,4 +1,4 @@
-"""Logging of the daemon: one line per event on standard error, with the experiment it belongs to."""
+"""Logging of the daemon: one line per event on standard error, with its experiment."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 from nni_manager.scheduler import experiment_log
 
-#: Seconds in which one thing is said once, however often it happens.
+#: Seconds within which a repeated event is logged once.
 _ONCE_IN_S = 60.0
 
 
 class Sparing:
-    """Says what anybody can cause: at once, and then once in a while, with how often it was so."""
+    """Rate-limited warnings about events that any client can cause: the first at once, then one a minute with a
+    count."""
 
     def __init__(self, log: logging.Logger, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -41,8 +42,8 @@ def set_up(level: str) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("nni_manager").setLevel(experiment_log.LEVELS[level])
-    logging.raiseExceptions = False  # a full disk must not make logging the problem
-    # nothing of it is in a line, and finding it out costs as much as writing one
+    logging.raiseExceptions = False  # a log line that cannot be written, as on a full disk, must not raise
+    # no line contains them, and collecting them costs as much as writing a line
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 

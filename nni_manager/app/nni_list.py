@@ -1,4 +1,4 @@
-"""Entries of NNI's list of experiments, merged: those that are there already may be ours or of other managers."""
+"""Keeps our entries in NNI's list of experiments, a file that other managers write too."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from nni_manager.store.index.index import Entry
 from nni_manager.store.nni import nni_registry
 from nni_manager.store.nni.nni_registry import Entries, RegistryBusy
 
-#: NNI's manager begins at most so long after the time that its launcher notes, in milliseconds.
+#: Most milliseconds between the start time that NNI's launcher records and the start of its manager process.
 _LAUNCH_MS = 60_000
 
 
 def merge_entry(
     entries: Entries, wanted: Mapping[str, dict[str, Any]], gone: set[str], own: Mapping[str, int | None]
 ) -> None:
-    """Ours are exchanged, but for tags that somebody gave them; all others stay as they are.
+    """Replaces our entries, keeping tags that users added; all others stay as they are.
 
-    `own`: the processes that we named there.
+    `own`: experiment → process id that we wrote.
     """
     for id in gone:
         entries.pop(id, None)
@@ -42,7 +42,7 @@ def merge_entry(
 
 
 def without_folder(entries: Entries, data_directory: Path) -> set[str]:
-    """Entries below our data directory that nothing lies behind."""
+    """Ids of entries without a folder below our data directory."""
     ours = {
         id for id, entry in entries.items() if isinstance(entry, dict) and entry.get("logDir") == str(data_directory)
     }
@@ -50,22 +50,23 @@ def without_folder(entries: Entries, data_directory: Path) -> set[str]:
 
 
 def _is_removed(entry: Mapping[str, Any]) -> bool:
-    """Whether NNI's `delete` has taken the folder of a stopped experiment; its entry is not to come back then."""
+    """Whether NNI's `delete` removed the folder of a stopped experiment; its entry must not come back."""
     return entry["status"] == ExperimentStatus.STOPPED and not (Path(entry["logDir"]) / entry["id"]).exists()
 
 
 def _is_of_other_manager(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """Whether an experiment is at work under another manager: a copy elsewhere, or one that NNI itself still runs."""
+    """Whether another manager has the experiment open: NNI itself, or a manager with a copy."""
     if known.get("status") in (None, "STOPPED"):
         return False
-    if entry["status"] != ExperimentStatus.STOPPED:  # two at work: the first one's stays, or they write for ever
+    # if both are open, the first entry stays: else the two managers would overwrite each other for ever
+    if entry["status"] != ExperimentStatus.STOPPED:
         pid = known.get("pid")
         return known.get("logDir") != entry["logDir"] and isinstance(pid, int) and Path(f"/proc/{pid}").exists()
     return known.get("logDir") != entry["logDir"] or _is_alive(known)
 
 
 def _is_alive(known: Mapping[str, Any]) -> bool:
-    """Whether the process that runs it is there, and not a later one that has its number."""
+    """Whether the entry's process is alive, and not a later one with the same id."""
     pid, launched_ms = known.get("pid"), known.get("startTime")
     if not isinstance(pid, int) or not isinstance(launched_ms, int):
         return False
@@ -79,24 +80,24 @@ def _is_alive(known: Mapping[str, Any]) -> bool:
 
 log = logging.getLogger(__name__)
 
-#: So long after a change, in seconds: several changes are one write.
+#: Seconds to wait after a change, so that several changes are one write.
 _GATHER_S = 0.02
-#: Between two looks whether somebody else has changed the file, in seconds.
+#: Seconds between two checks whether another program has changed the file.
 _LOOK_S = 5.0
-#: Between two tries while somebody else writes the file, in seconds.
+#: Seconds between two attempts while another program writes the file.
 _BUSY_WAIT_S = 0.05
-#: After so many of them in a row it is logged, and tried less often.
+#: Attempts in a row after which it is logged, and tried less often.
 _BUSY_TRIES = 200
-#: Between two tries after any other trouble, in seconds.
+#: Seconds between two attempts after any other error.
 _TROUBLE_WAIT_S = 10.0
-#: What the last word may take when the daemon ends, in seconds.
+#: Seconds for the last write when the daemon ends.
 _LAST_S = 0.5
 
 
 class NniList:
     """`entries`: all of the index. `listeners`: those that are open. `url`: of an endpoint.
 
-    `pid`: of a process whose end is an experiment's, by its id; None: there is none.
+    `pid`: experiment's id → id of its placeholder process; None: it has none.
     """
 
     def __init__(
@@ -116,25 +117,25 @@ class NniList:
         self._pid = pid
         self._data_directory = data_directory
         self._changed = asyncio.Event()
-        #: Experiments that the file may speak of, as they are ours or were.
+        #: Ids of experiments that are or were ours, so the file may list them.
         self._known: set[str] = set()
-        #: What the file said of us last as far as we know.
+        #: Our entries as last written.
         self._written: dict[str, dict[str, Any]] = {}
-        #: The file that was found right; None: it must be looked at again.
+        #: Identity of the file that was last found up to date; None: it must be checked.
         self._seen: tuple[int, ...] | None = None
         self._trouble = ""
 
     def note(self) -> None:
-        """Something may have changed."""
+        """Notes that an entry may have changed."""
         self._changed.set()
 
     async def begin(self) -> None:
-        """Before anybody can delete one: what is in the index now was in the file."""
-        with suppress(NniManagerError):  # it is tried again when the file is written, and said then
+        """Records the experiments of the index, which the file may list. To be called before one can be deleted."""
+        with suppress(NniManagerError):  # tried again, and reported, when the file is written
             self._known = {entry.id for entry in await self._entries()}
 
     async def run(self) -> None:
-        """Writes what is noted until cancelled; what was noted last is still written then, if a moment is enough."""
+        """Writes noted changes until cancelled; then the last ones, within `_LAST_S`."""
         self.note()
         try:
             while True:
@@ -148,7 +149,7 @@ class NniList:
                         await self._write()
 
     async def _news(self) -> None:
-        """Waits until something may have changed, here or in the file."""
+        """Waits until our entries or the file may have changed."""
         while not self._changed.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
@@ -167,14 +168,14 @@ class NniList:
                 raise
             except RegistryBusy as error:
                 tries += 1
-                wait_s = _BUSY_WAIT_S * (1 + os.getpid() % 7 / 7)  # two who met once do not meet again
+                wait_s = _BUSY_WAIT_S * (1 + os.getpid() % 7 / 7)  # differs by process, to avoid another collision
                 if tries >= _BUSY_TRIES:
                     self._log(f"NNI's list of experiments is not up to date: {error}")
                     wait_s = _TROUBLE_WAIT_S
             except (OSError, NniManagerError) as error:
                 self._log(f"NNI's list of experiments cannot be written: {error}")
                 wait_s = _TROUBLE_WAIT_S
-            self._changed.set()  # in case this is the end
+            self._changed.set()  # for the write at the end
             await asyncio.sleep(wait_s)
 
     async def _write_once(self) -> None:
@@ -184,14 +185,16 @@ class NniList:
         self._trouble = ""
 
     def _update(self, wanted: Mapping[str, dict[str, Any]]) -> tuple[int, ...] | None:
-        """The file that needs no change. After a change it is looked at once more: two may have written at a time."""
+        """Identity of the file if it needs no change; None after a change, to check again, as two processes may have
+        written."""
         found = nni_registry.identity(self._path)
         has_changed = nni_registry.update(self._path, lambda entries: self._change(entries, wanted))
         return None if has_changed else found
 
     def _change(self, entries: Entries, wanted: Mapping[str, dict[str, Any]]) -> None:
-        """Writes nothing that is there already, and so does not answer those who write for ever."""
-        # what a killed daemon deleted may be there still, and a folder may outlive its entry by a moment
+        """Changes `entries`; writes nothing that is already there, so two managers do not trigger each other for
+        ever."""
+        # an experiment that a killed daemon deleted may still be listed, and a folder may outlive its entry by a moment
         gone = (self._known | without_folder(entries, self._data_directory)) - wanted.keys()
         own = {id: entry.get("pid") for id, entry in self._written.items()}
         merge_entry(entries, wanted, gone, own)
@@ -206,5 +209,5 @@ class NniList:
         found = nni_registry.describe(entry, service_port=port, url=self._url)
         if entry.status is ExperimentStatus.STOPPED:
             return found
-        # NNI's tools call stopped what has no process, so ours stands in where there is no other
+        # NNI's tools consider an experiment without a process stopped, so the daemon's id is the fallback
         return {**found, "pid": await self._pid(entry.id) or os.getpid()}

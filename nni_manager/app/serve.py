@@ -47,16 +47,17 @@ from nni_manager.web.pages import PagesContext, create_pages
 
 log = logging.getLogger(__name__)
 
-#: Objects that are made, and have not gone, between two looks for garbage among the young ones.
+#: Allocated minus freed objects that trigger a collection of the youngest generation.
 _YOUNG_OBJECTS = 10_000
-#: A daemon started for one command ends when no experiment was made for so long, in seconds.
+#: Seconds without an experiment after which a daemon that was started for one command ends.
 _UNUSED_S = 60.0
-#: It may be started while its predecessor is still ending; that takes so long at most, in seconds.
+#: Seconds to wait for the lock of a predecessor that is still ending.
 _LOCK_WAIT_S = 5.0
 
 
 def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool) -> int:
-    """Answers the exit code. `service`: open the service's port; `trials`: the trial listener may open one.
+    """Runs the daemon; returns the exit code. `service`: open the service's port; `trials`: the trial listener may open
+    one.
 
     `auto`: end with the last experiment. `ready_fd`: where to write ``ready``.
 
@@ -67,7 +68,7 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
     if service and trials:
         trial_listener.check(settings)
     logs.set_up(settings.log_level)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked those that are to end us
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent may have blocked SIGTERM and SIGINT
     reserves.allow_many()
     return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))
 
@@ -79,11 +80,11 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
-        # who is to stay takes over from one that was started for a command
+        # a daemon that is to stay takes over from one that was started for a command
         is_to_wait = auto or await asyncio.to_thread(take_over.make_way, settings, listen=listen)
         wait_s = _LOCK_WAIT_S if is_to_wait else 0
         lock = await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=wait_s))
-        # before anything is started: a port that somebody else has must not cost a running experiment anything
+        # before anything is started: a port in use must not disturb a running experiment
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
         warnings = DaemonWarnings()
         endpoints = EndpointSockets(settings, allowed=trials, insecure=insecure)
@@ -110,7 +111,7 @@ async def _serve(
 
 
 def _note_service(settings: Settings, listeners: Listeners) -> None:
-    """Notes the service for whoever starts a daemon after this one was killed."""
+    """Records the service, so that a daemon started after this one was killed can report the loss."""
     address = next(listener.address for listener in listeners.open if listener.kind == "service")
     words = ["--data-dir", str(settings.data_dir), "--host", settings.host, "--port", address.rpartition(":")[2]]
     words += ["--token-file", "FILE"] if settings.token else []
@@ -223,27 +224,27 @@ async def _registry(
 
 
 def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:
-    """The checks of the service, for endpoints."""
+    """Puts the guard of the service around an endpoint's application."""
     return lambda app: Guard(app, token=settings.token, hosts=(settings.host,), users=_users(settings))
 
 
 def _users(settings: Settings) -> LocalUsers:
-    """An address that others reach has a token, or ``--insecure`` said that it is open to them all."""
+    """The local users allowed without a token. On an address that other machines reach, all are: there a token or
+    ``--insecure`` is required."""
     return LocalUsers(settings.allow_local_users if ports.is_loopback(settings.host) else True)
 
 
 def _neighbour(settings: Settings, endpoints: EndpointSockets, *, listen: bool) -> Callable[[], int]:
-    """The port beside which the trial listener opens: the service's, else the first endpoint's."""
+    """The port next to which the trial listener opens: the service's, else the first endpoint's."""
     return lambda: settings.port if listen else endpoints.first_port or settings.port
 
 
 def _tune_interpreter() -> None:
-    """Answers come in time also while results pour in by the thousand.
+    """Keeps answers quick while thousands of results arrive.
 
-    What was imported and built so far stays for good and need not be looked through by every full collection, which
-    took 40 ms of everybody's time. An answer or an event of a cluster is made of hundreds of objects, which soon go by
-    themselves: to look through them for every 700 cost a fiftieth of all that was computed. A thread that computes
-    hands over after one millisecond instead of five.
+    Objects made so far are frozen: they live on, and a full collection that scans them blocks for 40 ms. An answer or a
+    cluster's event is hundreds of short-lived objects: a collection at every 700 costs 2 % of the processor time. The
+    thread switch interval is 1 ms instead of 5.
     """
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
@@ -269,7 +270,7 @@ _background: set[asyncio.Future[None]] = set()
 def _end_when_unused(supervisor: Supervisor, stopping: asyncio.Event) -> None:
     def look() -> None:
         if supervisor.is_opening:
-            look_later()  # what is coming may be refused
+            look_later()  # an experiment that is being made may be refused
         elif not supervisor.has_work:
             supervisor.is_ending = True
             stopping.set()

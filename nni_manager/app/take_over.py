@@ -1,4 +1,5 @@
-"""A daemon that `nnictl` started for its commands makes way for one that is to stay: its experiments go on in that."""
+"""Ends a daemon that `nnictl` started in the background, in favour of one that is to stay and continues its
+experiments."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 def make_way(settings: Settings, *, listen: bool) -> bool:
-    """Asks it to end; whether it will. `listen`: our port is needed, so it must be free before anything is ended.
+    """Asks that daemon to end; returns whether it will. `listen`: our port must be available before it is ended.
 
-    Blocks. Raises AlreadyOwned or InvalidInput for a port that cannot be had.
+    Blocks. Raises AlreadyOwned or InvalidInput for an unavailable port.
     """
     found = address.find(settings.data_dir)
     if found is None:
@@ -24,7 +25,7 @@ def make_way(settings: Settings, *, listen: bool) -> bool:
     client = ManagerClient(found)
     try:
         daemon = client.daemon()
-    except NniManagerError:  # the lock will tell who has it
+    except NniManagerError:  # taking the lock reports its owner
         return False
     if not daemon["endsByItself"]:
         return False

@@ -13,9 +13,9 @@ from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import parse_token
 
-# as in config.settings, whose import would cost every command ten milliseconds
+# as in config.settings: importing that would cost every command ten milliseconds
 DATA_VARIABLE = "NNI_MANAGER_DATA"
-#: The variable that names the manager. The trial runner's NNI_MANAGER_URL is another: one attempt's own address.
+#: URL of the manager. (NNI_MANAGER_URL is the trial runner's: the address for one attempt.)
 MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
 DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
 
@@ -29,7 +29,7 @@ def data_directory_option(function: Function) -> Function:
 
 
 def resolve_data_directory(given: str | None) -> Path:
-    """The absolute path of the data directory, as the daemon calls it: given, or of the environment, or the default."""
+    """The absolute path of the data directory: as given, else from the environment, else the default."""
     return Path(os.path.realpath(os.path.expanduser(given or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)))
 
 
@@ -37,7 +37,7 @@ TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105
 
 
 def read_token(file: Path | None) -> str | None:
-    """The token in a file; None where no file is given. Raises InvalidInput; no text repeats what is in the file."""
+    """The token in a file; None where no file is given. Raises InvalidInput, never with the file's content."""
     if file is None:
         return None
     try:
@@ -71,7 +71,7 @@ tuner_python_option = click.option(
 
 
 def own_environment() -> dict[str, str]:
-    """Our environment as trials get it: without the daemon's settings and token.
+    """The caller's environment as trials get it: without the daemon's settings and token.
 
     Variables that are not UTF-8 are left out too, as JSON cannot hold them.
     """
@@ -79,7 +79,7 @@ def own_environment() -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """A program as the daemon can find it: a bare name stays, for the PATH to find; a path becomes absolute."""
+    """A program as the daemon can find it: a bare name stays, to be looked up on the PATH; a path becomes absolute."""
     return os.path.abspath(os.path.expanduser(name)) if "/" in name else name
 
 

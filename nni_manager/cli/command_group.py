@@ -1,4 +1,4 @@
-"""Groups of commands whose failures are one sentence on standard error and an exit code; never a traceback."""
+"""Groups of commands. A failure is one sentence on standard error and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
-#: Options, each with a value, that say which daemon a command means.
+#: Options that choose the daemon; each takes a value.
 _WHICH_DAEMON = ("--manager", "--data-dir", "--token-file")
 
 
@@ -37,9 +37,8 @@ class CommandGroup(click.Group):
 
 
 def _behind_command(words: list[str]) -> list[str]:
-    """The words of a command line, with options that say which daemon is meant moved from its start to its end.
-
-    They may stand before the command too, as in ``nnictl --manager URL top``.
+    """The words of a command line, with options that choose the daemon moved from its start to its end:
+    ``nnictl --manager URL top`` means ``nnictl top --manager URL``.
     """
     early: list[str] = []
     while words and words[0].partition("=")[0] in _WHICH_DAEMON:
@@ -49,10 +48,10 @@ def _behind_command(words: list[str]) -> list[str]:
 
 
 def _prepare_stdout() -> None:
-    """Makes standard output take every answer.
+    """Makes standard output accept any text.
 
-    Where it is closed, as by ``>&-``, a command prints nothing. A character that it cannot spell, as in the name of a
-    folder that is not UTF-8, becomes an escape, so that no answer is lost.
+    When it is closed, as by ``>&-``, a command prints nothing. A character that cannot be encoded, as in a folder's
+    name that is not UTF-8, is printed as an escape.
     """
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
@@ -75,7 +74,7 @@ def _run(command: Callable[[], object], program: str) -> int:
 
 def _report(error: Exception, program: str) -> int:
     if isinstance(error, ConfigInvalid):
-        # a place comes first, as with compilers, so that an editor finds it
+        # file:line comes first, as with compilers, so that an editor can jump there
         _complain(*(str(problem) if problem.file else f"{program}: {problem}" for problem in error.problems))
         _complain(*(f"warning: {warning}" for warning in error.warnings))
         return BAD_INPUT
@@ -110,9 +109,9 @@ def _complain(*lines: str) -> None:
 
 
 def written_out(words: list[str], command: click.Command, context: click.Context) -> list[str]:
-    """A command line with every long option of `command` and of the commands below it written out.
+    """A command line with abbreviated long options of `command` and its subcommands expanded.
 
-    What begins like several options raises UsageError, which names them; what begins like none is left to click.
+    An ambiguous abbreviation raises UsageError with the candidates; an unknown one is left to click.
     """
     return list(_written_out(iter(words), command, context))
 
@@ -137,7 +136,7 @@ def _written_out(words: Iterator[str], command: click.Command, context: click.Co
 
 
 def _option(name: str, command: click.Command, context: click.Context) -> click.Option | None:
-    """The option that is called so, or the only one that begins so. Raises UsageError."""
+    """The option with this name, or the only one with a name that begins so. Raises UsageError."""
     options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
     exact = [one for one in options if name in _names(one)]
     begun = [one for one in options if _begin(name, one)] if len(name) > 2 and name.startswith("--") else []

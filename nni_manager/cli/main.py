@@ -74,6 +74,6 @@ for _command in (export, import_results, *unsupported.experiment_commands):
     experiment.add_command(_command)
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)
-#: Commands of `nni-manager` alone; its `stop` without an experiment ends the daemon.
+#: Commands of `nni-manager` only; its `stop` without an experiment ends the daemon.
 for _command in (serve, own_daemon.status, own_daemon.stop, runner, stand_in_path, doctor, identity):
     nni_manager.add_command(_command)

@@ -1,4 +1,4 @@
-"""The daemon that a command means: on this machine, by its data directory, or on another, by its URL."""
+"""The daemon that a command talks to: on this machine, by its data directory, or on another, by its URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli.caller import MANAGER_VARIABLE, data_directory_option, resolve_data_directory
+from nni_manager.cli.caller import (
+    MANAGER_VARIABLE,
+    data_directory_option,
+    environment_token,
+    read_token,
+    resolve_data_directory,
+)
 from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:
@@ -24,9 +30,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenDaemon:
-    """The daemon that a command means: by the URL of a manager elsewhere, or else by the data directory."""
+    """The chosen daemon: the URL of a manager elsewhere, or a data directory."""
 
-    #: Address of the manager elsewhere; empty: the daemon of `data_directory` is meant.
+    #: URL of the manager elsewhere; empty: the daemon of `data_directory`.
     url: str = ""
     data_directory: Path = Path()
     token_file: Path | None = None
@@ -66,32 +72,32 @@ def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | 
 
 
 def same_daemon() -> str:
-    """Options to add to a command so that it means the same daemon as the one that runs."""
+    """The options to add to a suggested command so that it reaches the same daemon as this one."""
     given = click.get_current_context().params
     words = [(f"--{name.replace('_', '-')}", given.get(name)) for name in ("data_dir", "manager", "token_file")]
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in words if value)
 
 
 def current() -> ChosenDaemon:
-    """The daemon that the running command means. Raises UsageError."""
+    """The daemon of the running command. Raises UsageError."""
     given = click.get_current_context().params
     return chosen_daemon(given.get("data_dir"), given.get("manager"), given.get("token_file"))
 
 
-#: What a command calls when it has read its own input and needs the daemon.
+#: Connects to the daemon; a command calls it after checking its own input.
 Connect = Callable[[], "ManagerClient"]
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds to a command the options that say which daemon is meant, and passes a `Connect` as the first argument.
+    """Adds to a command the options that choose the daemon, and passes a `Connect` as the first argument.
 
-    The context's object, when there is one, is used instead of the real connection: a function of the data directory.
+    An object in click's context, data directory → client, takes the place of the real connection.
     """
     return _with_connection(command, lambda place: connect(place))
 
 
 def to_read(command: Callable[..., None]) -> Callable[..., None]:
-    """Does as `connected`, for commands that make nothing: where there is no experiment they start no daemon."""
+    """Like `connected`, for commands that only read: in a data directory without experiments no daemon is started."""
     return _with_connection(command, lambda place: connect_to_read(place))
 
 
@@ -109,14 +115,14 @@ def _with_connection(
 
 
 def connect(place: ChosenDaemon) -> ManagerClient:
-    """A client of the daemon, which is started where none runs here.
+    """A client of the daemon; starts the local one if none runs.
 
-    Raises NniManagerError when nobody, or another server, answers there.
+    Raises NniManagerError when no manager answers at the address.
     """
     if place.is_remote:
-        from nni_manager.cli import remote_manager
+        from nni_manager.client.remote_manager import reach_remote
 
-        return remote_manager.reach_remote(place.url, place.token_file)
+        return reach_remote(place.url, read_token(place.token_file) or environment_token())
     from nni_manager.client import daemon
     from nni_manager.client.manager_client import ManagerClient
 
@@ -124,7 +130,7 @@ def connect(place: ChosenDaemon) -> ManagerClient:
 
 
 def nothing_is_open() -> bool:
-    """Whether all experiments that the command could mean are closed and no daemon runs: no daemon need be started."""
+    """Whether every experiment of the local data directory is closed and no daemon runs, so none need be started."""
     from nni_manager.app import closed_experiments
 
     place = current()
@@ -133,7 +139,7 @@ def nothing_is_open() -> bool:
 
 
 def connect_to_read(place: ChosenDaemon) -> ManagerClient:
-    """A client, as by `connect`; where there is nothing to read no daemon is started. Raises NotFound there."""
+    """A client, as from `connect`. Raises NotFound, and starts no daemon, when there is no experiment to read."""
     from nni_manager.client import daemon
 
     if not place.is_remote and daemon.has_nothing(place.data_directory):

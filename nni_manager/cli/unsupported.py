@@ -1,4 +1,4 @@
-"""Commands of NNI's `nnictl` that this one does not have: each says in a sentence what to do instead."""
+"""Commands of NNI's `nnictl` that are not supported: each prints what to do instead."""
 
 from __future__ import annotations
 

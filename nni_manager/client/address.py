@@ -1,5 +1,4 @@
-"""The address of a daemon: a pointer file in its data directory names its control socket; one on another machine has a
-URL."""
+"""The address of a daemon: the control socket that the pointer file in its data directory names, or a URL."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ from nni_manager.domain.errors import InvalidInput
 
 #: In the data directory. Written by the daemon that owns it.
 POINTER_FILE = "control.json"
-#: Seconds within which a living daemon takes a connection; its backlog takes it even while it is busy.
+#: Seconds within which a live daemon accepts a connection; its backlog accepts even while it is busy.
 _CONNECT_TIMEOUT_S = 2.0
-#: By scheme, where a URL names none.
+#: Default port by scheme.
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -32,9 +31,9 @@ class Address:
     scheme: str = "http"
     host: str = "127.0.0.1"
     port: int = 0
-    #: Stands before every path, as a proxy may want it: empty, or ``/lab/nni``.
+    #: Prefix of every path, for a proxy: empty, or such as ``/lab/nni``.
     prefix: str = ""
-    #: What the listener wants to see; empty: nothing.
+    #: Token that the listener requires; empty: none.
     token: str = field(default="", repr=False)
 
     def __str__(self) -> str:
@@ -52,7 +51,7 @@ class Pointer:
 
 
 def parse_url(url: str, token: str = "") -> Address:
-    """The TCP listener that ``http://host:port`` names; https, and a path in front of the API's, are fine too.
+    """The TCP listener at ``http://host:port``; https and a path prefix are possible.
 
     Raises InvalidInput.
     """
@@ -75,9 +74,9 @@ def parse_url(url: str, token: str = "") -> Address:
 
 
 def find(data_directory: Path) -> Address | None:
-    """The control socket of the daemon that owns the data directory; None when nobody answers there, or another user.
+    """The control socket of the daemon that owns the data directory; None: no answer, or it is another user's.
 
-    Root may speak to the daemon of any user, whose pointer file tells the user.
+    Root may use any user's daemon; the owner of the pointer file is that user.
     """
     pointer = read_pointer(data_directory)
     if pointer is None:
@@ -87,7 +86,7 @@ def find(data_directory: Path) -> Address | None:
 
 
 def read_pointer(data_directory: Path) -> Pointer | None:
-    """The pointer that the last daemon wrote, alive or not; None when there is nothing usable."""
+    """The pointer that the last daemon, perhaps dead, wrote; None: missing or unreadable."""
     try:
         entry = json.loads((data_directory / POINTER_FILE).read_text(encoding="utf-8"))
         return Pointer(socket=str(entry["socket"]), pid=int(entry["pid"]), version=str(entry["version"]))

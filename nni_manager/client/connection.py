@@ -1,7 +1,7 @@
 """HTTP over a Unix socket or TCP, with the standard library alone.
 
-The command line must start in a fifth of a second: importing `http.client` costs about 23 ms, httpx 90 ms. Proxies
-named in the environment are not looked at: a daemon is always reached directly.
+The command line must start in 0.2 s: importing `http.client` costs about 23 ms, httpx 90 ms. Proxies in the environment
+are ignored: a daemon is always reached directly.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Query = Mapping[str, str | int | list[str] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`path` starts with a slash; None in `query` means not given; `body` is sent as JSON unless it is None, and a
-    `file` as it is, read while it is sent."""
+    """`path` starts with a slash; None in `query`: not given; `body` is sent as JSON unless None; `file` is streamed as
+    it is."""
 
     method: str
     path: str
     query: Query
     body: object = None
     file: Path | None = None
-    #: Seconds of silence after which the daemon counts as gone; None: any.
+    #: Seconds of silence after which the daemon counts as gone; None: no limit.
     timeout_s: float | None = 30.0
 
 
@@ -46,7 +46,8 @@ class Answer:
 
 
 def exchange(address: Address, request: Request) -> Answer:
-    """Sends a request and reads the whole answer. Raises Unreachable and what the answer stands for."""
+    """Sends a request and reads the whole answer. Raises Unreachable, or the error in the answer
+    (`errors.from_answer`)."""
     with open_answer(address, request) as response:
         return Answer(headers=dict(response.headers.items()), body=response.read())
 
@@ -94,7 +95,7 @@ def _connection(address: Address, timeout_s: float | None) -> http.client.HTTPCo
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """Speaks HTTP to a control socket; the host name is only what the Host header says."""
+    """Speaks HTTP to a control socket; the host name only fills the Host header."""
 
     def __init__(self, address: Address, timeout_s: float | None) -> None:
         super().__init__("localhost", timeout=timeout_s)
@@ -105,7 +106,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The data of each event. Comments, which keep the connection alive, and an unfinished last event are left out."""
+    """The data of each event. Comments (keep-alives) and an unfinished last event are left out."""
     data: list[str] = []
     for line in lines:
         text = line.decode().rstrip("\r\n")

@@ -1,7 +1,6 @@
-"""Connections to a control socket: to nobody but the user whose daemon it is.
+"""Connections to a control socket, refused unless the expected user owns it.
 
-A socket's path may come to be another user's, as below /tmp after a restart of the machine; what that user would be
-sent has secrets in it.
+Another user may take over a socket's path, as below /tmp after a reboot, and requests contain secrets.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ _CREDENTIALS = struct.Struct("=iII")
 
 
 def connect(path: str, owner: int, timeout_s: float | None) -> socket.socket:
-    """A connection to the socket at `path`. `owner`: the user id that its folder, its file and who listens must have.
+    """A connection to the socket at `path`. `owner`: user id of its folder, its file and the listening process.
 
-    Raises OSError, PermissionError for another user's; ValueError for a path with a null byte.
+    Raises PermissionError for another user's, OSError; ValueError for a path with a null byte.
     """
     _check_files(path, owner)
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -34,14 +33,14 @@ def connect(path: str, owner: int, timeout_s: float | None) -> socket.socket:
 
 
 def peer_uid(connected: socket.socket) -> int:
-    """The user id of the process at the other end of a Unix socket, as it was when it connected or began to listen."""
+    """The user id of the process at the other end of a Unix socket, at the time it connected or began to listen."""
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     uid: int = _CREDENTIALS.unpack(raw)[1]
     return uid
 
 
 def _check_files(path: str, owner: int) -> None:
-    """A symbolic link is neither."""
+    """Raises PermissionError unless `path` is a socket in a folder that only `owner` can write; links are refused."""
     folder, file = os.lstat(os.path.dirname(path)), os.lstat(path)
     if not stat.S_ISDIR(folder.st_mode) or folder.st_uid != owner or folder.st_mode & 0o022:
         raise PermissionError(f"{os.path.dirname(path)} is no folder that user {owner} alone may write")

@@ -18,15 +18,15 @@ from nni_manager.client.service_note import lost_service
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
 
-#: File in the data directory for what a daemon in the background prints.
+#: File in the data directory for the output of a daemon in the background.
 LOG_FILE = "daemon.log"
 #: Lock in the data directory, held by the command that starts the daemon.
 START_LOCK = "start.lock"
 #: Lock in the data directory, held by the daemon that owns it.
 LOCK = "daemon.lock"
-#: Seconds that another command is given to start the daemon, and after which the user is told of the wait.
+#: Seconds to wait for another command that starts the daemon; seconds after which the user is told of the wait.
 _LOCK_PATIENCE_S, _TELL_AFTER_S = 60.0, 2.0
-#: Seconds for which a daemon that runs and cannot be reached is looked for; every two it checks its own socket.
+#: Seconds to wait for a daemon that runs and cannot be reached; it checks its own socket every two.
 _LOST_S = 4.0
 _LOOK_S = 0.1
 
@@ -36,7 +36,7 @@ class _KilledAtStart(NniManagerError):
 
 
 def reach(data_dir: Path) -> Address:
-    """The address where the daemon listens; starts it when none does. Raises NniManagerError when it does not start."""
+    """The address of the daemon, which is started if none runs. Raises NniManagerError when it does not start."""
     address = find(data_dir)
     if address is not None:
         return address
@@ -45,9 +45,9 @@ def reach(data_dir: Path) -> Address:
 
 
 def has_nothing(data_dir: Path) -> bool:
-    """Whether no daemon ever used a data directory, and no experiment's folder in it would be found by one.
+    """Whether a data directory was never used by a daemon and contains no experiment's folder.
 
-    False where the directory cannot be read: who starts a daemon there is told why.
+    False if the directory cannot be read: starting a daemon there then reports why.
     """
     try:
         names = os.listdir(data_dir)
@@ -58,8 +58,16 @@ def has_nothing(data_dir: Path) -> bool:
     return LOCK not in names and POINTER_FILE not in names and not any(data_dir.glob("*/db"))
 
 
+def find_running(data_dir: Path) -> Address | None:
+    """The address of the daemon; None: none runs. Raises NniManagerError if it runs and cannot be reached."""
+    address = find(data_dir)
+    if address is None and is_taken(data_dir):
+        raise NniManagerError(f"the daemon of {data_dir} runs and cannot be reached; see {data_dir / LOG_FILE}")
+    return address
+
+
 def is_running(data_dir: Path) -> bool:
-    """Whether a daemon of the data directory answers, or one that cannot be reached holds it."""
+    """Whether a daemon of the data directory answers, or holds its lock."""
     return find(data_dir) is not None or is_taken(data_dir)
 
 
@@ -78,13 +86,13 @@ def start(data_dir: Path, command: Sequence[str]) -> None:
         word = lines.readline().strip()
     if word != "ready":
         raise _failure(word, process, data_dir)
-    process.returncode = 0  # it lives on, and nobody here waits for it
+    process.returncode = 0  # it lives on; no warning at exit about a child that was not waited for
 
 
 def _started(data_dir: Path) -> Address:
     try:
         start(data_dir, _command(data_dir))
-    except _KilledAtStart:  # whoever killed it did not mean the next daemon
+    except _KilledAtStart:  # the signal was probably not meant for the next one
         start(data_dir, _command(data_dir))
     except NniManagerError:
         if (lost := _found_again(data_dir)) is None:
@@ -98,9 +106,9 @@ def _started(data_dir: Path) -> Address:
 
 
 def _found_again(data_dir: Path) -> Address | None:
-    """The address of a daemon that runs but could not be found; None where none runs, or none is found in time.
+    """The address of a daemon that runs and could not be reached; None: none runs, or it stays out of reach.
 
-    A daemon whose socket was removed, as at log-out, makes it again in a moment.
+    A removed socket, as at log-out, is made again by the daemon within seconds.
     """
     deadline = time.monotonic() + _LOST_S
     while (address := find(data_dir)) is None and time.monotonic() < deadline and is_taken(data_dir):
@@ -121,7 +129,7 @@ def is_taken(data_dir: Path) -> bool:
 
 
 def _command(data_dir: Path) -> list[str]:
-    # -P: a file in the folder it is started in must not stand for a module of the same name
+    # -P: a file in the current folder must not shadow a module of the same name
     serve = [sys.executable, "-P", "-m", "nni_manager", "serve", "--auto"]
     return [*serve, "--data-dir", str(data_dir)]
 
@@ -150,7 +158,7 @@ def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> Nni
 
 @contextmanager
 def _starting(data_dir: Path) -> Iterator[None]:
-    """Holds the lock for the start of a daemon: the commands that wait for it find the daemon running afterwards.
+    """Holds the start lock; commands that wait for it find the daemon running afterwards.
 
     Raises InvalidInput for a data directory that cannot be used.
     """
@@ -165,7 +173,7 @@ def _starting(data_dir: Path) -> Iterator[None]:
 
 
 def _wait_for(lock: BinaryIO, path: Path) -> None:
-    """Takes the lock, waiting for whoever has it. Raises NniManagerError, naming the holder, when it waits too long."""
+    """Takes the lock. Raises NniManagerError, naming the process that holds it, after `_LOCK_PATIENCE_S`."""
     began, told = time.monotonic(), False
     while not _has_taken(lock):
         waited_s = time.monotonic() - began

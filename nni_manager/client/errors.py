@@ -1,4 +1,4 @@
-"""An answer that says no → the domain error it stands for."""
+"""Error answers of the API → domain errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from nni_manager.domain.errors import (
 
 
 class Unreachable(NniManagerError):
-    """Nobody answers at the address, or the connection broke in the middle of an answer."""
+    """The address does not answer, or the connection broke during an answer."""
 
 
 class AccessRefused(NniManagerError):
-    """The listener does not let us in."""
+    """The listener refuses access."""
 
 
 class TokenRefused(AccessRefused):
-    """The listener wants a token and saw none, or another one."""
+    """The listener requires a token; the request had none or a wrong one."""
 
 
 _ERRORS: dict[int, type[NniManagerError]] = {
@@ -41,7 +41,7 @@ _ERRORS: dict[int, type[NniManagerError]] = {
 
 
 def from_answer(status: int, body: bytes) -> NniManagerError:
-    """The error; its text is the sentence of the answer."""
+    """The error for an answer; its text is the answer's sentence."""
     answer = _object(body)
     if answer.get("problems"):
         return ConfigInvalid(*([_problem(one) for one in answer.get(name) or []] for name in ("problems", "warnings")))

@@ -1,4 +1,4 @@
-"""One method per route of the REST API. What it answers is JSON as the API documents it, camelCase, times in ms."""
+"""One method per route of the REST API. Results are the API's documented JSON: camelCase, times in milliseconds."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from nni_manager.domain.errors import NotFound
 Json = dict[str, Any]
 
 _TIMEOUT_S = 30.0
-#: Seconds; an experiment is made when its code is packed, and 300 MB take half a minute on a busy machine.
+#: Seconds; making an experiment includes packing its code: half a minute for 300 MB on a busy machine.
 _PACKING_TIMEOUT_S = 600.0
-#: Seconds; a stream that is alive sends a comment every 15.
+#: Seconds; a live stream sends a comment every 15.
 _STREAM_TIMEOUT_S = 60.0
-#: Seconds; the daemon unpacks what it got before it answers.
+#: Seconds; the daemon unpacks the code before it answers.
 _CODE_TIMEOUT_S = 300.0
-#: Trials asked for at a time by `all_trials`.
+#: Trials per request of `all_trials`.
 _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """A stretch of a log file."""
+    """A part of a log file."""
 
     data: bytes
-    #: Where it starts in the file.
+    #: Its first byte in the file.
     offset: int
-    #: Bytes the file had when it was read.
+    #: Size of the file when it was read, in bytes.
     size: int
 
     @property
     def end(self) -> int:
-        """The offset where the next stretch starts."""
+        """The offset of the next part."""
         return self.offset + len(self.data)
 
 
 class ManagerClient:
-    """Talks to one daemon; holds no connection between calls.
+    """The client of one daemon; keeps no connection between calls.
 
     Every method raises Unreachable, AccessRefused, NotFound, Conflict, InvalidInput, ConfigInvalid (with problems),
     StoreUnavailable, or NniManagerError with the daemon's sentence.
@@ -54,7 +54,7 @@ class ManagerClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the daemon runs on this machine for certain: its processes and files are ours to look at."""
+        """Whether the daemon certainly runs on this machine, so that its processes and files are visible here."""
         return bool(self.address.socket)
 
     # The daemon
@@ -64,14 +64,14 @@ class ManagerClient:
         return self._get("/healthz")
 
     def ready(self) -> Json:
-        """The daemon's word that it is ready. Raises StoreUnavailable with the reason while it is not."""
+        """Returns once the daemon is ready. Raises StoreUnavailable with the reason while it is not."""
         return self._get("/readyz")
 
     def daemon(self) -> Json:
         return self._get("/api/v1/daemon")
 
     def stop_daemon(self, *, experiments: bool = False) -> None:
-        """Asks the daemon to end. Jobs go on, unless its experiments are stopped as well."""
+        """Asks the daemon to end. Jobs go on unless `experiments`: then all experiments are stopped first."""
         self._call("POST", "/api/v1/daemon/stop", {"experiments": experiments}, timeout_s=None)
 
     # Experiments
@@ -89,10 +89,10 @@ class ManagerClient:
         debug: bool = False,
         secrets: Mapping[str, str] | None = None,
     ) -> str:
-        """`config`: text of an experiment file that messages call `file`, its relative paths starting at the absolute
-        `directory`, or in the code that was sent as `code`. No `environment`: the daemon's own. `secrets`: reference →
-        value, of what cannot be looked up there. `endpoint`: a port of its own, ``{"port": number or None, "urlPrefix":
-        text}``. Answers the new id."""
+        """Makes an experiment; returns its id. `config`: text of an experiment file, `file` its name in messages.
+        Relative paths start at the absolute `directory`, or in the code that was sent as `code` (SHA-256).
+        `environment`: None: the daemon's. `secrets`: reference → value, of those the daemon cannot look up. `endpoint`:
+        a port for the experiment, ``{"port": number or None, "urlPrefix": text}``."""
         body: Json = {"config": config, "file": file}
         given = {
             "directory": directory,
@@ -107,7 +107,7 @@ class ManagerClient:
         return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
 
     def plan(self, config: str, **caller: Any) -> list[Json]:
-        """The places where first trials would go, by training service. `caller`: as of `create`."""
+        """Where the first trials would go, by training service. `caller`: the other arguments of `create`."""
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         services: list[Json] = self._json("POST", "/api/v1/platforms/plan", body, timeout_s=_PACKING_TIMEOUT_S)[
             "services"
@@ -115,14 +115,14 @@ class ManagerClient:
         return services
 
     def clean(self, platforms: Sequence[str] = ()) -> list[Json]:
-        """Ends what closed experiments left on these platforms, or on all; says of each what became of it."""
+        """Ends the jobs that closed experiments left on these platforms, or on all; returns the outcome of each."""
         body = {"platforms": list(platforms)}
         cleaned: list[Json] = self._json("POST", "/api/v1/platforms/clean", body, timeout_s=None)["cleaned"]
         return cleaned
 
     def left(self, config: str, *, remove: Sequence[str] | None = None, **caller: Any) -> list[Json]:
-        """What experiments left on the services of a config, by service; removes what those in `remove` (ids) left, and
-        answers that alone. `caller`: as of `create`."""
+        """Objects that experiments left on a config's services, by service. `remove`: the objects of experiments with
+        these ids are removed; only those are returned. `caller`: the other arguments of `create`."""
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         query: Query = {"remove": None if remove is None else list(remove)}
         found = self._json("POST", "/api/v1/platforms/left", body, query, timeout_s=None)
@@ -138,15 +138,15 @@ class ManagerClient:
         return self._get(_experiment(id))
 
     def change(self, id: str, fields: Mapping[str, object]) -> Json:
-        """Fields as in the config; None takes a limit away. Answers the experiment as `experiment` does."""
+        """Changes fields of the config; None removes a limit. Returns the experiment as `experiment` does."""
         return self._json("PATCH", _experiment(id), dict(fields))
 
     def stop(self, id: str) -> Json:
-        """Returns when its trials have ended."""
+        """Stops an experiment; returns when its trials have ended."""
         return self._json("POST", f"{_experiment(id)}/stop", timeout_s=None)
 
     def stop_all(self) -> list[str]:
-        """Returns when all have stopped; answers which."""
+        """Stops all experiments; returns their ids when all have stopped."""
         stopped: list[str] = self._json("POST", f"{_EXPERIMENTS}/stop", timeout_s=None)["stopped"]
         return stopped
 
@@ -159,20 +159,20 @@ class ManagerClient:
         debug: bool = False,
         secrets: Mapping[str, str] | None = None,
     ) -> Json:
-        """`endpoint` as in `create`; `working_directory`: what holds the experiment's folder, if that was moved;
-        `secrets`: reference → value, of those that are given anew."""
+        """`endpoint` as in `create`; `working_directory`: parent of the experiment's folder, if that was moved;
+        `secrets`: reference → new value."""
         body: Json = {"endpoint": endpoint, "workingDirectory": working_directory, "debug": debug}
         body |= {"secrets": dict(secrets)} if secrets else {}
         return self._json("POST", f"{_experiment(id)}/resume", body)
 
     def renew_secrets(self, id: str, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
-        """Reference → value; others stay. `environment`: for an experiment whose private file is missing; None: the
-        daemon's own."""
+        """`secrets`: reference → new value; others stay. `environment`: for an experiment without its private file;
+        None: the daemon's."""
         body = {"secrets": dict(secrets), "environment": None if environment is None else dict(environment)}
         self._call("PUT", f"{_experiment(id)}/credentials", body)
 
     def view(self, id: str, *, endpoint: Json | None = None, working_directory: str | None = None) -> Json:
-        """Opens a stopped experiment for reading only, also one that the daemon does not know yet."""
+        """Opens a stopped experiment, even one unknown to the daemon, for reading only."""
         body = {"id": id, "workingDirectory": working_directory, "endpoint": endpoint}
         return self._json("POST", f"{_EXPERIMENTS}/view", body)
 
@@ -181,11 +181,11 @@ class ManagerClient:
         self._call("DELETE", _experiment(id))
 
     def import_data(self, id: str, data: Sequence[Mapping[str, object]]) -> None:
-        """`data`: [{parameter, value}], for the tuner."""
+        """Gives the tuner results: `data`, [{parameter, value}]."""
         self._call("POST", f"{_experiment(id)}/import", [dict(entry) for entry in data])
 
     def events(self, id: str) -> Iterator[Json]:
-        """The experiment's state, at once and after every change, until it is closed or the daemon ends."""
+        """The experiment's state, now and after every change, until it is closed or the daemon ends."""
         request = Request(method="GET", path=f"{_experiment(id)}/events", query={}, timeout_s=_STREAM_TIMEOUT_S)
         with open_answer(self.address, request) as response:
             yield from read_events(response)
@@ -193,7 +193,7 @@ class ManagerClient:
     # Code
 
     def has_code(self, sha256: str) -> bool:
-        """Whether code was sent before."""
+        """Whether the daemon already has the code."""
         try:
             self._get(_code(sha256))
         except NotFound:
@@ -201,7 +201,7 @@ class ManagerClient:
         return True
 
     def send_code(self, archive: Path, sha256: str) -> None:
-        """`archive`: a packed code directory; `sha256`: of its bytes, in hex."""
+        """`archive`: a packed code directory; `sha256`: its digest in hex."""
         request = Request(method="PUT", path=_code(sha256), query={}, file=archive, timeout_s=_CODE_TIMEOUT_S)
         exchange(self.address, request)
 
@@ -225,7 +225,7 @@ class ManagerClient:
             offset += _PAGE
 
     def add_trial(self, id: str, parameters: object) -> Json:
-        """Answers ``{"id", "sequenceId"}``."""
+        """Returns ``{"id", "sequenceId"}`` of the new trial."""
         return self._json("POST", f"{_experiment(id)}/trials", {"parameters": parameters})
 
     def trial(self, id: str, trial_id: str) -> Json:
@@ -233,7 +233,7 @@ class ManagerClient:
         return self._get(_trial(id, trial_id))
 
     def kill_trial(self, id: str, trial_id: str) -> None:
-        """Asks it to end; returns before it has."""
+        """Asks a trial to end; returns before it has."""
         self._call("POST", f"{_trial(id, trial_id)}/kill")
 
     def metrics(
@@ -246,7 +246,7 @@ class ManagerClient:
         limit: int = 1000,
         offset: int = 0,
     ) -> list[Json]:
-        """The results in the order they were stored; `after`: only those with a greater id."""
+        """The results in the order of storing; `after`: only those with a greater id."""
         query = {"trial": trial, "type": type, "after": after, "limit": limit, "offset": offset}
         found: list[Json] = self._get(f"{_experiment(id)}/metrics", query)["metrics"]
         return found

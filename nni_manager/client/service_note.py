@@ -1,4 +1,4 @@
-"""A note in the data directory of the service that a daemon has open: what is left of one that was killed."""
+"""A note in the data directory of the daemon's open service. It outlasts a daemon that is killed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ FILE = "service.json"
 
 
 def note(data_directory: Path, address: str, words: Sequence[str]) -> None:
-    """Notes the address of a service that is open, and the command line that opens it again. Raises OSError."""
+    """Notes the open service's address, and the command line that opens it again. Raises OSError."""
     draft = data_directory / f"{FILE}.tmp"
     draft.write_text(json.dumps({"address": address, "command": shlex.join(words)}), encoding="utf-8")
     draft.replace(data_directory / FILE)
 
 
 def forget(data_directory: Path) -> None:
-    """Removes the note, as the service is closed on purpose."""
+    """Removes the note: the service was closed on purpose."""
     with suppress(OSError):
         (data_directory / FILE).unlink(missing_ok=True)
 
 
 def lost_service(data_directory: Path) -> str:
-    """A sentence on the service that a killed daemon had open, for a daemon without one; empty where there was none."""
+    """A sentence on the service that a killed daemon had open; empty: there was none."""
     try:
         noted = json.loads((data_directory / FILE).read_text(encoding="utf-8"))
         address, command = str(noted["address"]), str(noted["command"])

@@ -2,6 +2,5 @@
 
 Imports: store (reads) and `scheduler.experiments.commands` (buttons).
 
-Nothing is kept between two requests. `api` is a stranger: links and the stream of events lead to its paths, and no
-code does.
+No state is kept between requests. `api` is not imported: links and the stream of events use its paths.
 """

@@ -1,4 +1,4 @@
-"""Values as people read them."""
+"""Values formatted for people."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import json
 from datetime import UTC, datetime
 
 _LONGEST = 60
-#: Whole numbers in JSON may be larger than any float.
+#: Integers in JSON may be larger than any float.
 _HUGE = 10**300
 
 
 def moment(ms: int) -> str:
-    """The moment in words: ``2026-11-20 18:57:03 UTC``."""
+    """A time in milliseconds since the epoch as ``2026-11-20 18:57:03 UTC``."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def duration(ms: int) -> str:
-    """The two largest units: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 7 min``, ``4 d 1 h``."""
+    """A duration in milliseconds in its two largest units: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 7 min``, ``4 d 1
+    h``."""
     if ms < 10_000:
         return f"{max(ms, 0) / 1000:.1f} s"
     seconds = ms // 1000
@@ -29,7 +30,7 @@ def duration(ms: int) -> str:
 
 
 def limit(value: int | str | None) -> str:
-    """A duration as the config has it: seconds, or text with a unit."""
+    """A duration from the config: seconds, or text with a unit."""
     return "no limit" if value is None else f"{value} s" if isinstance(value, int) else value
 
 
@@ -39,7 +40,7 @@ def number(value: float) -> str:
 
 
 def result(text: str | None) -> str:
-    """A reported result: its number, or what it is in short. `text`: JSON; NaN and Infinity may stand in it."""
+    """A reported result: its number, or a short form of its value. `text`: JSON, also with NaN and Infinity."""
     if text is None:
         return ""
     value = json.loads(text)
@@ -56,7 +57,7 @@ def short(value: object) -> str:
 
 
 def parameters(value: object) -> list[tuple[str, str]]:
-    """Names and values; one nameless value when it is no mapping."""
+    """(name, value) pairs; a value that is not a mapping has the name ""."""
     if isinstance(value, dict):
         return [(str(name), short(inner)) for name, inner in value.items()]
     return [("", short(value))]

@@ -1,5 +1,5 @@
-"""The pages and their buttons, as an application of its own. `app` puts the API's guard in front of it: that is what
-keeps other sites from pressing the buttons."""
+"""The pages and their buttons, an ASGI application. `app` puts the API's guard in front of it, which refuses requests
+of other sites' pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagesContext:
-    """The parts of the daemon that pages are made of."""
+    """The parts of the daemon that the pages use."""
 
     service: ExperimentCommands
     version: str
@@ -79,7 +79,7 @@ async def _show(request: Request) -> Response:
 
 
 async def _fragment(request: Request) -> Response:
-    """The part of the page that changes, for the script."""
+    """The changing part of the page, for the script."""
     return await _render_experiment(request, "experiment_body.html")
 
 
@@ -94,7 +94,7 @@ async def _render_experiment(request: Request, template: str) -> Response:
 
 
 async def _stop(request: Request) -> Response:
-    """Answers when its trials have ended. An endpoint is closed with its experiment: there is nowhere to go back to."""
+    """Answers when its trials have ended. An endpoint closes with its experiment, so there is no page to return to."""
     await _context(request).service.stop(_experiment_id(request))
     return render(request, "closed.html", id=_experiment_id(request)) if is_on_endpoint(request) else _back(request)
 
@@ -113,7 +113,7 @@ async def _kill(request: Request) -> Response:
 
 
 def _back(request: Request) -> Response:
-    """The answer that leads to the page that the button stands on, as it was sorted and paged."""
+    """A redirect to the page of the button, with its sorting and page number."""
     query = TableQuery.parse(request.query_params).string()
     base = request.scope.get("root_path", "")
     return RedirectResponse(f"{base}/experiments/{_experiment_id(request)}?{query}", HTTPStatus.SEE_OTHER)
@@ -129,7 +129,7 @@ def _context(request: Request) -> PagesContext:
 
 
 def _experiment_id(request: Request) -> str:
-    """The id of an experiment in a path. Raises NotFound for what cannot be one."""
+    """The experiment's id in the path. Raises NotFound for a malformed id."""
     id_ = str(request.path_params["id"])
     if EXPERIMENT_ID.fullmatch(id_) is None:
         raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
@@ -156,7 +156,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 HERE = Path(__file__).parent
 
-#: Nothing from other hosts, nothing inline, nobody's frame.
+#: Nothing from other hosts, nothing inline, no frames.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -165,19 +165,19 @@ _HEADERS = {
 
 
 def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
-    """`base` in templates is what stands before every path of ours."""
+    """`base` in templates is the prefix of every path."""
     values |= {
         "base": request.scope.get("root_path", ""),
         "version": request.app.state.context.version,
         "on_endpoint": is_on_endpoint(request),
     }
     text = _environment().get_template(template).render(values)
-    # parameters may hold halves of characters, for which UTF-8 has no bytes
+    # parameters may hold lone surrogates, which UTF-8 cannot encode
     return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
 
 
 def is_on_endpoint(request: Request) -> bool:
-    """Whether the page came by a port that shows one experiment alone, as `app.listening.endpoint_application` says."""
+    """Whether the request came through an experiment's endpoint (`app.listening.endpoint_application`)."""
     return "nni_experiment" in request.scope.get("state", {})
 
 

@@ -26,20 +26,20 @@ class ListedExperiment:
     status: ExperimentStatus
     hold: Hold | None
     errors: tuple[str, ...]
-    #: Trials that have ended, and how many there will be: the limit, or without one all that were made.
+    #: Trials that have ended, and the total: the limit, or without one all that were made.
     ended: int
     of: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExperiment:
-    """Everything its page says."""
+    """An experiment's page."""
 
     overview: Overview
     entry: Entry
     at_work: bool
     table: Table
-    #: Where it has a page of its own; empty: nowhere.
+    #: URL of its endpoint; empty: none.
     endpoint_url: str
 
     @property
@@ -64,7 +64,7 @@ class ShownExperiment:
 
 
 async def listed(service: ExperimentCommands, entry: Entry, now_ms: int) -> ListedExperiment:
-    """An experiment as the list shows it; one that cannot be read says why, and the list goes on."""
+    """An experiment's row of the list; for one that cannot be read, the reason."""
     live = service.live(entry.id)
     try:
         found = await service.read(entry.id, lambda c: overview.load(c, live, now_ms))
@@ -83,7 +83,7 @@ async def listed(service: ExperimentCommands, entry: Entry, now_ms: int) -> List
 
 
 async def shown(service: ExperimentCommands, id: str, query: TableQuery, now_ms: int) -> ShownExperiment:
-    """An experiment as its page shows it. Raises NotFound or StoreError."""
+    """The content of an experiment's page. Raises NotFound or StoreError."""
     live = service.live(id)
 
     def read(connection: Connection) -> tuple[Overview, Table]:
@@ -96,16 +96,16 @@ async def shown(service: ExperimentCommands, id: str, query: TableQuery, now_ms:
 
 
 def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
-    """The status to show: the database does not know of views, and may not know yet that it was stopped."""
+    """The displayed status: the database does not know of views, and may not know yet of a stop."""
     return entry.status if entry.status.is_closed and not at_work else found.row.status
 
 
 def ended(found: Overview) -> int:
-    """Trials that have ended, in whatever way."""
+    """Trials that have ended, with any status."""
     return sum(count for status, count in found.counts.items() if status not in OPEN_STATUSES)
 
 
 def limits(found: Overview) -> dict[str, Any]:
-    """The limits as the config has them; None: no limit."""
+    """The limits as in the config; None: no limit."""
     names = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "maxTrialDuration")
     return {name: found.config.get(name) for name in names}

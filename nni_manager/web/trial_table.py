@@ -1,4 +1,4 @@
-"""The trials of an experiment as a table: which ones, in which order, and what a row says."""
+"""The trials of an experiment as a table: filter, order, page, rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE_SIZE = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableQuery:
-    """The table that the query string asks for."""
+    """The filter, order and page that the query string selects."""
 
     order: str = "-sequence"
     #: Empty: any.
@@ -30,7 +30,7 @@ class TableQuery:
 
     @staticmethod
     def parse(query: Mapping[str, str]) -> TableQuery:
-        """The query of the table in a page's address. Raises InvalidInput."""
+        """The query in a page's address. Raises InvalidInput."""
         order, status = query.get("order", "-sequence"), query.get("status", "")
         if order not in answers.TRIAL_ORDERS:
             raise InvalidInput(f"order: must be one of {', '.join(answers.TRIAL_ORDERS)}")
@@ -39,12 +39,12 @@ class TableQuery:
         return TableQuery(order=order, status=status, page=page_number(query))
 
     def string(self, **changes: object) -> str:
-        """The query string with something changed."""
+        """The query string with some values changed."""
         fields = {"order": self.order, "status": self.status, "page": self.page, **changes}
         return urlencode({name: value for name, value in fields.items() if value})
 
     def sorted_by(self, column: str) -> str:
-        """The query string that sorts by `column`, or turns its order round."""
+        """The query string that sorts by `column`, or reverses its order."""
         return self.string(order=column if self.order == f"-{column}" else f"-{column}", page=1)
 
     def direction(self, column: str) -> str:
@@ -57,12 +57,12 @@ class Row:
     id: str
     number: int
     status: str
-    #: Why it is so: the wait, or how it ended.
+    #: Why it has its status: the wait, or how it ended.
     explanation: str
     parameters: list[tuple[str, str]]
     duration: str
     attempt: int
-    #: Version and channel of the trial runner inside its job; empty when there is none.
+    #: Version and channel of the trial runner inside its job; empty: none.
     runner: str
     intermediates: int
     final: str
@@ -71,7 +71,7 @@ class Row:
     log_path: str
     #: Where its current attempt runs; empty: not known.
     place: str
-    #: The platform's page of it; empty: there is none.
+    #: The platform's page of its job; empty: none.
     link: str
     has_logs: bool
     is_open: bool
@@ -89,7 +89,7 @@ class Table:
 
 
 def read(connection: Connection, query: TableQuery, now_ms: int) -> Table:
-    """One page of it."""
+    """One page of the table."""
     page = Page(limit=PAGE_SIZE, offset=(query.page - 1) * PAGE_SIZE)
     found = json.loads(answers.trials(connection, status=query.status or None, order=query.order, page=page))
     by_trial = runners.of_trials(connection, [trial["id"] for trial in found["trials"]])
@@ -131,7 +131,7 @@ def _runner(version: str, channel: str) -> str:
 
 
 def _safe(link: str) -> str:
-    """A platform said it: only what leads to a page is one."""
+    """The link if it is http or https, else empty: the platform may have sent anything."""
     return link if link.startswith(("https://", "http://")) else ""
 
 

@@ -1,4 +1,4 @@
-"""Training services that are made of memory, and do as they are told each by its name."""
+"""In-memory training services, scripted by name."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ EXPERIMENTS = "/api/v1/experiments"
 
 
 class Acted(MemoryPlatform):
-    """By the name of the service; emptied by `act`."""
+    """Script by name of the service; emptied by `act`."""
 
     #: What all verbs raise.
     trouble: ClassVar[dict[str, Exception]] = {}
     rooms: ClassVar[dict[str, Room]] = {}
     made: ClassVar[dict[str, Acted]] = {}
-    #: What is said of a new job; None: it runs.
+    #: State of a new job; None: it runs.
     first: ClassVar[Observation | None] = None
 
     def __init__(self, settings: Json, host: Host) -> None:
@@ -94,7 +94,7 @@ async def add_trial(api: httpx.AsyncClient, id: str) -> str:
 
 
 async def shown(api: httpx.AsyncClient, path: str, condition: Callable[[Any], object], within_s: float = 5.0) -> Any:
-    """The answer, once it is as it should be."""
+    """The answer, once it satisfies the condition."""
     async with asyncio.timeout(within_s):
         while not condition(found := (await api.get(f"{EXPERIMENTS}/{path}")).json()):  # noqa: ASYNC110 (any condition)
             await asyncio.sleep(0.01)

@@ -68,7 +68,7 @@ async def test_a_removed_service_goes_on_until_its_last_job_is_forgotten(api: ht
     assert profile["params"]["trainingService"]["name"] == "local-2", "NNI's API follows"
 
 
-async def test_now_cancels_what_runs_there(api: httpx.AsyncClient, world: World) -> None:
+async def test_now_cancels_running_trials(api: httpx.AsyncClient, world: World) -> None:
     id_, first, second = await one_on_each(api, world)
     await change(api, id_, {**LOCAL, "name": "local-2"}, now=True)
     await shown(api, f"{id_}/trials/{first}", lambda one: one["status"] == "USER_CANCELED")
@@ -115,7 +115,7 @@ async def test_bad_changes_name_field_and_fix(
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"] == before
 
 
-async def test_what_belongs_to_services_needs_them(api: httpx.AsyncClient, world: World) -> None:
+async def test_service_fields_need_training_service(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
     answer = await api.patch(f"{EXPERIMENTS}/{id_}", json={"now": True})
     assert (answer.status_code, "now: belongs to trainingService" in answer.text) == (400, True)

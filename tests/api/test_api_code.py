@@ -1,4 +1,4 @@
-"""Code that is sent: whole and checked or not at all, and kept as long as an experiment runs it."""
+"""Code that is sent: stored whole and checked or not at all, and kept while an experiment runs it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def left(world: World) -> list[str]:
 
 
 def age(world: World, name: str) -> None:
-    """Nobody has asked for it for long."""
+    """Makes the last request for the code long ago."""
     os.utime(world.data / "code" / name, (1, 1))
 
 
@@ -68,7 +68,7 @@ def own_code(world: World, id_: str) -> Path:
     return world.data / id_ / "code" / "tree"
 
 
-async def test_it_is_unpacked_once(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+async def test_code_is_unpacked_once(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
     assert (await api.get(sent.path)).status_code == 404
     answer = await api.put(sent.path, content=sent.body)
     assert answer.status_code == 201 and answer.json()["sha256"] == sent.sha256
@@ -80,20 +80,20 @@ async def test_it_is_unpacked_once(world: World, api: httpx.AsyncClient, sent: S
     assert left(world) == [sent.name]
 
 
-async def test_two_send_the_same_at_once(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+async def test_same_code_sent_twice_at_once(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
     answers = await asyncio.gather(*(api.put(sent.path, content=sent.body) for _ in range(4)))
     assert {answer.status_code for answer in answers} <= {200, 201}
     assert left(world) == [sent.name]
 
 
 @pytest.mark.parametrize("sha256", ["x", "0F" * 32, "0" * 63, "0" * 65, "..%2Findex.sqlite", "%00" * 64])
-async def test_what_is_no_hash_is_unknown(world: World, api: httpx.AsyncClient, sha256: str) -> None:
+async def test_malformed_hash_is_not_found(world: World, api: httpx.AsyncClient, sha256: str) -> None:
     for answer in (await api.get(f"/api/v1/code/{sha256}"), await api.put(f"/api/v1/code/{sha256}", content=b"x")):
         assert answer.status_code == 404 and "error" in answer.json()
     assert left(world) == []
 
 
-async def test_another_body_than_named_is_refused(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+async def test_body_with_another_hash_is_refused(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
     answer = await api.put(f"/api/v1/code/{NOBODY}", content=sent.body)
     assert answer.status_code == 400 and sent.sha256 in answer.json()["error"]
     assert left(world) == []
@@ -102,13 +102,13 @@ async def test_another_body_than_named_is_refused(world: World, api: httpx.Async
 @pytest.mark.parametrize(
     "body", [b"", b"no archive", gzip.compress(b"no tar" * 500)], ids=["empty", "no archive", "no tar"]
 )
-async def test_what_is_no_archive_leaves_nothing(world: World, api: httpx.AsyncClient, body: bytes) -> None:
+async def test_invalid_archive_leaves_no_files(world: World, api: httpx.AsyncClient, body: bytes) -> None:
     answer = await api.put(f"/api/v1/code/{hashlib.sha256(body).hexdigest()}", content=body)
     assert answer.status_code == 400 and "cannot be read" in answer.json()["error"]
     assert left(world) == []
 
 
-async def test_a_body_that_breaks_off_leaves_nothing(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+async def test_interrupted_upload_leaves_no_files(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
     async def halves() -> AsyncIterator[bytes]:
         yield sent.body[: len(sent.body) // 2]
         raise ConnectionResetError
@@ -117,9 +117,7 @@ async def test_a_body_that_breaks_off_leaves_nothing(world: World, api: httpx.As
     assert left(world) == []
 
 
-async def test_it_may_be_larger_than_other_bodies_but_not_any_size(
-    world: World, sent: Sent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_code_has_its_own_body_limit(world: World, sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_routes, "BODY_LIMIT", len(sent.body) + 10)
     async with world.calling(create_application(world.context)) as api:
         assert (await api.put(sent.path, content=sent.body)).status_code == 201
@@ -133,13 +131,13 @@ async def test_it_may_be_larger_than_other_bodies_but_not_any_size(
     assert left(world) == [sent.name]
 
 
-async def test_eight_megabytes_are_no_limit_for_code(world: World, api: httpx.AsyncClient) -> None:
+async def test_code_larger_than_8_mb_is_accepted(world: World, api: httpx.AsyncClient) -> None:
     body = os.urandom(9 * 2**20)
     answer = await api.put(f"/api/v1/code/{hashlib.sha256(body).hexdigest()}", content=body)
     assert answer.status_code == 400  # read, and found to be no archive
 
 
-async def test_an_experiment_is_made_of_it(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+async def test_experiment_from_sent_code(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
     await api.put(sent.path, content=sent.body)
     tuner = {"className": "mine.Mine", "codeDirectory": "tuners"}
     answer = await api.post("/api/v1/experiments", json=new(world, sent.sha256, tuner=tuner))
@@ -152,8 +150,8 @@ async def test_an_experiment_is_made_of_it(world: World, api: httpx.AsyncClient,
     assert (folder / "trial.py").read_text() == "print(1)\n" and (folder / "tuners" / "mine.py").exists()
 
 
-async def test_each_experiment_has_its_own(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
-    """Also one that names the folder itself: what one's trials write is nothing to the next."""
+async def test_each_experiment_has_its_own_copy_of_code(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    """Also if the config names the folder itself: the trials' files do not affect the next experiment."""
     directory = (await api.put(sent.path, content=sent.body)).json()["directory"]
     here = {"config": json.dumps(world.config(trialCodeDirectory=directory))}
     ids = []
@@ -171,7 +169,7 @@ async def test_each_experiment_has_its_own(world: World, api: httpx.AsyncClient,
     assert left(world) == [sent.name]
 
 
-async def test_it_moves_with_the_folder(
+async def test_code_moves_with_the_experiment_folder(
     world: World, api: httpx.AsyncClient, sent: Sent, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     await api.put(sent.path, content=sent.body)
@@ -188,10 +186,10 @@ async def test_it_moves_with_the_folder(
     assert config["tuner"]["codeDirectory"] == f"{folder}/tuners"
 
 
-async def test_one_that_is_not_made_leaves_the_code_for_another_try(
+async def test_refused_experiment_keeps_sent_code(
     world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of the copy stays, and a full disk is no fault of ours."""
+    """Nothing of the copy stays, and a full disk is reported as such."""
     await api.put(sent.path, content=sent.body)
 
     def refuse(source: str, target: str, **_: bool) -> None:
@@ -209,10 +207,10 @@ async def test_one_that_is_not_made_leaves_the_code_for_another_try(
     assert left(world) == []
 
 
-async def test_what_experiments_of_an_earlier_version_run_in_place_stays_with_them(
+async def test_code_of_earlier_versions_stays_with_its_experiments(
     world: World, api: httpx.AsyncClient, sent: Sent
 ) -> None:
-    """It is not what was sent any more, either: their trials may have written to it."""
+    """It may differ from the sent code, as trials may have written to it."""
     before = world.data / "code" / sent.sha256
     (before / "tree").mkdir(parents=True)
     (before / "experiments").mkdir()
@@ -228,10 +226,10 @@ async def test_what_experiments_of_an_earlier_version_run_in_place_stays_with_th
         assert left(world) == kept
 
 
-async def test_what_is_half_removed_is_not_there(
+async def test_half_removed_code_is_not_found(
     world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a daemon leaves it that is killed meanwhile, or a disk that refuses."""
+    """As left by a daemon that was killed, or by a disk error."""
     await api.put(sent.path, content=sent.body)
 
     def half(path: str) -> list[str]:
@@ -265,7 +263,7 @@ async def test_an_upload_of_deep_folders_is_refused_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("name", [".incoming-old", ".removed-1"])
-async def test_a_deep_tree_that_an_earlier_version_left_goes(world: World, api: httpx.AsyncClient, name: str) -> None:
+async def test_deep_tree_of_earlier_version_is_removed(world: World, api: httpx.AsyncClient, name: str) -> None:
     code = world.data / "code"
     code.mkdir()
     with deep_tree_at(code / name, 1500):
@@ -274,7 +272,7 @@ async def test_a_deep_tree_that_an_earlier_version_left_goes(world: World, api: 
         assert left(world) == []
 
 
-async def test_what_nobody_uses_goes_when_something_else_comes(
+async def test_unused_code_is_removed_when_other_code_arrives(
     world: World, api: httpx.AsyncClient, sent: Sent, tmp_path: Path
 ) -> None:
     await api.put(sent.path, content=sent.body)
@@ -298,7 +296,7 @@ async def test_what_nobody_uses_goes_when_something_else_comes(
         ({"code": 7}, "code:"),
     ],
 )
-async def test_code_that_is_not_there(world: World, api: httpx.AsyncClient, fields: dict, word: str) -> None:
+async def test_unknown_code_is_not_found(world: World, api: httpx.AsyncClient, fields: dict, word: str) -> None:
     answer = await api.post("/api/v1/experiments", json={**new(world, NOBODY), **fields})
     assert answer.status_code == 400 and word in answer.json()["error"]
 

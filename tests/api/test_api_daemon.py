@@ -1,4 +1,4 @@
-"""Probes, the daemon's description of itself, its end."""
+"""Probes, the daemon's description, its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.api.world import CREATED_MS, World
 pytestmark = pytest.mark.unit
 
 
-async def test_it_lives_and_is_ready(api: httpx.AsyncClient, world: World) -> None:
+async def test_health_and_readiness(api: httpx.AsyncClient, world: World) -> None:
     assert (await api.get("/healthz")).json() == {"status": "ok"}
     assert (await api.get("/readyz")).json() == {"status": "ok"}
     await world.lose_index()
@@ -38,7 +38,7 @@ async def test_head_is_get_without_the_body(api: httpx.AsyncClient, world: World
     assert not any("head" in operations for operations in described)
 
 
-async def test_it_describes_itself(api: httpx.AsyncClient, world: World) -> None:
+async def test_daemon_description(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     answer = await api.get("/api/v1/daemon")
     Daemon.model_validate_json(answer.content)
@@ -54,19 +54,19 @@ async def test_it_describes_itself(api: httpx.AsyncClient, world: World) -> None
 
 
 @pytest.mark.parametrize(("body", "stops"), [(None, False), ({}, False), ({"experiments": True}, True)])
-async def test_it_is_told_to_end(api: httpx.AsyncClient, world: World, body: object, stops: bool) -> None:
+async def test_stop_request_ends_the_daemon(api: httpx.AsyncClient, world: World, body: object, stops: bool) -> None:
     answer = (
         await api.post("/api/v1/daemon/stop", json=body) if body is not None else await api.post("/api/v1/daemon/stop")
     )
     assert answer.status_code == 202 and world.daemon_stops == [stops]
 
 
-async def test_a_wrong_wish_ends_nothing(api: httpx.AsyncClient, world: World) -> None:
+async def test_invalid_stop_request_ends_nothing(api: httpx.AsyncClient, world: World) -> None:
     answer = await api.post("/api/v1/daemon/stop", json={"experiments": "perhaps"})
     assert answer.status_code == 400 and "experiments" in answer.json()["error"] and world.daemon_stops == []
 
 
-async def test_one_that_fails_to_open_by_a_fault_of_ours_harms_no_other(
+async def test_unexpected_error_in_one_experiment_spares_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for id_ in ("first", "second"):

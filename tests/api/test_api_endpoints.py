@@ -1,4 +1,4 @@
-"""Endpoints by the API: asked for, described, recorded, and refused before anything is made."""
+"""Endpoints in the API: requested, described, recorded, and refused before anything is made."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_an_experiment_gets_a_port_of_its_own(
     assert listener.endpoints == {} and await endpoint_of(api, id_) is None and await recorded(world, id_) is None
 
 
-async def test_without_a_wish_there_is_none(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:
+async def test_no_endpoint_unless_requested(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:
     id_ = (await create(api, world)).json()["id"]
     assert await endpoint_of(api, id_) is None and listener.endpoints == {}
     listener.has_service = True
@@ -90,7 +90,7 @@ async def test_a_port_that_is_taken_leaves_nothing_behind(
 async def test_a_port_is_given_back_when_the_rest_fails(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints
 ) -> None:
-    # root may write there, says the config's check, and nobody can
+    # the config's check passes for root, yet /proc cannot be written
     config = json.dumps(world.config(experimentWorkingDirectory="/proc/nowhere"))
     answer = await api.post(EXPERIMENTS, json={"config": config, "endpoint": {"port": 8888}})
     assert answer.status_code == 400 and "experimentWorkingDirectory" in answer.json()["error"]
@@ -110,7 +110,7 @@ async def test_a_port_is_given_back_when_the_rest_fails(
         (8080, "endpoint"),
     ],
 )
-async def test_what_is_no_view_is_named(
+async def test_invalid_endpoint_names_the_field(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints, endpoint: object, word: str
 ) -> None:
     await world.add("seeded")
@@ -171,9 +171,7 @@ async def test_a_resume_that_fails_gives_the_view_back(
     assert (await world.service.entry("seeded")).status is ExperimentStatus.VIEWED
 
 
-async def test_stop_all_and_delete_close_what_is_viewed(
-    api: httpx.AsyncClient, world: World, listener: FakeEndpoints
-) -> None:
+async def test_stop_all_and_delete_close_views(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:
     empty: list[bool] = []
     world.supervisor.on_empty = lambda: empty.append(True)
     for number, id_ in enumerate(("seeded", "gone")):
@@ -240,7 +238,7 @@ async def test_the_folder_of_an_open_experiment_knows_its_port(
     assert (await asyncio.to_thread(index.read_folder, folder)).endpoint == endpoint
 
 
-async def test_what_has_no_folder_any_more_is_not_viewed_and_the_list_says_so(
+async def test_experiment_without_folder_cannot_be_viewed_and_is_listed_with_error(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints
 ) -> None:
     folder = await world.add("seeded")

@@ -1,4 +1,4 @@
-"""Every refusal is one sentence with the right status, and no fault shows its traceback."""
+"""Every refusal is one sentence with the right status, and no answer contains a traceback."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_every_domain_error_has_its_status(world: World, kind: type[NniMan
         assert answer.json()["problems"] == [expected]
 
 
-async def test_a_fault_of_ours_is_logged_and_not_shown(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_exception_is_logged_and_not_shown(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         async with world.calling(raising(world, ZeroDivisionError("s3cret"))) as client:
             answer = await client.get("/api/v1/fails")
@@ -129,7 +129,7 @@ async def test_a_folder_that_is_gone_is_said_to_be_gone(api: httpx.AsyncClient, 
 
 
 class _OnAFullDisk(Database):
-    """A turn that can write again does not take the trouble back."""
+    """A turn that can write again does not clear the store's error."""
 
     trouble = property(lambda _: "the disk is full", lambda *_: None)  # type: ignore[assignment]
 
@@ -147,7 +147,7 @@ async def test_a_store_in_trouble_refuses_commands(
     assert described["hold"]["code"] == "STORE_UNAVAILABLE" and described["errors"] == ["the disk is full"]
 
 
-async def test_pages_get_what_is_not_the_apis(world: World) -> None:
+async def test_other_paths_go_to_the_pages(world: World) -> None:
     async def pages(scope: object, receive: object, send: object) -> None:
         raise AssertionError("asked")
 
@@ -171,7 +171,7 @@ async def test_pages_get_what_is_not_the_apis(world: World) -> None:
         {"config": "{}", "secrets": {"Q" * 50_000: 1}},
     ],
 )
-async def test_a_large_value_is_cut_in_what_is_said_of_it(api: httpx.AsyncClient, body: dict[str, object]) -> None:
+async def test_large_value_is_cut_in_error(api: httpx.AsyncClient, body: dict[str, object]) -> None:
     answer = await api.post("/api/v1/experiments", json=body)
     assert answer.status_code == 400 and len(answer.text) < 10_000
     assert "characters are left out" in answer.json()["error"]
@@ -183,6 +183,6 @@ async def test_a_long_path_is_cut_too(api: httpx.AsyncClient) -> None:
         assert answer.status_code in (400, 404) and len(answer.text) < 2000
 
 
-def test_what_is_short_stays_whole() -> None:
+def test_short_value_is_not_cut() -> None:
     assert domain.shortened("a" * 1000) == "a" * 1000
     assert str(domain.InvalidInput("field: " + "x" * 2000)).endswith("x" * 300)

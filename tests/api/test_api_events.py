@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 
 class Stream:
-    """One request, answered bit by bit; a client of httpx would wait for the whole answer."""
+    """A request with its answer read in pieces; a client of httpx would wait for the whole answer."""
 
     def __init__(self) -> None:
         self.headers: dict[str, str] = {}
@@ -46,12 +46,12 @@ class Stream:
         return str((await self._parts.get())["body"].decode())
 
     async def events(self) -> list[tuple[str, dict[str, Any]]]:
-        """Those of one piece: kind and data of each. A comment keeps the connection alive where nothing happens."""
+        """The events of one piece, (kind, data) each. Comments are keep-alives."""
         blocks = [block.split("\n") for block in (await self.part()).split("\n\n") if block and block[0] != ":"]
         return [(lines[0][7:], json.loads(lines[1][6:])) for lines in blocks]
 
     async def until(self, kind: str, **fields: object) -> dict[str, Any]:
-        """The first event of which this is so."""
+        """The first event that satisfies the condition."""
         while True:
             for found, data in await self.events():
                 if found == kind and fields.items() <= data.items():
@@ -66,7 +66,7 @@ class Stream:
 
 @asynccontextmanager
 async def following(world: World, what: str, last: str = "") -> AsyncIterator[Stream]:
-    """`what`: an experiment's id, or a path below that of experiments; `last`: what a browser shows."""
+    """`what`: an experiment's id, or a path below that of experiments; `last`: the Last-Event-ID."""
     stream, place = Stream(), what if "events" in what else f"{what}/events"
     path, _, query = f"/api/v1/experiments/{place}".partition("?")
     headers = [(b"last-event-id", last.encode())] if last else []
@@ -180,7 +180,7 @@ async def test_the_list_is_told_as_it_changes(api: httpx.AsyncClient, world: Wor
         world.stopping.set()
 
 
-async def test_head_of_it_ends_at_once(api: httpx.AsyncClient, world: World) -> None:
+async def test_head_of_a_stream_ends_at_once(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
     async with asyncio.timeout(1):
         head = await api.head(f"/api/v1/experiments/{id_}/events")
@@ -188,7 +188,7 @@ async def test_head_of_it_ends_at_once(api: httpx.AsyncClient, world: World) -> 
 
 
 @pytest.mark.parametrize("end", ["daemon", "client"])
-async def test_it_ends_with_the_daemon_or_the_client(api: httpx.AsyncClient, world: World, end: str) -> None:
+async def test_stream_ends_with_the_daemon_or_the_client(api: httpx.AsyncClient, world: World, end: str) -> None:
     id_ = await create(api, world)
     async with following(world, id_) as stream:
         await stream.state()
@@ -216,7 +216,7 @@ async def test_a_stream_that_has_nothing_to_tell_begins_with_a_comment(api: http
 
 
 class Counter:
-    """A subject that changes whenever it is read."""
+    """A subject that changes at every read."""
 
     def __init__(self, states: int) -> None:
         self._left = states
@@ -233,7 +233,7 @@ class Counter:
         return Part(text=event("state", "{}"), is_last=self._left == 0)
 
 
-async def test_there_are_at_most_five_a_second() -> None:
+async def test_at_most_five_events_a_second() -> None:
     counter, stream = Counter(4), Stream()
     await EventStream(counter, asyncio.Event())({"type": "http"}, stream.receive, stream.send)  # type: ignore[arg-type]
     gaps = [later - earlier for earlier, later in zip(counter.read_at, counter.read_at[1:], strict=False)]

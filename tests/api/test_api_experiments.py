@@ -105,9 +105,7 @@ async def test_why_no_more_trials_are_made(
     assert (await api.get(f"{EXPERIMENTS}/seeded")).json()["noMoreTrials"] == said
 
 
-async def test_what_is_on_hold_says_so_while_it_is_open_and_nothing_else_does(
-    api: httpx.AsyncClient, world: World
-) -> None:
+async def test_hold_is_shown_only_while_the_experiment_is_open(api: httpx.AsyncClient, world: World) -> None:
     hold = Hold(code=HoldCode.SAME_FAILURE, sentence="the first five trials failed in the same way")
     await world.add("seeded", hold=hold)
     answers = [(await api.get(f"{EXPERIMENTS}/seeded")).json(), (await api.get(EXPERIMENTS)).json()["experiments"][0]]
@@ -118,7 +116,7 @@ async def test_what_is_on_hold_says_so_while_it_is_open_and_nothing_else_does(
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["hold"] is None
 
 
-async def test_the_hold_of_one_that_cannot_be_opened_says_why(api: httpx.AsyncClient, world: World) -> None:
+async def test_hold_of_unreadable_experiment_has_the_reason(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded", status=ExperimentStatus.RUNNING)
     sentence = "experiment seeded cannot be opened: its database is locked"
     world.supervisor.not_opened["seeded"] = Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=sentence)
@@ -127,9 +125,7 @@ async def test_the_hold_of_one_that_cannot_be_opened_says_why(api: httpx.AsyncCl
     assert [(found["hold"], found["errors"]) for found in answers] == [(expected, [sentence])] * 2
 
 
-async def test_of_one_that_is_stopped_and_cannot_be_opened_nothing_is_made_up(
-    api: httpx.AsyncClient, world: World
-) -> None:
+async def test_unreadable_stopped_experiment_has_no_invented_values(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("broken", status=ExperimentStatus.RUNNING)
     folder.database.write_bytes(b"this is no database")
     answer = await api.post(f"{EXPERIMENTS}/broken/stop")
@@ -205,7 +201,7 @@ async def test_the_list_is_by_age_and_can_be_filtered(api: httpx.AsyncClient, wo
     await world.add("newer", status=ExperimentStatus.VIEWED)
     answer = await api.get(EXPERIMENTS)
     listed = ExperimentList.model_validate_json(answer.content).experiments
-    assert [one.id for one in listed] == ["newer", "older"]  # created in the same moment: by id
+    assert [one.id for one in listed] == ["newer", "older"]  # created at the same time: by id
     filtered = (await api.get(EXPERIMENTS, params={"status": "STOPPED"})).json()["experiments"]
     assert [one["id"] for one in filtered] == ["older"]
 
@@ -275,7 +271,7 @@ async def test_all_problems_of_a_file_are_named_with_their_lines(api: httpx.Asyn
         (b'{"config": "a: 1", "interpeter": "/usr/bin/python3"}', "application/json", ["interpeter"]),
     ],
 )
-async def test_what_is_no_experiment_file_is_refused_in_a_sentence(
+async def test_invalid_experiment_file_is_refused_in_a_sentence(
     api: httpx.AsyncClient, content: bytes, kind: str, words: list[str]
 ) -> None:
     answer = await api.post(EXPERIMENTS, content=content, headers={"Content-Type": kind})
@@ -301,7 +297,7 @@ async def test_a_change_takes_the_names_that_a_new_experiment_may_have(api: http
 
 
 async def test_half_a_character_that_is_stored_already_breaks_no_answer(api: httpx.AsyncClient, world: World) -> None:
-    """Versions before this one took it, and tuners may bring it."""
+    """Earlier versions accepted it, and tuners may send it."""
     space = {"x\ud800": {"_type": "choice", "_value": ["\ud800"]}}
     await world.add("old", canonical={"searchSpace": space})
     answer = await api.get(f"{EXPERIMENTS}/old")
@@ -391,7 +387,7 @@ async def test_a_wrong_change_names_its_field_and_changes_nothing(
         ({"maxTrialNumber": 9}, {"searchSpace": {"y": {"_type": "uniform", "_value": [0, 1]}}}, True),
     ],
 )
-async def test_what_is_done_goes_on_only_when_there_is_something_to_do(
+async def test_done_experiment_resumes_only_with_work_left(
     api: httpx.AsyncClient, world: World, limits: dict[str, Any], change: dict[str, Any], goes_on: bool
 ) -> None:
     id_ = await create(api, world, **{"maxTrialNumber": None, **limits})
@@ -496,7 +492,7 @@ async def test_a_tuner_may_complain_in_halves_of_characters(api: httpx.AsyncClie
     assert (found["sentence"], found["details"]) == (r"the tuner raised \ud800", r"Traceback \udcff")
 
 
-async def test_one_whose_trial_left_a_deep_tree_is_deleted(api: httpx.AsyncClient, world: World) -> None:
+async def test_experiment_with_a_deep_tree_is_deleted(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     with deep_tree_at(folder.attempt("good1") / "deep", 1200):
         deleted = await api.delete(f"{EXPERIMENTS}/seeded")
@@ -504,7 +500,7 @@ async def test_one_whose_trial_left_a_deep_tree_is_deleted(api: httpx.AsyncClien
         assert not folder.path.exists()
 
 
-async def test_what_of_a_deleted_one_stays_is_logged_and_left_to_the_next_start(
+async def test_files_that_survive_a_delete_are_logged_and_removed_at_next_start(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = await world.add("seeded")
@@ -515,7 +511,7 @@ async def test_what_of_a_deleted_one_stays_is_logged_and_left_to_the_next_start(
     assert f"experiment seeded is deleted, but the next start must go on: {folder.path}/db stays" in caplog.text
 
 
-async def test_a_trial_listener_that_is_elsewhere_is_told_with_the_answer(
+async def test_moved_trial_listener_is_a_warning_in_the_answer(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = world.supervisor.shared
@@ -544,7 +540,7 @@ async def test_a_trial_listener_that_cannot_be_opened_refuses_nothing(
     assert (await api.post(EXPERIMENTS, json=world.config())).status_code == 201
 
 
-async def test_a_folder_that_nobody_named_is_not_the_data_directory(api: httpx.AsyncClient, world: World) -> None:
+async def test_data_directory_is_no_default_code_directory(api: httpx.AsyncClient, world: World) -> None:
     for code in ({"trialCodeDirectory": "."}, {"trialCodeDirectory": None}):
         config = {name: value for name, value in {**world.config(), **code}.items() if value is not None}
         answer = await api.post(EXPERIMENTS, json=config)

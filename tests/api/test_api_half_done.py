@@ -1,4 +1,4 @@
-"""What is noted while an experiment is made or deleted, for the daemon that starts after one that was killed."""
+"""Records of an experiment that is being made or deleted, for the daemon after one that was killed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_folder_is_noted_before_it_is_made_and_until_it_is_listed(
     assert await noted(world) == []
 
 
-async def test_nothing_is_noted_of_one_that_could_not_be_made(
+async def test_failed_creation_is_not_recorded(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Folder) -> None:
@@ -70,10 +70,10 @@ async def test_nothing_is_noted_of_one_that_could_not_be_made(
     assert not list(world.data.glob("*/db"))
 
 
-async def test_what_is_still_being_made_is_not_removed_yet(
+async def test_experiment_being_made_is_not_removed(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the daemon ends meanwhile: no thread can be interrupted, and it would write on."""
+    """As when the daemon ends meanwhile: a thread cannot be interrupted and would go on writing."""
     begun, go_on = asyncio.Event(), threading.Event()
     loop, make = asyncio.get_running_loop(), Folder.create
 
@@ -94,7 +94,7 @@ async def test_what_is_still_being_made_is_not_removed_yet(
     assert not list(world.data.glob("*/db"))
 
 
-async def test_a_folder_that_somebody_has_is_not_taken(
+async def test_locked_folder_is_not_taken(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = await world.add("theirs")
@@ -126,7 +126,7 @@ async def test_a_folder_is_noted_while_it_is_deleted(
     assert await noted(world) == [] and not folder.path.exists()
 
 
-async def test_what_another_manager_works_on_is_not_deleted(world: World, api: httpx.AsyncClient) -> None:
+async def test_experiment_of_another_manager_is_not_deleted(world: World, api: httpx.AsyncClient) -> None:
     folder = await world.add("theirs")
     lock = Ownership(folder.lock, "the folder")
     refused = await api.delete(f"{EXPERIMENTS}/theirs")

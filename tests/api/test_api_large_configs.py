@@ -1,4 +1,4 @@
-"""Configs that take long to be read: one at a time, for so long, and no longer than somebody waits."""
+"""Configs that take long to parse: one at a time, within a time limit, and only while the request is open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = b"#" * (LARGE_CHARACTERS + 1)
 
 
 class Reading:
-    """Takes the place of what reads configs; goes on until nobody waits, or it is let go."""
+    """Replaces the config parser; runs until the request is cancelled, or until released."""
 
     def __init__(self) -> None:
         self.began = threading.Semaphore(0)
@@ -61,8 +61,8 @@ async def began(reading: Reading) -> None:
     assert await asyncio.to_thread(reading.began.acquire, timeout=5)
 
 
-async def test_it_ends_with_who_waits_for_it(api: httpx.AsyncClient, reading: Reading) -> None:
-    """As when the daemon ends: a thread that reads on would keep it."""
+async def test_parsing_ends_when_the_request_is_cancelled(api: httpx.AsyncClient, reading: Reading) -> None:
+    """As when the daemon ends: a thread that goes on would delay it."""
     asking = asyncio.create_task(api.post(EXPERIMENTS, content=LARGE, headers=YAML))
     await began(reading)
     asking.cancel()
@@ -70,14 +70,18 @@ async def test_it_ends_with_who_waits_for_it(api: httpx.AsyncClient, reading: Re
     assert await asyncio.to_thread(reading.ended.wait, 5)
 
 
-async def test_it_has_its_time(api: httpx.AsyncClient, reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parsing_has_a_time_limit(
+    api: httpx.AsyncClient, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(submission, "PATIENCE_S", 0.05)
     answer = await api.post(EXPERIMENTS, content=LARGE, headers=YAML)
     assert answer.status_code == 400 and "takes longer than 0.05 s" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(("body", "most"), [(LARGE, 1), (b"a: 1", 3)])
-async def test_large_ones_take_turns(api: httpx.AsyncClient, reading: Reading, body: bytes, most: int) -> None:
+async def test_large_configs_are_parsed_one_at_a_time(
+    api: httpx.AsyncClient, reading: Reading, body: bytes, most: int
+) -> None:
     asking = [asyncio.create_task(api.post(EXPERIMENTS, content=body, headers=YAML)) for _ in range(3)]
     for _ in range(most):
         await began(reading)

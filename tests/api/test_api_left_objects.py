@@ -1,4 +1,4 @@
-"""What services say that experiments left there: told but of those at work here, and removed where a person said so."""
+"""Objects that experiments left on services: listed except those of open experiments, and removed on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT = "/api/v1/platforms/left"
 
 
 class Finding(Acted):
-    """A service that has three objects of each experiment, and says of each who made it."""
+    """A service with three objects of each experiment, which states the maker of each."""
 
     of: ClassVar[list[str]] = []
 
@@ -55,7 +55,7 @@ async def asked(api: httpx.AsyncClient, world: World, *remove: str) -> list[dict
     return list(service["objects"])
 
 
-async def test_of_experiments_at_work_nothing_is_found_or_removed(api: httpx.AsyncClient, world: World) -> None:
+async def test_objects_of_open_experiments_are_not_found_or_removed(api: httpx.AsyncClient, world: World) -> None:
     at_work, stopped = await create(api, world), await create(api, world)
     await api.post(f"{EXPERIMENTS}/{stopped}/stop")
     Finding.of = [at_work, stopped, "lostlost"]
@@ -75,7 +75,7 @@ async def test_of_experiments_at_work_nothing_is_found_or_removed(api: httpx.Asy
     assert (await api.get(EXPERIMENTS)).json()["total"] == 2, "nothing is made of the config"
 
 
-async def test_a_service_that_cannot_be_asked_is_said_so(api: httpx.AsyncClient, world: World) -> None:
+async def test_unreachable_service_is_reported(api: httpx.AsyncClient, world: World) -> None:
     Acted.trouble["local"] = PlatformUnavailable("no route to host")
     answer = await api.post(LEFT, json=world.config(trainingService={"platform": "local"}))
     assert answer.json()["services"] == [

@@ -1,4 +1,4 @@
-"""Jobs that could not be ended with their experiment: noted, told, and ended when their service is there again."""
+"""Jobs that could not be ended with their experiment: recorded, reported, and ended when their service is back."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cleaned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stopped_while_away(api: httpx.AsyncClient, world: World) -> tuple[str, str]:
-    """Experiment and job: it runs on a service that cannot be asked any more."""
+    """(experiment, job): the job runs on a service that cannot be reached any more."""
     id_ = await create(api, world)
     trial_id = await add_trial(api, id_)
     found = await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")
@@ -79,7 +79,7 @@ async def test_a_stop_says_what_may_still_run(api: httpx.AsyncClient, world: Wor
     assert await noted(world) == [(id_, "local", (job,))]
 
 
-async def test_whoever_reaches_the_connection_ends_them(api: httpx.AsyncClient, world: World) -> None:
+async def test_leftovers_end_when_the_service_is_reached_again(api: httpx.AsyncClient, world: World) -> None:
     id_, job = await stopped_while_away(api, world)
     Acted.trouble.clear()
     other = await create(api, world)
@@ -88,7 +88,7 @@ async def test_whoever_reaches_the_connection_ends_them(api: httpx.AsyncClient, 
     assert await noted(world) == []
 
 
-async def test_a_person_ends_them(api: httpx.AsyncClient, world: World) -> None:
+async def test_clean_ends_leftovers(api: httpx.AsyncClient, world: World) -> None:
     id_, job = await stopped_while_away(api, world)
     (away,) = (await api.post("/api/v1/platforms/clean")).json()["cleaned"]
     assert away == {
@@ -105,7 +105,7 @@ async def test_a_person_ends_them(api: httpx.AsyncClient, world: World) -> None:
     assert await noted(world) == []
 
 
-async def test_a_resume_ends_them_before_anything_is_submitted(api: httpx.AsyncClient, world: World) -> None:
+async def test_resume_ends_leftovers_before_submitting(api: httpx.AsyncClient, world: World) -> None:
     id_, job = await stopped_while_away(api, world)
     Acted.trouble.clear()
     seen: list[bool] = []
@@ -127,7 +127,7 @@ async def test_a_resume_ends_them_before_anything_is_submitted(api: httpx.AsyncC
             await asyncio.sleep(0.01)
 
 
-async def test_what_a_deleted_experiment_left_is_ended_later(api: httpx.AsyncClient, world: World) -> None:
+async def test_leftovers_of_a_deleted_experiment_are_ended_later(api: httpx.AsyncClient, world: World) -> None:
     id_, job = await stopped_while_away(api, world)
     key = Acted.made["local"].host.storage_key
     assert len(key) == 24
@@ -139,7 +139,7 @@ async def test_what_a_deleted_experiment_left_is_ended_later(api: httpx.AsyncCli
     assert Cleaned.keys == [key], "its folders on storage are found though nothing else of it is left"
 
 
-async def test_a_delete_ends_what_is_left_where_it_can(api: httpx.AsyncClient, world: World) -> None:
+async def test_delete_ends_reachable_leftovers(api: httpx.AsyncClient, world: World) -> None:
     id_, job = await stopped_while_away(api, world)
     Acted.trouble.clear()
     assert (await api.delete(f"{EXPERIMENTS}/{id_}")).status_code == 204
@@ -154,14 +154,14 @@ async def test_an_ordinary_stop_leaves_nothing(api: httpx.AsyncClient, world: Wo
     assert await noted(world) == [] and Cleaned.cleaned == []
 
 
-async def test_one_whose_database_is_gone_bad_is_cleaned_by_its_id(api: httpx.AsyncClient, world: World) -> None:
+async def test_experiment_with_corrupt_database_is_cleaned_by_id(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("broken")
     folder.database.write_bytes(b"this is no database")
     assert (await api.delete(f"{EXPERIMENTS}/broken")).status_code == 204
     assert Cleaned.cleaned == [("broken", "local", ())] and await noted(world) == []
 
 
-async def test_they_are_looked_after_until_they_are_ended(
+async def test_leftovers_are_checked_until_they_end(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "_LOOK_WAITS_S", (0.3,))
@@ -189,7 +189,7 @@ def _left(experiment_id: str) -> leftover_jobs.LeftoverJobs:
     )
 
 
-async def test_what_is_ended_in_the_moment_of_a_look_does_not_end_the_looks(
+async def test_leftover_ended_during_a_check_does_not_end_the_checks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "_LOOK_WAITS_S", (0.05,))
@@ -198,7 +198,7 @@ async def test_what_is_ended_in_the_moment_of_a_look_does_not_end_the_looks(
         await later.note(_left(name))
 
     def at_work() -> tuple[str, ...]:
-        later._known.pop(("two", "local"), None)  # as when a person had it ended
+        later._known.pop(("two", "local"), None)  # as after `clean`
         return ("one",) if Cleaned.trouble.pop("once", None) else ()
 
     later.at_work = at_work
@@ -213,7 +213,7 @@ async def test_what_is_ended_in_the_moment_of_a_look_does_not_end_the_looks(
     assert ("one", "local", ("job",)) in Cleaned.cleaned
 
 
-async def test_those_of_an_earlier_daemon_are_looked_after(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leftovers_of_an_earlier_daemon_are_checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "_LOOK_WAITS_S", (0.05,))
     left = _left("gone")
     await world.supervisor.index.write(lambda c: leftover_jobs.put(c, left))
@@ -229,7 +229,7 @@ async def test_those_of_an_earlier_daemon_are_looked_after(world: World, monkeyp
 
 
 async def test_only_jobs_that_may_run_are_counted(api: httpx.AsyncClient, world: World) -> None:
-    """Of two jobs one had ended, and nobody could have it forgotten."""
+    """One of two jobs had ended, and its service could not be told to forget it."""
     id_ = await create(api, world, trialConcurrency=2)
     first, second = await add_trial(api, id_), await add_trial(api, id_)
     jobs = []
@@ -262,7 +262,7 @@ async def test_only_jobs_that_may_run_are_counted(api: httpx.AsyncClient, world:
     assert done["jobs"] == 1
 
 
-async def test_a_person_does_not_get_the_answer_of_a_look_that_began_too_early(
+async def test_clean_does_not_reuse_an_earlier_check(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await stopped_while_away(api, world)

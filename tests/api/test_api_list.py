@@ -1,4 +1,4 @@
-"""The list of experiments: pages, filters, results at a glance; and what no query may be."""
+"""The list of experiments: pages, filters, summaries of results, refused queries."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_filters(api: httpx.AsyncClient, world: World, three: str) -> None
             news.clear()
 
 
-async def test_results_at_a_glance(api: httpx.AsyncClient, world: World, three: str) -> None:
+async def test_list_summary_of_results(api: httpx.AsyncClient, world: World, three: str) -> None:
     listed = {one["id"]: one for one in (await api.get(EXPERIMENTS)).json()["experiments"]}
     for id_, one in listed.items():
         shown = (await api.get(f"{EXPERIMENTS}/{id_}")).json()
@@ -76,13 +76,13 @@ async def test_results_at_a_glance(api: httpx.AsyncClient, world: World, three: 
         "/first/logs/nnimanager.log",
     ],
 )
-async def test_a_query_that_nobody_knows_is_refused(api: httpx.AsyncClient, world: World, place: str) -> None:
+async def test_unknown_query_parameter_is_refused(api: httpx.AsyncClient, world: World, place: str) -> None:
     await world.add("first")
     answer = await api.get(f"{EXPERIMENTS}{place}?statsu=DONE&limt=3")
     assert answer.status_code == 400 and answer.json()["error"].startswith("limt: "), answer.text
 
 
-async def test_a_refusal_names_what_there_is(api: httpx.AsyncClient, world: World) -> None:
+async def test_refusal_names_known_parameters(api: httpx.AsyncClient, world: World) -> None:
     await world.add("first")
     error = (await api.get(f"{EXPERIMENTS}/first/trials?state=DONE")).json()["error"]
     assert error == (
@@ -100,7 +100,7 @@ async def test_a_refusal_names_what_there_is(api: httpx.AsyncClient, world: Worl
         "/experiments/first/api/v1/nni/trial-jobs?x=1",
     ],
 )
-async def test_others_may_send_more(api: httpx.AsyncClient, world: World, place: str) -> None:
+async def test_prometheus_may_send_any_parameter(api: httpx.AsyncClient, world: World, place: str) -> None:
     await world.add("first")
     assert (await api.get(place)).status_code == 200
 
@@ -121,6 +121,6 @@ async def test_parameters_and_results_in_one_call(api: httpx.AsyncClient, world:
     assert whole[0]["intermediate"] == ["0.5", "0.75", "0.875"] and len(whole) == len(exported)
 
 
-async def test_what_is_exported_can_be_imported(api: httpx.AsyncClient, world: World, three: str) -> None:
+async def test_export_can_be_imported(api: httpx.AsyncClient, world: World, three: str) -> None:
     exported = (await api.get(f"{EXPERIMENTS}/first/export")).json()
     assert (await api.post(f"{EXPERIMENTS}/{three}/import", json=exported)).status_code == 204

@@ -1,4 +1,4 @@
-"""Log files: stretches of them, what is no log, and what tries to lead elsewhere."""
+"""Log files: byte ranges, unknown logs, and paths that lead elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def folder(world: World) -> Folder:
         ("?attempt=1", "0123456789", 0),
     ],
 )
-async def test_a_stretch_says_where_it_is(api: httpx.AsyncClient, query: str, text: str, offset: int) -> None:
+async def test_range_headers(api: httpx.AsyncClient, query: str, text: str, offset: int) -> None:
     answer = await api.get(f"{LOGS}/stdout{query}")
     assert answer.status_code == 200 and answer.text == text
     assert (answer.headers["X-Offset"], answer.headers["X-Size"]) == (str(offset), "10")
@@ -75,13 +75,13 @@ async def test_logs_of_the_manager(api: httpx.AsyncClient) -> None:
         "/api/v1/experiments/seeded/logs/nni.sqlite",
     ],
 )
-async def test_what_is_no_log_is_not_found(api: httpx.AsyncClient, path: str) -> None:
+async def test_unknown_log_is_not_found(api: httpx.AsyncClient, path: str) -> None:
     answer = await api.get(path)
     assert answer.status_code == 404 and answer.json()["error"]
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
-async def test_what_a_trial_put_in_place_of_a_log_is_not_read(
+async def test_links_and_folders_in_place_of_a_log_are_not_read(
     api: httpx.AsyncClient, folder: Folder, kind: str
 ) -> None:
     log = folder.attempt("good1") / "stdout"

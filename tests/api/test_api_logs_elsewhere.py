@@ -1,4 +1,4 @@
-"""Logs of jobs that run where this machine cannot look: asked for while their service keeps them, then kept here."""
+"""Logs of jobs without a local folder: read through their service while it has them, then kept here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def running(api: httpx.AsyncClient, world: World) -> tuple[str, str, str]:
     return id_, f"{EXPERIMENTS}/{id_}/trials/{trial_id}/logs", found["attempts"][0]["jobName"]
 
 
-async def test_the_service_is_asked_while_it_keeps_them(api: httpx.AsyncClient, world: World) -> None:
+async def test_log_is_read_through_the_service(api: httpx.AsyncClient, world: World) -> None:
     _, logs, _ = await running(api, world)
     for query, text, offset in (("", "0123456789", 0), ("?offset=-4&limit=2", "67", 6), ("?offset=8", "89", 8)):
         answer = await api.get(f"{logs}/stdout{query}")
@@ -57,7 +57,7 @@ async def test_the_service_is_asked_while_it_keeps_them(api: httpx.AsyncClient, 
     assert (await api.get(f"{logs}/stdout")).status_code == 503
 
 
-async def test_routes_of_nni_ask_it_too(api: httpx.AsyncClient, world: World) -> None:
+async def test_nni_routes_read_through_the_service(api: httpx.AsyncClient, world: World) -> None:
     id_, _, job = await running(api, world)
     files = f"/experiments/{id_}/api/v1/nni/trial-file/{job.rpartition('_')[2]}"
     Far.logs["model.bin"] = bytes(range(8))
@@ -68,7 +68,7 @@ async def test_routes_of_nni_ask_it_too(api: httpx.AsyncClient, world: World) ->
     assert (await api.get(f"{files}/nothing.bin")).status_code == 404
 
 
-async def test_the_last_of_each_is_kept(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_last_attempt_log_is_kept(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_logs, "KEPT_BYTES", 4)
     id_, logs, job = await running(api, world)
     Acted.made["local"].tell(job, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9))
@@ -79,7 +79,7 @@ async def test_the_last_of_each_is_kept(api: httpx.AsyncClient, world: World, mo
     assert (await api.get(f"{logs}/stderr")).status_code == 404
 
 
-async def test_what_was_written_here_is_not_overwritten(api: httpx.AsyncClient, world: World) -> None:
+async def test_local_log_is_not_overwritten(api: httpx.AsyncClient, world: World) -> None:
     id_, logs, job = await running(api, world)
     folder = (await world.service.entry(id_)).folder.attempt(job.rpartition("_")[2])
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What training services say before an experiment is made."""
+"""Preflight findings of training services before an experiment is made."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finding(severity: Severity, sentence: str, fix: str = "") -> PreflightFindin
 @pytest.mark.parametrize(
     "says", [[finding(Severity.WRONG, "it is refused", "renew it")], BadCredentials("it is refused")]
 )
-async def test_what_is_wrong_refuses_with_nothing_created(
+async def test_preflight_failure_refuses_and_creates_nothing(
     api: httpx.AsyncClient, world: World, says: Sequence[PreflightFinding] | Exception
 ) -> None:
     Asked.says = says
@@ -74,7 +74,7 @@ async def test_a_doubt_is_a_warning_that_stays(api: httpx.AsyncClient, world: Wo
     assert found["warnings"][0]["message"] == "local: login: the disk is nearly full"
 
 
-async def test_a_service_that_does_not_answer_holds_nobody_up(
+async def test_silent_service_does_not_delay_creation(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nni_manager.scheduler.experiments.preflight.TIME_LIMITS_S", {"preflight": 0.05})

@@ -1,4 +1,4 @@
-"""Commands about the same experiment at the same time: they take turns, and index, folder and port agree afterwards."""
+"""Concurrent commands on one experiment: they are serialised, and index, folder and port agree afterwards."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def stored(folder: Folder) -> experiments.StoredExperiment:
 
 
 async def assert_at_work(world: World, id: str) -> None:
-    """A daemon that starts would go on with it."""
+    """The next daemon would continue it."""
     entry = await world.service.entry(id)
     assert world.service.at_work(id) is not None
     assert (entry.is_open, entry.status) == (True, ExperimentStatus.RUNNING)
 
 
-async def test_two_resume_it(world: World, api: httpx.AsyncClient, listener: FakeEndpoints) -> None:
+async def test_concurrent_resumes(world: World, api: httpx.AsyncClient, listener: FakeEndpoints) -> None:
     await world.add("twice")
     wish = {"endpoint": {"port": 8888}}
     answers = await asyncio.gather(*(api.post(f"{EXPERIMENTS}/twice/resume", json=wish) for _ in range(4)))
@@ -55,8 +55,8 @@ async def test_two_resume_it(world: World, api: httpx.AsyncClient, listener: Fak
     assert listener.endpoints == {"twice": Endpoint(port=8888)}
 
 
-async def test_one_resumes_and_one_views_it(world: World, api: httpx.AsyncClient) -> None:
-    """Whoever comes first; a viewed one can be resumed, one at work not be viewed."""
+async def test_concurrent_resume_and_view(world: World, api: httpx.AsyncClient) -> None:
+    """In either order: a viewed experiment can be resumed, a running one not be viewed."""
     await world.add("mixed")
     resumed, viewed = await asyncio.gather(
         api.post(f"{EXPERIMENTS}/mixed/resume"), api.post(f"{EXPERIMENTS}/view", json={"id": "mixed"})
@@ -67,7 +67,7 @@ async def test_one_resumes_and_one_views_it(world: World, api: httpx.AsyncClient
 
 
 @pytest.mark.parametrize("first", ["resume", "delete"])
-async def test_one_resumes_and_one_deletes_it(world: World, api: httpx.AsyncClient, first: str) -> None:
+async def test_concurrent_resume_and_delete(world: World, api: httpx.AsyncClient, first: str) -> None:
     folder = await world.add("going")
     calls = [api.post(f"{EXPERIMENTS}/going/resume"), api.delete(f"{EXPERIMENTS}/going")]
     answers = await asyncio.gather(*(calls if first == "resume" else reversed(calls)))
@@ -81,8 +81,8 @@ async def test_one_resumes_and_one_deletes_it(world: World, api: httpx.AsyncClie
         assert await world.service.entries() == []
 
 
-async def test_one_resumes_and_one_stops_it(world: World, api: httpx.AsyncClient) -> None:
-    """Stopping a stopped one is quiet."""
+async def test_concurrent_resume_and_stop(world: World, api: httpx.AsyncClient) -> None:
+    """Stopping a stopped experiment succeeds."""
     folder = await world.add("ended")
     resumed, stopped = await asyncio.gather(
         api.post(f"{EXPERIMENTS}/ended/resume"), api.post(f"{EXPERIMENTS}/ended/stop")
@@ -93,7 +93,7 @@ async def test_one_resumes_and_one_stops_it(world: World, api: httpx.AsyncClient
     assert stored(folder).status is entry.status
 
 
-async def test_one_that_is_being_stopped_is_not_resumed(
+async def test_stopping_experiment_is_not_resumed(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be stopped all the same."""
@@ -101,7 +101,7 @@ async def test_one_that_is_being_stopped_is_not_resumed(
     await api.post(f"{EXPERIMENTS}/going/resume")
     experiment = world.supervisor.find("going")
     with monkeypatch.context() as patch:
-        patch.setattr(experiment.loop, "turn", _no_turn)  # between the wish and what the loop makes of it
+        patch.setattr(experiment.loop, "turn", _no_turn)  # between the request and the loop's turn
         await experiment.database.write(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, 1))
         answer = await api.post(f"{EXPERIMENTS}/going/resume")
     assert answer.status_code == 409 and "is being stopped" in answer.json()["error"]
@@ -132,7 +132,7 @@ async def test_a_folder_that_another_manager_works_on_is_not_touched(world: Worl
 
 @pytest.mark.parametrize("maker", ["nni", "us"])
 async def test_a_folder_that_nni_works_on_is_not_removed(world: World, api: httpx.AsyncClient, maker: str) -> None:
-    """NNI keeps its database open and takes no lock; with ours, somebody may just be reading it."""
+    """NNI keeps its database open without a lock; an open database of ours may only be read by another process."""
     folder = await world.add("theirs")
     if maker == "nni":
         folder.database.unlink()
@@ -151,7 +151,7 @@ async def test_a_folder_that_nni_works_on_is_not_removed(world: World, api: http
 async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
     world: World, listener: FakeEndpoints
 ) -> None:
-    """As a daemon leaves it that was killed in the middle of `resume`."""
+    """As left by a daemon that was killed during `resume`."""
     folder = await world.add("half")
     entry = replace(await world.service.entry("half"), status=ExperimentStatus.RUNNING, is_open=True)
     await world.supervisor.write(lambda c: index.put(c, entry))
@@ -168,10 +168,10 @@ async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
     assert stored(folder).status is ExperimentStatus.STOPPED
 
 
-async def test_nobody_waits_for_the_disk_of_a_closed_one(
+async def test_slow_disk_of_closed_experiment_blocks_no_other(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be elsewhere, and slow; its page asks again and again."""
+    """It may be on another, slow disk; its page polls."""
     await world.add("closed")
     asked_in, path = [], Folder.database.fget
     assert path is not None
@@ -185,7 +185,7 @@ async def test_nobody_waits_for_the_disk_of_a_closed_one(
     assert asked_in and threading.main_thread() not in asked_in
 
 
-async def test_what_cannot_be_opened_stays_stopped(
+async def test_unopenable_experiment_stays_stopped(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What an experiment and its trials say of their training services."""
+"""Training services in the description of an experiment and its trials."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def by_name(found: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("acted")
-async def test_each_service_says_how_it_is(
-    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_state_of_each_service(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "HOLD_AFTER_S", 0.0)
     Acted.trouble["local-2"] = PlatformUnavailable("no route to host")
     Acted.trouble["local-3"] = BadCredentials("the token has expired")
@@ -51,7 +49,7 @@ async def test_each_service_says_how_it_is(
 
 @pytest.mark.usefixtures("acted")
 @pytest.mark.parametrize("way", ["resume", "credentials", "platform"])
-async def test_what_a_person_puts_right_is_tried_at_once(
+async def test_resume_retries_the_service_at_once(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """Without a new connection, where there is one: the adapter tries a machine that refused the login, say."""

@@ -1,4 +1,4 @@
-"""The routes of trial runners: who may come in, what is taken, what each refusal looks like."""
+"""The routes of trial runners: access, accepted posts, refusals."""
 
 from __future__ import annotations
 
@@ -156,13 +156,13 @@ async def test_an_end_that_cannot_be_used_costs_no_results(runner: Runner, world
     [None, [], [7], [{}], [part("version")], [part("together")], [{"route": "log"}], [part("heartbeat")] * 17],
     ids=str,
 )
-async def test_what_is_no_list_of_posts(runner: Runner, posts: object) -> None:
+async def test_invalid_list_of_posts(runner: Runner, posts: object) -> None:
     await runner.post("version")
     answer = await runner.post("together", {"posts": posts})
     assert answer.status_code == 400 and answer.json()["error"].startswith("posts: ")
 
 
-# ------------------------------------------------------------------------------------------------ who may come in
+# ------------------------------------------------------------------------------------------------ access
 
 
 @pytest.mark.parametrize("route", [*POSTS, *GETS])
@@ -205,13 +205,15 @@ async def test_no_token(world: RunnerWorld, application: ASGIApp, route: str, he
         f"{'e' * 99}/aaaaa/1",
     ],
 )
-async def test_what_can_be_no_attempt_is_as_unknown_as_any(world: RunnerWorld, application: ASGIApp, path: str) -> None:
+async def test_malformed_attempt_is_answered_like_an_unknown_one(
+    world: RunnerWorld, application: ASGIApp, path: str
+) -> None:
     runner = Runner(world, application, world.runner)
     answer = await runner.client.get(f"http://manager/trial/v1/{path}/parameters")
     assert answer.status_code in (403, 404)
 
 
-async def test_a_right_token_for_something_that_is_not_there(world: RunnerWorld, application: ASGIApp) -> None:
+async def test_valid_token_of_unknown_attempt(world: RunnerWorld, application: ASGIApp) -> None:
     for who in (
         RunnerIdentity(experiment_id="nobody", trial_id="aaaaa", attempt=1),
         RunnerIdentity(experiment_id=world.id, trial_id="zzzzz", attempt=1),
@@ -232,14 +234,14 @@ async def test_a_decided_attempt(runner: Runner, world: RunnerWorld) -> None:
 
 @pytest.mark.parametrize("route", ["version", *[route for route in POSTS if route != "version"], "parameters", "code"])
 async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
-    """Said, or left unsaid: then nothing else is taken."""
+    """Whether the version is given or not, no other post is accepted then."""
     answer = await (runner.post(route, {"version": "0.5.1"}) if route == "version" else runner.any(route))
     assert answer.status_code == 409
     assert ("version 0.5.1" if route == "version" else "no version") in answer.json()["error"]
     assert f"this manager is {protocol.VERSION}" in answer.json()["error"]
 
 
-# ------------------------------------------------------------------------------------------------ what is taken
+# ------------------------------------------------------------------------------------------------ accepted posts
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
         ("log", {**POSTS["log"], "source": []}, "source"),
     ],
 )
-async def test_what_cannot_be_used_is_named(runner: Runner, route: str, body: object, field: str) -> None:
+async def test_invalid_field_is_named(runner: Runner, route: str, body: object, field: str) -> None:
     await runner.post("version")
     text = json.dumps(body)  # escapes what is no text
     answer = await runner.client.post(route, content=text)
@@ -291,12 +293,12 @@ async def test_what_cannot_be_used_is_named(runner: Runner, route: str, body: ob
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"start": ' + b"9" * 5000 + b"}"])
-async def test_what_is_no_json(runner: Runner, content: bytes) -> None:
+async def test_invalid_json(runner: Runner, content: bytes) -> None:
     answer = await runner.client.post("metrics", content=content)
     assert (answer.status_code, answer.json()) == (400, {"error": "the body is no JSON"})
 
 
-async def test_an_outbox_that_is_none_is_not_waited_for(runner: Runner, world: RunnerWorld) -> None:
+async def test_invalid_outbox_name_is_not_waited_for(runner: Runner, world: RunnerWorld) -> None:
     await runner.post("version")
     await runner.post("status", {**EXIT_0, "outboxes": {"outbox/\n": 70, "stdout": 5}})
     assert (await world.ended())["attempts"][0]["runnerExit"]["outboxes"] == {}
@@ -305,7 +307,7 @@ async def test_an_outbox_that_is_none_is_not_waited_for(runner: Runner, world: R
 async def test_every_answer_names_the_manager_and_the_attempt(
     world: RunnerWorld, application: ASGIApp, runner: Runner
 ) -> None:
-    """Also each refusal; what lies between may answer with any status, and its word must not count."""
+    """Refusals too: a proxy in between may answer with any status, which must not count."""
     who = world.runner
     name = f"{world.reports.tokens.manager}/{who.experiment_id}/{who.trial_id}/{who.attempt}"
     assert runner.token.startswith(f"{world.reports.tokens.manager}.")
@@ -337,7 +339,7 @@ async def test_an_end_is_taken_with_however_many_outboxes(runner: Runner, world:
     assert (await world.ended())["status"] == "SUCCEEDED"
 
 
-async def test_what_was_not_delivered_stands_on_the_trial(runner: Runner, world: RunnerWorld) -> None:
+async def test_undelivered_results_are_shown_on_the_trial(runner: Runner, world: RunnerWorld) -> None:
     told = ["The manager refuses outbox/a\n(no such outbox).", "x" * 1000, 7, *["more"] * 100]
     await runner.post("version")
     await runner.post("status", {**EXIT_0, "undelivered": told})
@@ -378,14 +380,14 @@ async def test_last_words_are_cut(runner: Runner, world: RunnerWorld) -> None:
     assert len(tail) == 2048 and tail.endswith("the end")
 
 
-async def test_what_is_not_there(runner: Runner) -> None:
+async def test_unknown_routes_and_methods(runner: Runner) -> None:
     assert (await runner.client.get("secrets")).status_code == 404
     assert (await runner.client.get("version")).status_code == 405
     assert (await runner.client.get("http://manager/api/v1/experiments")).status_code == 404
     assert (await runner.client.get("http://manager/")).status_code == 404
 
 
-# ------------------------------------------------------------------------------------------------ how much is taken
+# ------------------------------------------------------------------------------------------------ limits
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
@@ -418,7 +420,7 @@ async def test_without_a_token_no_body_is_read(world: RunnerWorld, application: 
 
 
 class SlowPost:
-    """Announces the most that is taken, and sends `came` bytes of it before it waits for `go_on`."""
+    """Announces the largest accepted body, and sends `came` bytes of it before it waits for `go_on`."""
 
     def __init__(self, runner: Runner, came: int) -> None:
         self.arrived, self.go_on = asyncio.Event(), asyncio.Event()
@@ -438,8 +440,8 @@ class SlowPost:
         return (await self.post).status_code
 
 
-async def test_what_is_announced_takes_no_room(runner: Runner, world: RunnerWorld, application: ASGIApp) -> None:
-    """Three slow posts with one token kept all runners' heartbeats away."""
+async def test_announced_length_takes_no_room(runner: Runner, world: RunnerWorld, application: ASGIApp) -> None:
+    """Three slow posts with one token once blocked all runners' heartbeats."""
     await runner.post("version")
     slow = [SlowPost(runner, 0) for _ in range(3)]
     for each in slow:

@@ -1,4 +1,4 @@
-"""Trials and metrics: lists as bytes, one trial with its evidence, trials of people's own, kill."""
+"""Trials and metrics: lists as bytes, one trial with its evidence, added trials, kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def seeded(world: World) -> World:
 async def ids(api: httpx.AsyncClient, **query: Any) -> list[str]:
     answer = await api.get(f"{SEEDED}/trials", params=query)
     assert answer.status_code == 200, answer.text
-    TrialList.model_validate_json(answer.content)  # the description tells the truth
+    TrialList.model_validate_json(answer.content)  # the description matches the answer
     return [trial["id"] for trial in answer.json()["trials"]]
 
 

@@ -1,4 +1,4 @@
-"""Who is let in, by which name, and how much they may bring."""
+"""The guard: users, host names, origins, tokens and sizes of bodies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVIL = [(b"host", b"evil.example")]
 @pytest.mark.parametrize(
     "host", ["localhost:8080", "localhost", "127.0.0.1:9", "[::1]:8080", "LOCALHOST.:8080", "box.example"]
 )
-async def test_its_own_names_are_taken(world: World, host: str) -> None:
+async def test_own_host_names_are_accepted(world: World, host: str) -> None:
     application = create_application(world.context, host="box.example")
     async with world.calling(application, headers={"Host": host}) as client:
         assert (await client.get(EXPERIMENTS)).status_code == 200
@@ -38,7 +38,7 @@ async def test_its_own_names_are_taken(world: World, host: str) -> None:
 
 @pytest.mark.parametrize("uid", [os.geteuid() + 1, None])
 async def test_other_users_of_the_machine_are_told_how_they_come_in(world: World, uid: int | None) -> None:
-    """None: a connection whose other end is not known."""
+    """`uid`: None: a connection with an unknown peer."""
     async with world.calling(uid=uid) as client:
         for path in ("/", EXPERIMENTS, "/metrics", "/nothing"):
             answer = await client.get(path)
@@ -54,19 +54,19 @@ async def test_users_that_are_allowed_are_let_in(world: World, allowed: bool | f
         assert (await client.get(EXPERIMENTS)).status_code == status
 
 
-async def test_an_application_that_knows_no_connection_lets_nobody_in(world: World) -> None:
+async def test_unknown_peer_is_refused(world: World) -> None:
     assert (await raw_get(create_application(world.context), EXPERIMENTS, server=("127.0.0.1", 8080))).status == 403
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "10.0.0.1:8080", "[::2]", ""])
-async def test_another_name_is_refused(world: World, host: str) -> None:
+async def test_unknown_host_name_is_refused(world: World, host: str) -> None:
     async with world.calling(headers={"Host": host or " "}) as client:
         answer = await client.get(EXPERIMENTS)
         assert answer.status_code == 403 and "not called" in answer.json()["error"]
         assert (await client.get("/healthz")).status_code == 200
 
 
-async def test_the_address_a_client_came_to_is_its_name_too(world: World) -> None:
+async def test_connection_address_is_an_accepted_host(world: World) -> None:
     async with world.calling() as client:
         assert (await client.get(f"http://10.1.2.3:8080{EXPERIMENTS}")).status_code == 200
 
@@ -110,7 +110,7 @@ async def test_pages_of_other_sites_are_refused(world: World, method: str, origi
         ("cross-site", "no-cors", "empty", 403),
     ],
 )
-async def test_what_other_pages_embed_is_refused(
+async def test_embedding_by_other_pages_is_refused(
     world: World, site: str, mode: str, destination: str, status: int
 ) -> None:
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": destination}
@@ -120,7 +120,7 @@ async def test_what_other_pages_embed_is_refused(
 
 @pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 200)])
 async def test_a_form_of_another_page_is_refused(world: World, site: str, status: int) -> None:
-    """Its browser says that somebody goes from page to page, as with a link; some send no Origin with it."""
+    """The browser reports a navigation, as with a link, and some send no Origin with it."""
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     async with world.calling(headers=headers) as client:
         assert (await client.post(f"{EXPERIMENTS}/stop")).status_code == status
@@ -144,13 +144,13 @@ async def test_every_answer_is_hardened(
     assert {name: answer.headers.get(name) for name in HARDENING} == HARDENING
 
 
-async def test_a_unix_socket_asks_for_nothing(world: World) -> None:
+async def test_unix_socket_needs_no_token(world: World) -> None:
     application = create_application(world.context, token=TOKEN)
     assert (await raw_get(application, EXPERIMENTS, EVIL, ("/run/control.sock", None))).status == 200
 
 
 @pytest.mark.parametrize("server", [None, ("127.0.0.1", 8080)])
-async def test_without_a_known_address_nothing_is_granted(world: World, server: object) -> None:
+async def test_unknown_server_address_is_checked(world: World, server: object) -> None:
     assert (await raw_get(create_application(world.context), EXPERIMENTS, EVIL, server)).status == 403
 
 
@@ -190,7 +190,7 @@ async def closed_listener(world: World) -> AsyncIterator[httpx.AsyncClient]:
         (f"Bearer {TOKEN}x", 401),
     ],
 )
-async def test_a_program_shows_the_token(closed_listener: httpx.AsyncClient, header: str, status: int) -> None:
+async def test_token_in_authorization_header(closed_listener: httpx.AsyncClient, header: str, status: int) -> None:
     headers = {"Authorization": header.encode("latin-1")} if header else {}
     answer = await closed_listener.get(EXPERIMENTS, headers=headers)
     assert answer.status_code == status
@@ -283,7 +283,7 @@ async def test_a_session_can_be_ended(closed_listener: httpx.AsyncClient) -> Non
     assert await statuses() == [401, 401, 401]
 
 
-def test_a_session_that_nobody_uses_is_over() -> None:
+def test_unused_session_expires() -> None:
     now_s = [0.0]
     sessions = Sessions(lambda: now_s[0])
     headers = Headers({"cookie": f"a={sessions.begin()}"})
@@ -302,7 +302,7 @@ def test_sessions_are_bounded_in_number() -> None:
 
 
 @pytest.mark.parametrize(("method", "token"), [("GET", "wrong"), ("POST", TOKEN), ("GET", "")])
-async def test_no_cookie_for_less(closed_listener: httpx.AsyncClient, method: str, token: str) -> None:
+async def test_wrong_token_gets_no_cookie(closed_listener: httpx.AsyncClient, method: str, token: str) -> None:
     answer = await closed_listener.request(method, "/api/v1/experiments/stop", params={"token": token})
     assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
 
@@ -338,7 +338,7 @@ async def test_the_form_begins_a_session(closed_listener: httpx.AsyncClient, tar
     assert long.status_code == 401
 
 
-async def test_the_way_on_stays_on_this_host(closed_listener: httpx.AsyncClient) -> None:
+async def test_login_redirect_stays_on_this_host(closed_listener: httpx.AsyncClient) -> None:
     url = httpx.URL("http://localhost:8080").copy_with(raw_path=b"//evil.example/?token=correct+horse+battery")
     answer = await closed_listener.send(httpx.Request("GET", url))
     assert (answer.status_code, answer.headers["Location"]) == (303, "/evil.example/")
@@ -377,7 +377,7 @@ async def test_a_huge_body_costs_no_memory(world: World, path: str, says_size: b
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert answer.status_code == 413 and "8 MB" in answer.json()["error"]
-    assert peak < 2 * BODY_LIMIT + 2**20  # the parts, and once more when they are put together
+    assert peak < 2 * BODY_LIMIT + 2**20  # the parts, and again when they are joined
 
 
 async def test_a_body_at_the_limit_is_read(world: World) -> None:

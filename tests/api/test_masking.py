@@ -1,4 +1,4 @@
-"""Which values of a config are covered."""
+"""Masked values of a config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NNI's API answers of an experiment that nobody works on: as quick as of a running one, and never out of date."""
+"""NNI's API of a closed experiment: as fast as of a running one, and never out of date."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.mark.parametrize("status", [ExperimentStatus.STOPPED, ExperimentStatus.VIEWED])
-async def test_it_stays_open(
+async def test_database_of_closed_experiment_stays_open(
     api: httpx.AsyncClient, world: World, opened: list[Path], monkeypatch: pytest.MonkeyPatch, status: ExperimentStatus
 ) -> None:
     folder = await world.add("seeded", status=status)
@@ -58,7 +58,7 @@ async def test_it_stays_open(
     assert opened.count(folder.database) == len(looked) == 1
 
 
-async def test_its_lists_are_assembled_once(api: httpx.AsyncClient, world: World) -> None:
+async def test_lists_are_assembled_once(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     for name in LISTS:
         whole = (await api.get(path("seeded", name))).content
@@ -72,7 +72,7 @@ async def test_its_lists_are_assembled_once(api: httpx.AsyncClient, world: World
         assert statements == []
 
 
-async def test_its_status_is_answered_from_memory(
+async def test_status_is_answered_from_memory(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.add("seeded", status=ExperimentStatus.VIEWED)
@@ -87,7 +87,7 @@ async def test_its_status_is_answered_from_memory(
     assert again.headers["content-type"] == first.headers["content-type"]
 
 
-async def test_what_the_index_says_of_it_is_seen_at_once(api: httpx.AsyncClient, world: World) -> None:
+async def test_index_change_is_seen_at_once(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     assert (await api.get(path("seeded", "check-status"))).json()["status"] == "STOPPED"
     await world.service.view("seeded")
@@ -97,10 +97,10 @@ async def test_what_the_index_says_of_it_is_seen_at_once(api: httpx.AsyncClient,
 
 
 @pytest.mark.parametrize("keeps_log", [True, False], ids=["in the write-ahead log", "in the database"])
-async def test_what_somebody_else_wrote_into_it_is_seen(
+async def test_foreign_write_to_the_database_is_seen(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, keeps_log: bool
 ) -> None:
-    """Such as another daemon that has the same folder in its list."""
+    """A writer such as another daemon with the same folder in its list."""
     monkeypatch.setattr(closed, "_FRESH_S", 0)
     folder = await world.add("seeded")
     before = {name: (await api.get(path("seeded", name))).json() for name in (*LISTS, "check-status")}
@@ -128,7 +128,7 @@ async def test_a_folder_that_was_exchanged_or_removed_is_noticed(api: httpx.Asyn
     assert (await api.get(path("seeded", "trial-jobs"))).status_code == 404
 
 
-async def test_it_is_let_go_when_it_is_resumed_or_deleted(api: httpx.AsyncClient, world: World) -> None:
+async def test_database_is_closed_on_resume_and_delete(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     for end in (world.service.resume, lambda id_: world.service.delete(id_, also=nothing_more)):
         assert (await api.get(path("seeded", "trial-jobs"))).is_success
@@ -145,7 +145,7 @@ async def nothing_more() -> None:
     """Nothing else is to be removed."""
 
 
-async def test_only_the_last_few_stay_open(
+async def test_only_recently_read_databases_stay_open(
     api: httpx.AsyncClient, world: World, opened: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(closed, "_MOST_OPEN", 2)
@@ -168,7 +168,7 @@ async def test_many_readers_at_once_get_whole_answers(
     assert counts == [counts[0] + number % 3 for number in range(30)]
 
 
-async def test_the_index_is_not_read_while_nobody_writes_it(api: httpx.AsyncClient, world: World) -> None:
+async def test_unchanged_index_is_not_read(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     await api.get(path("seeded", "trial-jobs"))
     asked: list[Any] = []

@@ -1,4 +1,4 @@
-"""Whatever is sent to NNI's API: an answer comes, it is no fault, and a refusal is one sentence."""
+"""Random requests to NNI's API: each is answered, never with 500, and a refusal is one sentence."""
 
 from __future__ import annotations
 

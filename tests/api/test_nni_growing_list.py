@@ -1,4 +1,4 @@
-"""What was kept and what was read anew are together the whole list, at every moment of an experiment's life."""
+"""Cached and newly read items together are the whole list, at every moment of an experiment's life."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 class Life:
-    """Trials that come, report, are tried again and end, as chance has it."""
+    """Trials that randomly start, report, are retried and end."""
 
     def __init__(self, connection: sqlite3.Connection, seed: int) -> None:
         self._connection = connection
@@ -86,20 +86,20 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("rows", [TrialRows("/f"), MetricRows()], ids=["trials", "metrics"])
-def test_it_is_the_whole_list_at_every_moment(
+def test_cached_list_is_always_complete(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, rows: Rows, seed: int
 ) -> None:
     monkeypatch.setattr(growing_list, "_MOST_PIECES", 3)
     life, growing = Life(connection, seed), GrowingList(rows, end=nni_answers.END)
     for number in range(120):
         life.step()
-        if number % (seed + 1) == 0:  # several things happen between two looks
+        if number % (seed + 1) == 0:  # several changes between two reads
             whole = rows.items(connection, start=0, end=nni_answers.END)
             assert b",".join(growing.read(connection)) == whole
     assert json.loads(b"[" + whole + b"]")
 
 
-def test_what_was_kept_is_not_assembled_again(connection: sqlite3.Connection) -> None:
+def test_cached_items_are_not_assembled_again(connection: sqlite3.Connection) -> None:
     asked: list[tuple[int, int]] = []
 
     class Watched(TrialRows):
@@ -116,9 +116,7 @@ def test_what_was_kept_is_not_assembled_again(connection: sqlite3.Connection) ->
     assert asked == [(0, 1), (1, nni_answers.END), (1, 2), (2, nni_answers.END), (2, 3)] + [(3, nni_answers.END)] * 2
 
 
-def test_no_more_is_kept_than_there_is_room_for(
-    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_is_bounded(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing_list, "MOST_KEPT", 1)
     growing = GrowingList(TrialRows("/f"), end=nni_answers.END)
     for number in range(3):

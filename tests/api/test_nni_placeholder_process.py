@@ -1,4 +1,4 @@
-"""The process that NNI's client waits for, and its `nnictl stop` ends: there as long as its experiment is open."""
+"""The process that NNI's client waits for and NNI's `nnictl stop` ends: it lives while its experiment is open."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ async def pids(api: httpx.AsyncClient, id_: str) -> dict[str, int | None]:
 
 
 async def gone(world: World, pid: int) -> None:
-    """Off the process table, and the loop knows."""
+    """Waits until the process is gone and its watch has ended."""
     made = world.placeholders
     async with asyncio.timeout(20):
-        while psutil.pid_exists(pid) or len(made._watches) > len(made._processes):  # noqa: ASYNC110 (nobody is told)
+        while psutil.pid_exists(pid) or len(made._watches) > len(made._processes):  # noqa: ASYNC110 (no event)
             await asyncio.sleep(0.01)
 
 
-async def test_it_ends_with_its_experiment(api: httpx.AsyncClient, world: World) -> None:
+async def test_process_ends_with_its_experiment(api: httpx.AsyncClient, world: World) -> None:
     id_, other = await created(api, world), await created(api, world)
     found = await pids(api, id_)
     pid = found[id_]
@@ -48,7 +48,7 @@ async def test_it_ends_with_its_experiment(api: httpx.AsyncClient, world: World)
     assert (await pids(api, id_))[id_] is None
 
 
-async def test_whoever_terminates_it_stops_the_experiment(api: httpx.AsyncClient, world: World) -> None:
+async def test_terminating_the_process_stops_the_experiment(api: httpx.AsyncClient, world: World) -> None:
     id_ = await created(api, world)
     pid = (await pids(api, id_))[id_]
     assert pid is not None
@@ -57,13 +57,13 @@ async def test_whoever_terminates_it_stops_the_experiment(api: httpx.AsyncClient
     await gone(world, pid)
 
 
-async def test_nobody_waits_for_it_when_one_is_made(api: httpx.AsyncClient, world: World) -> None:
+async def test_creation_does_not_wait_for_the_process(api: httpx.AsyncClient, world: World) -> None:
     before = psutil.Process().children()
     await created(api, world)
     assert psutil.Process().children() == before
 
 
-async def test_what_is_open_for_reading_only_has_one_too(api: httpx.AsyncClient, world: World) -> None:
+async def test_viewed_experiment_has_a_process(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seen")
     await world.service.view("seen")
     pid = (await pids(api, "seen"))["seen"]
@@ -80,7 +80,7 @@ async def test_what_is_open_for_reading_only_has_one_too(api: httpx.AsyncClient,
     await gone(world, again)
 
 
-async def test_a_daemon_that_is_told_to_end_last_of_all_its_processes(api: httpx.AsyncClient, world: World) -> None:
+async def test_signal_to_all_processes_stops_no_experiment(api: httpx.AsyncClient, world: World) -> None:
     id_ = await created(api, world)
     pid = (await pids(api, id_))[id_]
     assert pid is not None
@@ -92,7 +92,7 @@ async def test_a_daemon_that_is_told_to_end_last_of_all_its_processes(api: httpx
     assert (await world.service.entry(id_)).status is ExperimentStatus.RUNNING
 
 
-async def test_a_loss_is_told(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_process_is_reported(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placeholder_process, "_AGAIN_S", 0.01)
     lost = asyncio.Event()
     world.placeholders.on_loss = lost.set
@@ -104,8 +104,8 @@ async def test_a_loss_is_told(api: httpx.AsyncClient, world: World, monkeypatch:
         await lost.wait()
 
 
-async def test_the_end_of_the_daemon_is_no_end_of_experiments(api: httpx.AsyncClient, world: World) -> None:
-    """A service manager tells all processes of a service to end."""
+async def test_daemon_end_stops_no_experiment(api: httpx.AsyncClient, world: World) -> None:
+    """A service manager signals all processes of a service."""
     id_ = await created(api, world)
     pid = (await pids(api, id_))[id_]
     assert pid is not None
@@ -119,7 +119,7 @@ async def test_the_end_of_the_daemon_is_no_end_of_experiments(api: httpx.AsyncCl
     assert world.service.at_work(id_) is not None and entry.status is ExperimentStatus.RUNNING
 
 
-async def test_one_that_died_otherwise_is_replaced(api: httpx.AsyncClient, world: World) -> None:
+async def test_killed_process_is_replaced(api: httpx.AsyncClient, world: World) -> None:
     id_ = await created(api, world)
     pid = (await pids(api, id_))[id_]
     assert pid is not None
@@ -133,7 +133,7 @@ async def test_one_that_died_otherwise_is_replaced(api: httpx.AsyncClient, world
     await gone(world, again)
 
 
-async def test_where_none_can_be_started_none_is_named(
+async def test_no_pid_when_no_process_can_be_started(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placeholder_process, "_COMMAND", "/nowhere/cat")

@@ -1,4 +1,4 @@
-"""What NNI's clients read, below an experiment's prefix on the service: shapes, texts, names of files."""
+"""Reads of NNI's clients, below an experiment's prefix on the service: shapes, texts, names of files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def nni(world: World) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 def without_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Metadata of an experiment at work name no process, which would outlive the test by a moment."""
+    """Metadata of an open experiment without a placeholder process, which would outlive the test by a moment."""
     monkeypatch.setattr(placeholder_process, "_COMMAND", "/nowhere/cat")
 
 
@@ -111,7 +111,7 @@ async def test_metrics_by_trial_and_type(nni: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("bounds", ["a/b", "0/", "1.5/2", f"{'9' * 40}/0", "3/1", "٣/٤"])
-async def test_a_range_that_is_none_holds_nothing(nni: httpx.AsyncClient, bounds: str) -> None:
+async def test_invalid_range_is_empty(nni: httpx.AsyncClient, bounds: str) -> None:
     answer = await nni.get(f"metric-data-range/{bounds}")
     assert (answer.status_code, answer.json()) == (200, []) or (answer.status_code == 404 and answer.json()["error"])
 
@@ -266,7 +266,7 @@ async def test_head_and_options(nni: httpx.AsyncClient, path: str) -> None:
         "tensorboard-tasks",
     ],
 )
-async def test_an_experiment_that_nobody_knows(api: httpx.AsyncClient, path: str) -> None:
+async def test_unknown_experiment(api: httpx.AsyncClient, path: str) -> None:
     answer = await api.get(f"/experiments/nobody/api/v1/nni/{path}")
     assert answer.status_code == 404 and "nobody" in answer.json()["error"]
 

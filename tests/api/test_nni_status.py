@@ -1,4 +1,4 @@
-"""`check-status`: from memory as long as nothing changed, and never out of date."""
+"""`check-status`: cached while nothing changes, and never out of date."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(id_: str) -> str:
 
 
 async def until_quiet(api: httpx.AsyncClient, world: World, id_: str) -> httpx.Response:
-    """An answer after which nothing happens any more: the first trials were started."""
+    """An answer after the first trials were started, when nothing else changes."""
     experiment = world.service.at_work(id_)
     assert experiment is not None
     count = -1
@@ -40,7 +40,7 @@ async def until_quiet(api: httpx.AsyncClient, world: World, id_: str) -> httpx.R
     return answer
 
 
-async def test_it_is_answered_from_memory(
+async def test_status_is_answered_from_memory(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = await created(api, world)
@@ -72,7 +72,7 @@ async def test_a_change_is_seen_at_once(api: httpx.AsyncClient, world: World) ->
     assert (await api.get(path(id_))).json()["status"] == "STOPPED"
 
 
-async def test_done_is_over_as_soon_as_a_limit_was_raised(api: httpx.AsyncClient, world: World) -> None:
+async def test_done_ends_when_a_limit_is_raised(api: httpx.AsyncClient, world: World) -> None:
     id_ = await created(api, world)
     experiment = world.service.at_work(id_)
     assert experiment is not None
@@ -123,7 +123,7 @@ async def test_a_view_that_cannot_be_opened_is_named_though_nothing_else_changed
 
 
 @pytest.mark.parametrize("status", [ExperimentStatus.STOPPED, ExperimentStatus.VIEWED, ExperimentStatus.ERROR])
-async def test_of_a_closed_one(api: httpx.AsyncClient, world: World, status: ExperimentStatus) -> None:
+async def test_status_of_closed_experiment(api: httpx.AsyncClient, world: World, status: ExperimentStatus) -> None:
     await world.add("seeded", status=status)
     if status is ExperimentStatus.ERROR:
         world.supervisor.not_opened["seeded"] = Hold(
@@ -134,7 +134,7 @@ async def test_of_a_closed_one(api: httpx.AsyncClient, world: World, status: Exp
     assert found["errors"] == ([] if status.is_closed else ["experiment seeded cannot be opened: the disk is full"])
 
 
-async def test_one_that_is_being_opened_is_not_ready(api: httpx.AsyncClient, world: World) -> None:
+async def test_opening_experiment_is_not_ready(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded", status=ExperimentStatus.RUNNING)
     answer = await api.get(path("seeded"))
     assert (answer.status_code, answer.text) == (200, "INITIALIZING")
@@ -149,7 +149,7 @@ async def test_a_folder_that_cannot_be_read_is_a_sentence(api: httpx.AsyncClient
 
 
 async def test_the_index_is_asked_only_for_closed_ones(api: httpx.AsyncClient, world: World) -> None:
-    """An entry that lags behind does not show in the answer of an experiment at work."""
+    """An outdated index entry does not affect the answer of an open experiment."""
     id_ = await created(api, world)
 
     def lag(connection: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""What NNI's clients change: bad input is a sentence with 400, 404 or 409, and never harms."""
+"""Changes by NNI's clients: bad input gets a sentence with 400, 404 or 409 and changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def id_(api: httpx.AsyncClient, world: World) -> str:
 
 @pytest.fixture
 async def nni(world: World, id_: str) -> AsyncIterator[httpx.AsyncClient]:
-    """NNI's API of an experiment at work."""
+    """NNI's API of an open experiment."""
     async with world.calling() as client:
         client.base_url = httpx.URL(f"http://localhost:8080/experiments/{id_}/api/v1/nni/")
         yield client
@@ -52,7 +52,7 @@ SPACE = {"y": {"_type": "choice", "_value": [1, 2]}}
     ],
 )
 async def test_one_field_of_the_profile_is_changed(nni: httpx.AsyncClient, kind: str, field: str, value: Any) -> None:
-    """The whole profile is sent; what else is different in it does not count."""
+    """The whole profile is sent; differences in other fields are ignored."""
     before = await profile(nni)
     sent = {**before, "params": {**before["params"], field: value, "trialCommand": "rm -rf /", "nonsense": 1}}
     answer = await nni.put(f"experiment?update_type={kind}", content=json.dumps(sent))  # without a content type
@@ -119,7 +119,7 @@ async def test_a_customised_trial(nni: httpx.AsyncClient, world: World, id_: str
     "body",
     [b"", b"[1]", b"3", b'"x"', b"null", b'{"x": NaN}', b'{"x": 1e999}', b"{", rb'{"x": "\ud800"}'],
 )
-async def test_parameters_that_are_none(nni: httpx.AsyncClient, body: bytes) -> None:
+async def test_invalid_parameters(nni: httpx.AsyncClient, body: bytes) -> None:
     answer = await nni.post("trial-jobs", content=body)
     assert answer.status_code == 400 and answer.json()["error"]
     assert (await nni.get("trial-jobs")).json() == []
@@ -165,7 +165,7 @@ async def test_a_trial_that_cannot_be_killed(nni: httpx.AsyncClient, trial_id: s
     assert answer.status_code == 404 and answer.json()["error"]
 
 
-async def test_what_is_imported_can_be_read_again_byte_for_byte_as_nni_stores_it(nni: httpx.AsyncClient) -> None:
+async def test_imported_data_is_read_back_byte_for_byte(nni: httpx.AsyncClient) -> None:
     data = (
         '[{"parameter": {"größe": 1.0}, "value": {"default": 1e-5}, "trialJobId": "abcde"},'
         ' {"value": "1", "parameter": {}}]'
@@ -191,7 +191,7 @@ async def test_what_is_imported_can_be_read_again_byte_for_byte_as_nni_stores_it
         b'[{"parameter": {}, "value": Infinity}]',
     ],
 )
-async def test_an_import_that_is_none(nni: httpx.AsyncClient, body: bytes) -> None:
+async def test_invalid_import(nni: httpx.AsyncClient, body: bytes) -> None:
     answer = await nni.post("experiment/import-data", content=body)
     assert answer.status_code == 400 and answer.json()["error"]
     assert (await nni.get("experiment/imported-data")).json() == []
@@ -203,7 +203,7 @@ async def test_cluster_metadata_harms_nothing(nni: httpx.AsyncClient, body: byte
     assert (answer.status_code, answer.content) == (200, b"")
 
 
-async def test_an_experiment_is_posted_to_by_whoever_launched_it(nni: httpx.AsyncClient, id_: str) -> None:
+async def test_launcher_posts_the_experiment(nni: httpx.AsyncClient, id_: str) -> None:
     params = (await profile(nni))["params"]
     for body in (b"", b"{}", json.dumps(params).encode()):
         answer = await nni.post("experiment", content=body)
@@ -227,7 +227,7 @@ async def test_a_stop_answers_at_once_and_then_stops(nni: httpx.AsyncClient, wor
 async def test_a_stop_that_cannot_be_stored_says_so(
     nni: httpx.AsyncClient, world: World, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for the end of the experiment's process would wait in vain."""
+    """Otherwise a client that waits for the end of the experiment's process would wait for ever."""
 
     async def full(*_: object) -> None:
         raise StoreUnavailable("the database has no room: the disk is full")
@@ -251,7 +251,7 @@ WRITES = [
 @pytest.mark.parametrize(
     ("status", "word"), [(ExperimentStatus.VIEWED, "readonly mode"), (ExperimentStatus.STOPPED, "resume")]
 )
-async def test_what_is_closed_cannot_be_changed(
+async def test_closed_experiment_cannot_be_changed(
     api: httpx.AsyncClient, world: World, status: ExperimentStatus, word: str, method: str, path: str, body: Any
 ) -> None:
     await world.add("seeded", status=status)

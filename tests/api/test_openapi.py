@@ -159,7 +159,7 @@ def test_every_operation_says_whether_it_wants_a_token(document: dict[str, Any])
         assert operation["security"] == ([] if name in PROBES else [{"token": []}, {}]), name
 
 
-async def test_it_is_served_and_needs_no_other_host(api: httpx.AsyncClient) -> None:
+async def test_document_is_served_without_other_hosts(api: httpx.AsyncClient) -> None:
     answer = await api.get("/api/v1/openapi.json")
     assert answer.status_code == 200 and answer.json()["info"]["version"] == "1.2.3"
     assert "://" not in answer.text.replace("http://host:port", "")

@@ -1,4 +1,4 @@
-"""`/metrics`: right in form, right in content, and cheap."""
+"""`/metrics`: format, content and cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def read(text: str) -> Samples:
-    """What Prometheus' own parser makes of it; no sample may come twice."""
+    """The text as parsed by Prometheus' library; no sample may occur twice."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation and family.type != "unknown", family.name
@@ -134,7 +134,7 @@ async def test_a_database_in_trouble_is_seen(world: World, api: httpx.AsyncClien
     assert value(samples, "nni_manager_experiments_on_hold", code="STORE_UNAVAILABLE") == 1
 
 
-async def test_what_cannot_be_read_is_left_out(world: World, api: httpx.AsyncClient) -> None:
+async def test_unreadable_metrics_are_left_out(world: World, api: httpx.AsyncClient) -> None:
     id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
     for database in (world.supervisor.find(id_).database, world.supervisor.index):
         while database._idle_readers:
@@ -199,10 +199,10 @@ async def test_posts_of_runners_are_counted(api: httpx.AsyncClient, world: World
     assert value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized") == before + 1
 
 
-# Who may read it
+# Access
 
 
-async def test_it_wants_the_token_of_its_listener(world: World) -> None:
+async def test_metrics_need_the_token(world: World) -> None:
     application = create_application(world.context, token="correct horse")
     async with world.calling(application) as client:
         assert (await client.get("/metrics")).status_code == 401
@@ -213,7 +213,7 @@ async def test_it_wants_the_token_of_its_listener(world: World) -> None:
 
 
 def test_ends_are_counted_once(tmp_path: Path) -> None:
-    """What was counted is not looked at again: the second look uses an index and finds only what is new."""
+    """Counted rows are not read again: the second count uses an index and finds only new rows."""
     path = tmp_path / "nni.sqlite"
     migrate.migrate(path, "experiment")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -245,7 +245,7 @@ def _fill(connection: sqlite3.Connection, first: int, last: int) -> None:
 # The documentation
 
 
-async def test_what_the_readme_names_is_there(api: httpx.AsyncClient) -> None:
+async def test_metrics_named_in_readme_exist(api: httpx.AsyncClient) -> None:
     named = set(re.findall(r"(nni_manager_\w+)", (Path(__file__).parents[2] / "README.md").read_text()))
     text = (await api.get("/metrics")).text
     shown = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)) | {"nni_manager_trials"}  # none is open here

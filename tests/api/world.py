@@ -1,4 +1,4 @@
-"""A whole manager in one process: real service, store and loops, a platform made of memory and a tuner that is silent.
+"""A whole manager in one process: real service, store and loops, an in-memory platform and a silent tuner.
 
 Shared by the tests of API, client and pages.
 """
@@ -83,10 +83,10 @@ class MemoryPlatform(Platform):
 
 
 class SilentFeed(TunerFeed):
-    """A tuner that never proposes: trials come from people alone."""
+    """A tuner that never proposes: only the user adds trials."""
 
     def want(self, count: int) -> None:
-        """Nothing comes of it."""
+        """Does nothing."""
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -120,7 +120,7 @@ class World:
         )
 
     async def lose_index(self) -> None:
-        """As when its disk is gone."""
+        """As with a lost disk."""
         await self.supervisor.index.close()
         self.supervisor.index.path.unlink()
 
@@ -128,8 +128,8 @@ class World:
     async def calling(
         self, application: ASGIApp | None = None, uid: int | None = os.geteuid(), **options: Any
     ) -> AsyncIterator[httpx.AsyncClient]:
-        """A client over TCP, as far as the application can tell. `uid`: whose connection it is, by default ours; None:
-        nobody's of this machine."""
+        """A client that appears to use TCP. `uid`: user of the connection, by default ours; None: unknown or on another
+        machine."""
         served = _connected(application or create_application(self.context), uid)
         transport = httpx.ASGITransport(cast(Any, served))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080", **options) as client:
@@ -155,7 +155,7 @@ class _KnownPeer:
 
 
 def _connected(application: ASGIApp, uid: int | None) -> ASGIApp:
-    """With what a connection says of its other end."""
+    """Adds the peer's user id to the scope."""
 
     async def connected(scope: Scope, receive: Receive, send: Send) -> None:
         await application({**scope, "state": {**scope.get("state", {}), PEER: _KnownPeer(uid)}}, receive, send)
@@ -166,7 +166,7 @@ def _connected(application: ASGIApp, uid: int | None) -> ASGIApp:
 @dataclass(frozen=True)
 class RawAnswer:
     status: int
-    #: Pieces of the body, as they were sent.
+    #: Pieces of the body, as sent.
     parts: list[bytes]
 
     @property
@@ -217,7 +217,7 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     (code / "trial.py").touch()
     migrate.migrate(data / "index.sqlite", "index")
     index_database = Database(data / "index.sqlite")
-    keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
+    keeper = Keeper(cast(Any, None))  # the in-memory platform never calls it
     connections = Connections()
     left = Leftovers(index_database, connections, data)
     await left.load()
@@ -266,7 +266,7 @@ def seed(
     canonical: dict[str, Any] | None = None,
     **fields: object,
 ) -> Folder:
-    """An experiment's folder as a daemon would have left it: one trial of every fate, and `extra_trials` more."""
+    """An experiment's folder as a daemon would have left it: one trial of every status, and `extra_trials` more."""
     folder = Folder(data / id)
     folder.create(data)
     migrate.migrate(folder.database, "experiment")

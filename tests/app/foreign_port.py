@@ -1,4 +1,4 @@
-"""TCP ports that somebody else has, or has just let go."""
+"""TCP ports that another process has, or has just released."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from contextlib import contextmanager
 
 @contextmanager
 def listening() -> Iterator[int]:
-    """A port that somebody else has."""
+    """A port that another process has."""
     with listening_at(0) as port:
         yield port
 
 
 @contextmanager
 def listening_at(port: int) -> Iterator[int]:
-    """Somebody else has this port."""
+    """Another process takes this port."""
     with socket.create_server(("127.0.0.1", port)) as other:
         yield other.getsockname()[1]
 
 
-#: Ports that the system gives to nobody who does not ask for them: those of outgoing connections are above.
+#: Ports below the range that the system uses for outgoing connections and port 0.
 _ASKED_FOR = range(18_000, 32_000)
 
 
 def free_port() -> int:
-    """A port that nobody has, nor is given by chance."""
+    """A free port that the system does not assign by itself."""
     while True:
         try:
             with listening_at(_random.choice(_ASKED_FOR)) as port:
@@ -36,5 +36,5 @@ def free_port() -> int:
             continue
 
 
-#: The processes of a run of tests begin with one seed, and must not choose alike.
+#: All processes of a test run start with the same seed, and must choose different ports.
 _random = random.SystemRandom()

@@ -1,4 +1,4 @@
-"""The daemon asks for as many open files as it needs and may have."""
+"""The daemon raises its limit of open files as far as needed and allowed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ pytestmark = pytest.mark.unit
         ((RLIM_INFINITY, RLIM_INFINITY), (RLIM_INFINITY, RLIM_INFINITY)),
     ],
 )
-def test_as_many_as_it_may(before: tuple[int, int], after: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptor_limit_is_raised(
+    before: tuple[int, int], after: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit = [before]
     monkeypatch.setattr(resource, "getrlimit", lambda _: limit[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, value: limit.append(value))

@@ -1,4 +1,4 @@
-"""What each look of the doctor finds when something is wrong."""
+"""The finding of each check of the doctor when something is wrong."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by_check(findings: Iterator[CheckFinding]) -> dict[str, CheckFinding]:
 
 @contextmanager
 def locked(path: Path, pid: int = 4242) -> Iterator[None]:
-    """As another process would hold it."""
+    """Holds the lock like another process."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(f"{pid}\n")
@@ -47,7 +47,7 @@ def locked(path: Path, pid: int = 4242) -> Iterator[None]:
         yield
 
 
-# Whose nnictl
+# nnictl on the PATH
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_others_may_enter(tmp_path: Path) -> None:
+def test_data_directory_open_to_others(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     found = by_check(data_directory.look(tmp_path))["privacy"]
     assert found.verdict is CheckOutcome.WARN and "0755" in found.sentence and "chmod 0700" in found.advice
@@ -126,7 +126,7 @@ def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (5000, 10**6, CheckOutcome.OK),
     ],
 )
-def test_room(
+def test_free_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: int, files: int, verdict: CheckOutcome
 ) -> None:
     real = os.statvfs(tmp_path)
@@ -171,7 +171,7 @@ def test_a_daemon_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # Ports
 
 
-def test_a_port_that_somebody_has(tmp_path: Path) -> None:
+def test_busy_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         settings = Settings(data_dir=tmp_path, port=port, trial_host="127.0.0.1")
@@ -222,7 +222,7 @@ def test_an_open_listener_without_a_token(tmp_path: Path) -> None:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What clock and kernel say."""
+    """Sets the readings of clock and kernel."""
     says: dict[str, Any] = {"drift": 0.0, "synchronised": True}
     monkeypatch.setattr(installation, "_drift", lambda: says["drift"])
     monkeypatch.setattr(installation, "_is_synchronised", lambda: says["synchronised"])
@@ -269,7 +269,7 @@ def test_a_keeper_that_does_not_start(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not tried[0].exists()
 
 
-def test_trials_that_nobody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeper_without_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def facts(folder: Path) -> dict[str, Any]:
         await asyncio.sleep(0)
         return {"cpu_count": 2, "memory_bytes": 2**33, "load": [0.5, 0, 0]}
@@ -349,7 +349,7 @@ def test_a_config_whose_experiments_have_no_place(tmp_path: Path) -> None:
     assert "experiment.yml:4: experimentWorkingDirectory" in found.sentence
 
 
-def test_what_the_training_service_itself_says_of_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preflight_findings_of_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def preflight(self: LocalPlatform) -> list[PreflightFinding]:
         return [
             PreflightFinding(severity=Severity.WRONG, subject="login", sentence="it is refused", fix="renew it"),
@@ -368,8 +368,8 @@ def test_what_the_training_service_itself_says_of_a_config(tmp_path: Path, monke
     ]
 
 
-def test_a_config_with_an_algorithm_of_one_s_own(tmp_path: Path) -> None:
-    """It is known where the daemon looks, and nowhere else."""
+def test_config_with_user_algorithm(tmp_path: Path) -> None:
+    """The algorithm is registered in the daemon's data directory only."""
     (tmp_path / "mine.py").write_text("class Mine: pass\n")
     new = Registered(kind="tuner", name="Mine", class_name="mine.Mine", code_directory=str(tmp_path))
     registered_algorithms.register(tmp_path / "data", new)
@@ -387,7 +387,7 @@ def test_a_config_with_an_algorithm_of_one_s_own(tmp_path: Path) -> None:
 # All together
 
 
-def test_a_look_that_fails_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_check_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path) -> Iterator[CheckFinding]:
         raise RuntimeError("broken")
         yield

@@ -1,4 +1,4 @@
-"""What the doctor finds of places that other users may reach."""
+"""The doctor's findings on places that other users can reach."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_umask_that_lets_others_write(data: Path, mask: int, verdict: str) -> 
         assert os.umask(mask) == mask, "it is as it was"
 
 
-def test_where_sockets_lie(data: Path, tmp_path: Path) -> None:
+def test_folder_of_sockets(data: Path, tmp_path: Path) -> None:
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     assert looked(data, XDG_RUNTIME_DIR=str(runtime))["sockets"].verdict is CheckOutcome.OK

@@ -1,4 +1,4 @@
-"""Endpoints over real sockets: opened, named when they cannot be, exchanged, closed, and found again."""
+"""Endpoints over real sockets: opened, refused, replaced, closed, and restored."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def answer_at(url: str, method: str = "GET") -> httpx.Response:
         return await client.request(method, url)
 
 
-async def test_each_has_its_own_experiment(tmp_path: Path) -> None:
+async def test_each_endpoint_serves_its_experiment(tmp_path: Path) -> None:
     async with opened(tmp_path) as (endpoints, listeners):
         first = await endpoints.open("one", EndpointWish(port=0))
         second = await endpoints.open("two", EndpointWish(port=0, prefix="my/pre"))
@@ -70,7 +70,7 @@ async def test_each_has_its_own_experiment(tmp_path: Path) -> None:
         assert (await answer_at(f"{endpoints.url(second)}api/v1/nni/x")).text == "nni two  /api/v1/nni/x"
 
 
-async def test_one_is_closed_and_its_port_is_free_at_once(tmp_path: Path) -> None:
+async def test_closed_endpoint_frees_its_port_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as (endpoints, _), httpx.AsyncClient(trust_env=False) as client:
         first, second = (
             await endpoints.open("one", EndpointWish(port=0)),
@@ -111,7 +111,7 @@ async def test_a_stream_does_not_outlive_its_view(tmp_path: Path) -> None:
     await listeners.close()
 
 
-async def test_a_port_that_somebody_has_is_named(tmp_path: Path) -> None:
+async def test_busy_port_names_its_process(tmp_path: Path) -> None:
     async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port:
             with pytest.raises(AlreadyOwned, match=rf"port {port} is in use by process {os.getpid()} .*--port"):
@@ -129,7 +129,7 @@ async def test_a_port_that_somebody_has_is_named(tmp_path: Path) -> None:
         assert len(listeners.open) == 2
 
 
-async def test_where_a_service_is_no_port_is_needed(tmp_path: Path) -> None:
+async def test_no_endpoint_port_needed_with_a_service(tmp_path: Path) -> None:
     async with opened(tmp_path) as (endpoints, listeners):
         await listeners.open_service(reserve("127.0.0.1", 0))
         assert await endpoints.open("one", EndpointWish()) is None
@@ -137,7 +137,7 @@ async def test_where_a_service_is_no_port_is_needed(tmp_path: Path) -> None:
         assert await endpoints.open("three", EndpointWish(prefix="x")) is not None
 
 
-async def test_where_nothing_is_to_listen(tmp_path: Path) -> None:
+async def test_no_endpoint_with_no_listen(tmp_path: Path) -> None:
     async with opened(tmp_path, allowed=False) as (endpoints, listeners):
         assert await endpoints.open("one", EndpointWish()) is None
         with pytest.raises(Conflict, match="started with --no-listen and opens no port: start it without"):
@@ -145,7 +145,7 @@ async def test_where_nothing_is_to_listen(tmp_path: Path) -> None:
         assert listeners.open == ()
 
 
-async def test_without_a_wish_it_is_nni_s_port_or_the_next_one(tmp_path: Path) -> None:
+async def test_default_port_is_8080_or_next_free(tmp_path: Path) -> None:
     async with opened(tmp_path) as (endpoints, _):
         found = [await endpoints.open(id, EndpointWish()) for id in ("one", "two")]
         ports = [endpoint.port for endpoint in found if endpoint is not None]
@@ -200,13 +200,13 @@ async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
             )
             assert endpoints.problem("one").endswith("; it is tried again") and listeners.open == ()
         async with asyncio.timeout(20):
-            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports have no events)
                 await asyncio.sleep(0.01)
         assert [listener.port for listener in listeners.open] == [port]
 
 
-async def test_a_refused_one_does_not_end_the_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for another port and does not get it still has the recorded one."""
+async def test_refused_endpoint_does_not_end_the_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a refused request for another port the recorded one is still restored."""
     monkeypatch.setattr("nni_manager.app.listening.endpoints._AGAIN_S", 0.01)
     async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port, listening() as other:
@@ -216,12 +216,12 @@ async def test_a_refused_one_does_not_end_the_tries(tmp_path: Path, monkeypatch:
                 await endpoints.open("one", EndpointWish(port=other))
             assert f"port {port} is in use" in endpoints.problem("one")
         async with asyncio.timeout(20):
-            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports have no events)
                 await asyncio.sleep(0.01)
         assert [listener.port for listener in listeners.open] == [port]
 
 
-async def test_another_one_ends_the_tries(tmp_path: Path) -> None:
+async def test_another_endpoint_ends_the_retries(tmp_path: Path) -> None:
     async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port:
             endpoints.restore("one", Endpoint(port=port))
@@ -246,12 +246,12 @@ async def test_a_port_that_cannot_be_served_is_given_back(tmp_path: Path, monkey
         assert "Too many open files" in endpoints.problem("one") and listeners.open == ()
         monkeypatch.setattr(listeners, "_add", served)
         async with asyncio.timeout(20):
-            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports have no events)
                 await asyncio.sleep(0.01)
         assert (await answer_at(endpoints.url(endpoint))).status_code == 200
 
 
-async def test_closing_ends_the_tries(tmp_path: Path) -> None:
+async def test_closing_ends_the_retries(tmp_path: Path) -> None:
     async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port:
             endpoints.restore("one", Endpoint(port=port))
@@ -273,7 +273,7 @@ async def test_nothing_waits_for_listeners_that_are_not_there_yet(tmp_path: Path
     await listeners.close()
 
 
-# ------------------------------------------------------------------------------------------------------ what is served
+# ------------------------------------------------------------------------------------------------------------- routes
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ async def test_nothing_waits_for_listeners_that_are_not_there_yet(tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("prefix", ["", "my/pre", "api", "experiments/one"])
-async def test_what_stands_where(tmp_path: Path, prefix: str, method: str, path: str, expected: str) -> None:
+async def test_routes_of_an_endpoint(tmp_path: Path, prefix: str, method: str, path: str, expected: str) -> None:
     async with opened(tmp_path) as (endpoints, _):
         endpoint = await endpoints.open("one", EndpointWish(port=0, prefix=prefix))
         assert endpoint is not None
@@ -317,7 +317,7 @@ async def test_what_stands_where(tmp_path: Path, prefix: str, method: str, path:
         ("GET", "//"),
     ],
 )
-async def test_nothing_else_is_there(tmp_path: Path, method: str, path: str) -> None:
+async def test_other_routes_are_not_found(tmp_path: Path, method: str, path: str) -> None:
     async with opened(tmp_path) as (endpoints, _):
         endpoint = await endpoints.open("one", EndpointWish(port=0))
         assert endpoint is not None
@@ -339,7 +339,7 @@ async def test_outside_of_the_prefix(tmp_path: Path) -> None:
         assert (answer.status_code, answer.headers["location"]) == (307, "/my/pre/")
 
 
-async def test_the_checks_stand_before_everything(tmp_path: Path) -> None:
+async def test_guard_checks_every_path(tmp_path: Path) -> None:
     def closed(_: ASGIApp) -> ASGIApp:
         return says("guard")
 

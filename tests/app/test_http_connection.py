@@ -1,4 +1,4 @@
-"""Clients that take their time, or send heads without end."""
+"""Clients that are slow or send endless heads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 
 
 async def body_and_all(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with what was sent."""
+    """Echoes the body."""
     body, more = b"", True
     while more:
         message = await receive()
@@ -53,7 +53,7 @@ class Client:
         return head + await self.reader.readexactly(length)
 
     async def is_closed(self) -> bool:
-        with suppress(ConnectionResetError):  # when something it sent was not read
+        with suppress(ConnectionResetError):  # reset, as unread bytes were pending
             while await self.reader.read(1000):
                 pass
         return True
@@ -75,7 +75,7 @@ async def client(listeners: Listeners) -> AsyncIterator[Client]:
 
 
 def close_slow(listeners: Listeners, seconds: float) -> None:
-    """As it will be done then."""
+    """As in the daemon."""
     listeners._close_slow(asyncio.get_running_loop().time() + seconds)
 
 
@@ -90,7 +90,7 @@ def connections(listeners: Listeners) -> list[Any]:
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", GET, GET + b"X-a: b\r\n" * 20])
-async def test_a_head_that_does_not_come(listeners: Listeners, client: Client, sent: bytes) -> None:
+async def test_missing_head_times_out(listeners: Listeners, client: Client, sent: bytes) -> None:
     await client.send(sent)
     await until(lambda: connections(listeners))
     close_slow(listeners, http_connection.HEAD_S - 1)
@@ -128,7 +128,7 @@ async def test_the_second_head_has_its_own_time(listeners: Listeners, client: Cl
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 9\r\n\r\na", b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n"])
-async def test_a_body_that_does_not_come(listeners: Listeners, client: Client, framing: bytes) -> None:
+async def test_missing_body_times_out(listeners: Listeners, client: Client, framing: bytes) -> None:
     await client.send(POST + framing)
     await until(lambda: any(connection._body_bytes for connection in connections(listeners)))
     (connection,) = connections(listeners)
@@ -152,8 +152,8 @@ async def test_a_large_body_may_take_its_time(listeners: Listeners, client: Clie
     assert (await client.answer()).endswith(b"ab")
 
 
-async def test_who_waits_for_us_is_not_slow() -> None:
-    """An application that does not read yet: its client is not let send."""
+async def test_client_waiting_for_the_daemon_is_not_slow() -> None:
+    """An application that does not read yet, so flow control pauses its client."""
     go_on = asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,7 +172,7 @@ async def test_who_waits_for_us_is_not_slow() -> None:
         await sending
 
 
-# ------------------------------------------------------------------------------------------------ bodies nobody reads
+# ------------------------------------------------------------------------------------------------ unread bodies
 
 
 async def refuse(_: Scope, __: Receive, send: Send) -> None:
@@ -204,7 +204,7 @@ async def test_a_refusal_ends_the_connection_whose_body_it_did_not_read(framing:
         assert connection.transport.is_closing()
 
 
-async def test_who_is_still_sending_gets_to_see_the_refusal() -> None:
+async def test_refusal_reaches_a_client_that_is_still_sending() -> None:
     async with served(refuse) as (listeners, client):
         size = 4 * 1024 * 1024
         await client.send(POST + f"Content-Length: {size}\r\n\r\n".encode())
@@ -253,14 +253,14 @@ def test_one_port_leaves_room_for_the_others() -> None:
     assert open_.enter(3) and not open_.enter(1)
 
 
-async def test_what_is_no_http_is_said_once_and_in_nobody_s_log(
+async def test_invalid_http_is_logged_once_outside_experiment_logs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_connection, "_no_http", Sparing(logging.getLogger("nni_manager.test")))
     said_by: list[str] = []
     caplog.handler.addFilter(lambda _: said_by.append(experiment_log.current.get()) or True)
     listeners = Listeners(body_and_all)
-    token = experiment_log.current.set("exp1")  # whose first job wants the trial listener opened
+    token = experiment_log.current.set("exp1")  # its first job has the trial listener opened
     await listeners.open_trial_listener(reserve("127.0.0.1", 0), body_and_all)
     experiment_log.current.reset(token)
     for _ in range(30):
@@ -275,7 +275,7 @@ async def test_what_is_no_http_is_said_once_and_in_nobody_s_log(
     assert said_by and set(said_by) == {""}
 
 
-def test_what_is_said_sparingly_says_how_often_it_was_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_rate_limited_warning_has_a_count(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [0.0]
     sparing = Sparing(logging.getLogger("nni_manager.test"), lambda: now_s[0])
     for now_s[0] in (0, 1, 59, 61, 62, 130):
@@ -305,7 +305,7 @@ async def test_a_head_of_usual_size_with_a_large_body_is_none(client: Client) ->
     assert len(await client.answer()) > size
 
 
-async def test_what_comes_behind_a_body_is_not_kept(listeners: Listeners, client: Client) -> None:
+async def test_trailers_are_not_kept(listeners: Listeners, client: Client) -> None:
     await client.send(GET.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n")
     await client.send(b"X-trailer: b\r\n" * 10)
     await client.send(b"\r\n")
@@ -376,7 +376,7 @@ async def test_an_offer_excuses_no_doubtful_body(client: Client, framing: bytes)
     assert await client.is_closed()
 
 
-async def test_there_are_no_tunnels(client: Client) -> None:
+async def test_connect_is_refused(client: Client) -> None:
     await client.send(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n" + INNER)
     assert (await client.answer()).startswith(b"HTTP/1.1 400 ")
     assert await client.is_closed()
@@ -389,7 +389,7 @@ async def test_there_are_no_tunnels(client: Client) -> None:
 def test_to_answer_a_connection_that_is_being_closed_is_no_fault(
     caplog: pytest.LogCaptureFixture, behind: bytes
 ) -> None:
-    """With the daemon's own loop, whose transports raise then."""
+    """With uvloop, the daemon's loop: its transports raise then."""
     with caplog.at_level("ERROR"):
         first = uvloop.run(_answered_after_garbage(behind))
     assert first.startswith(b"HTTP/1.1 400 ")
@@ -397,7 +397,7 @@ def test_to_answer_a_connection_that_is_being_closed_is_no_fault(
 
 
 async def _answered_after_garbage(behind: bytes) -> bytes:
-    """Something that is no HTTP comes while the request before it is being answered; then it is answered."""
+    """Invalid HTTP arrives while the previous request is being answered."""
     came, go_on, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -425,7 +425,7 @@ async def _answered_after_garbage(behind: bytes) -> bytes:
 
 
 async def test_a_head_goes_with_its_body(listeners: Listeners, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each write is a record of TLS and a call of the system."""
+    """Each write is a TLS record and a system call."""
     await client.send(GET + b"\r\n")
     await client.answer()
     (connection,) = connections(listeners)
@@ -442,7 +442,7 @@ async def test_a_head_goes_with_its_body(listeners: Listeners, client: Client, m
 
 
 class _Noting:
-    """A transport that notes what is written."""
+    """A transport that records writes."""
 
     def __init__(self, transport: Any, written: list[bytes]) -> None:
         self._transport = transport

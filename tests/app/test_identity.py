@@ -1,4 +1,4 @@
-"""The name of a data directory on other machines: it goes along when the directory is moved, and is never shared."""
+"""The name of a data directory on other machines: it moves with the directory, and is never shared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def data(tmp_path: Path) -> Path:
     return data
 
 
-def test_it_is_made_once(data: Path) -> None:
+def test_identity_is_made_once(data: Path) -> None:
     assert identity.known(data) == identity.NOBODY
     assert identity.of(data) == identity.of(data) == identity.known(data)
 
@@ -37,7 +37,7 @@ def test_a_copy_gets_its_own_and_says_so(data: Path, tmp_path: Path, caplog: pyt
     assert identity.of(again) not in (name, own)
 
 
-def test_one_that_is_moved_takes_it_along(data: Path, tmp_path: Path) -> None:
+def test_moved_directory_keeps_its_identity(data: Path, tmp_path: Path) -> None:
     name = identity.of(data)
     moved = data.rename(tmp_path / "moved")
     assert identity.of(moved) == name
@@ -53,8 +53,8 @@ def test_another_path_to_it_is_no_copy(data: Path, tmp_path: Path) -> None:
     assert identity.of(tmp_path / "link") == name
 
 
-def test_one_that_takes_the_place_of_the_original_keeps_it(data: Path, tmp_path: Path) -> None:
-    """A backup that was put back."""
+def test_directory_in_place_of_the_original_keeps_the_identity(data: Path, tmp_path: Path) -> None:
+    """A backup that was restored."""
     name = identity.of(data)
     backup = Path(shutil.copytree(data, tmp_path / "backup"))
     shutil.rmtree(data)
@@ -62,7 +62,7 @@ def test_one_that_takes_the_place_of_the_original_keeps_it(data: Path, tmp_path:
     assert identity.of(data) == name
 
 
-def test_what_machines_are_shown_before_a_daemon_comes_to_them(data: Path, tmp_path: Path) -> None:
+def test_identity_for_a_preflight(data: Path, tmp_path: Path) -> None:
     assert identity.shown_to_machines(data) == (identity.NOBODY, None) and list(data.iterdir()) == []
     identity.of(data)
     copy = Path(shutil.copytree(data, tmp_path / "copy"))

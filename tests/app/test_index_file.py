@@ -40,11 +40,11 @@ def listed(path: Path) -> list[str]:
         return [entry.id for entry in index.all_entries(connection)]
 
 
-def test_it_is_made_from_the_folders_when_it_is_missing(data: Path) -> None:
+def test_missing_index_is_made_from_the_folders(data: Path) -> None:
     assert listed(index_file.prepare(data)) == ["a", "b", "c"]
 
 
-def test_it_is_not_made_again(data: Path) -> None:
+def test_existing_index_is_not_made_again(data: Path) -> None:
     path = index_file.prepare(data)
     with closing(connect(path)) as connection:
         index.remove(connection, "b")
@@ -56,7 +56,7 @@ def test_an_empty_file_is_none(data: Path) -> None:
     assert listed(index_file.prepare(data)) == ["a", "b", "c"]
 
 
-def test_who_is_killed_while_it_is_made_leaves_nothing_or_all(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_making_the_index_leaves_nothing_or_all(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put, puts = index.put, []
 
     def die_at_the_second(connection: sqlite3.Connection, entry: index.Entry) -> None:
@@ -73,8 +73,8 @@ def test_who_is_killed_while_it_is_made_leaves_nothing_or_all(data: Path, monkey
     assert not list(data.glob("index.sqlite.new*"))
 
 
-def test_what_an_earlier_one_left_beside_it_is_not_read(data: Path) -> None:
-    """SQLite would take it for this one's."""
+def test_stale_wal_files_are_not_read(data: Path) -> None:
+    """SQLite would apply the old files to the new database."""
     path = index_file.prepare(data)
     with closing(connect(path)) as connection:
         index.remove(connection, "a")
@@ -99,7 +99,7 @@ def _later_pages(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_garbage, _half, _later_pages])
-def test_one_that_cannot_be_read_is_put_aside_and_made_again(
+def test_corrupt_index_is_set_aside_and_made_again(
     data: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = index_file.prepare(data)
@@ -111,7 +111,7 @@ def test_one_that_cannot_be_read_is_put_aside_and_made_again(
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_nobody_else_can_open_the_index_and_lock_it(tmp_path: Path, is_new: bool) -> None:
+def test_index_is_private_to_its_owner(tmp_path: Path, is_new: bool) -> None:
     if not is_new:
         migrate.migrate(tmp_path / index.FILE, "index")
         (tmp_path / index.FILE).chmod(0o644)

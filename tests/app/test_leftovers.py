@@ -1,4 +1,4 @@
-"""What a killed daemon had begun to make or to delete."""
+"""Experiments that a killed daemon had begun to make or to delete."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def note(tmp_path: Path) -> Path:
-    """Of an experiment of an earlier version, which runs the code that was sent where it was unpacked."""
+    """The claim of an experiment of an earlier version, which runs in the unpacked code itself."""
     note = tmp_path / "code" / ("0f" * 32) / "experiments" / "half"
     note.parent.mkdir(parents=True)
     note.touch()
@@ -55,7 +55,7 @@ async def left(database: Database) -> list[str]:
     return [id_ for id_, _ in await database.read(index.leftovers)]
 
 
-async def test_it_goes_with_its_folder_and_the_claim_on_its_code(
+async def test_half_made_experiment_is_removed_with_folder_and_code(
     tmp_path: Path, database: Database, folder: Folder, note: Path
 ) -> None:
     await database.write(lambda c: index.set_leftover(c, "half", folder))
@@ -65,13 +65,13 @@ async def test_it_goes_with_its_folder_and_the_claim_on_its_code(
     await index_file.finish_half_done(database, tmp_path)
 
 
-async def test_one_whose_folder_was_never_made_goes_too(tmp_path: Path, database: Database) -> None:
+async def test_half_made_experiment_without_folder_is_removed(tmp_path: Path, database: Database) -> None:
     await database.write(lambda c: index.set_leftover(c, "none", Folder(tmp_path / "none")))
     await index_file.finish_half_done(database, tmp_path)
     assert await left(database) == []
 
 
-async def test_what_is_listed_stays(tmp_path: Path, database: Database, folder: Folder, note: Path) -> None:
+async def test_listed_experiment_stays(tmp_path: Path, database: Database, folder: Folder, note: Path) -> None:
     entry = Entry(
         id="half",
         folder=folder,
@@ -88,7 +88,7 @@ async def test_what_is_listed_stays(tmp_path: Path, database: Database, folder: 
     assert folder.database.exists() and await left_of(note) == ["half"]
 
 
-async def test_what_cannot_be_removed_is_left_to_the_next_start(
+async def test_failed_removal_is_retried_at_next_start(
     tmp_path: Path, database: Database, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await database.write(lambda c: index.set_leftover(c, "half", folder))

@@ -1,4 +1,4 @@
-"""Listeners over real sockets: opened, closed, opened again; what becomes of requests under way."""
+"""Listeners over real sockets: opened, closed, opened again; pending requests at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-    """Says where it was asked."""
+    """Answers the port of the request."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": str(scope["server"]).encode()})
 
@@ -98,7 +98,7 @@ async def test_a_name_with_several_addresses_is_one_port(listeners: Listeners) -
         assert await _get(f"http://{host}:{next(iter(ports))}/")
 
 
-async def test_a_stream_ends_with_its_last_word() -> None:
+async def test_stream_ends_with_its_last_event() -> None:
     stream = Stream()
     listeners, address = await _open(stream)
     async with httpx.AsyncClient(trust_env=False) as client, client.stream("GET", address) as response:
@@ -128,7 +128,7 @@ async def test_a_request_under_way_is_undone_and_answered_before_the_end(caplog:
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0)  # what is undone takes turns of the loop
+            await asyncio.sleep(0)  # the clean-up takes iterations of the loop
             undone.set()
 
     reserved = reserve("127.0.0.1", 0)

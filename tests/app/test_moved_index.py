@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """With two experiments in it, one of them at work, one elsewhere, and one that was to be deleted."""
+    """A data directory with two experiments in it, one of them open, one elsewhere, and one half deleted."""
     data = tmp_path / "data"
     for folder in (data / "open1", data / "done1", tmp_path / "work" / "away1", data / "half1"):
         folder.mkdir(parents=True)
@@ -34,7 +34,7 @@ def data(tmp_path: Path) -> Path:
     return data
 
 
-def test_what_was_moved_goes_on_in_its_new_place(data: Path, tmp_path: Path) -> None:
+def test_moved_experiments_go_on_in_the_new_place(data: Path, tmp_path: Path) -> None:
     moved = data.rename(tmp_path / "moved")
     found = _found(index_file.prepare(moved))
     assert found["open1"] == (moved / "open1", ExperimentStatus.RUNNING, True, 8080)

@@ -1,4 +1,4 @@
-"""Whose the other end of a connection is: asked of the real kernel."""
+"""The user at the other end of a connection, from the real kernel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _uid(ours: socket.socket) -> int | None:
 
 
 @pytest.mark.parametrize(("family", "host"), LOOPBACK)
-async def test_our_own_process_is_known(way: str, family: int, host: str) -> None:
+async def test_own_process_is_known(way: str, family: int, host: str) -> None:
     with _connected(family, host) as (_, ours):
         assert await _uid(ours) == os.geteuid()
 
@@ -62,7 +62,7 @@ async def test_a_client_whose_socket_is_of_both_families_is_known(way: str) -> N
             assert await _uid(ours) == os.geteuid()
 
 
-async def test_a_client_that_has_said_all_it_has_to_say_is_known(way: str) -> None:
+async def test_half_closed_client_is_known(way: str) -> None:
     with _connected() as (client, ours):
         client.shutdown(socket.SHUT_WR)
         assert ours.recv(1) == b""
@@ -70,7 +70,7 @@ async def test_a_client_that_has_said_all_it_has_to_say_is_known(way: str) -> No
 
 
 @pytest.mark.parametrize("linger", [None, 0])
-async def test_a_closed_socket_is_nobodys(way: str, linger: int | None) -> None:
+async def test_closed_socket_has_no_user(way: str, linger: int | None) -> None:
     with _connected() as (client, ours):
         if linger is not None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, linger))
@@ -80,13 +80,13 @@ async def test_a_closed_socket_is_nobodys(way: str, linger: int | None) -> None:
 
 
 async def test_a_listener_at_the_clients_address_is_not_the_client(way: str) -> None:
-    """The kernel answers with what listens there, where it finds nothing that is connected."""
+    """The kernel answers with the listening socket if it finds no connected one."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         assert await peer.uid_of(listening.getsockname(), ("127.0.0.1", 9)) is None
 
 
-async def test_a_connection_that_is_over_is_nobodys() -> None:
-    """Its addresses may be another socket's by now."""
+async def test_ended_connection_has_no_user() -> None:
+    """Another socket may have its addresses by now."""
 
     class Transport:
         def __init__(self, ours: socket.socket) -> None:
@@ -126,7 +126,7 @@ async def test_another_user_is_told_apart(way: str) -> None:
 
 
 @pytest.mark.machines
-async def test_root_of_another_network_namespace_is_nobody(way: str) -> None:
+async def test_root_of_another_network_namespace_is_unknown(way: str) -> None:
     with _namespace(), socket.create_server((_OUTSIDE, 0)) as listening:
         program = command(0, f"socket.create_connection({listening.getsockname()!r}).recv(1)")
         with _started(["ip", "netns", "exec", _NAMESPACE, *program]) as other:

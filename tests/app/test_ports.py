@@ -1,4 +1,4 @@
-"""Ports that are taken, that somebody else has, and that are given back."""
+"""Ports that are reserved, busy or released."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_address_as_a_browser_takes_it(host: str, address: str) -> None:
     assert http_address(host, 80) == address
 
 
-async def test_who_is_cancelled_leaves_no_port_taken() -> None:
+async def test_cancelled_reservation_releases_the_port() -> None:
     port, begun, go_on = free_port(), threading.Event(), threading.Event()
 
     def choose() -> Reserved:

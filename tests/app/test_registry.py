@@ -1,4 +1,4 @@
-"""How NNI's list of experiments follows ours."""
+"""NNI's list of experiments follows our index."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Ours:
 
     async def until(self, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         async with asyncio.timeout(20):
-            while not (self.path.exists() and holds(self.file())):  # noqa: ASYNC110 (files tell nobody)
+            while not (self.path.exists() and holds(self.file())):  # noqa: ASYNC110 (no event for files)
                 await asyncio.sleep(0.01)
         return self.file()
 
     async def at_rest(self) -> None:
-        """All that was to be written is written, and was looked at."""
+        """Waits until all changes are written and checked."""
         await asyncio.sleep(2 * (nni_list._GATHER_S + nni_list._LOOK_S) + 0.2)
 
     @asynccontextmanager
@@ -97,8 +97,8 @@ def ours(tmp_path: Path) -> Ours:
     return Ours(path)
 
 
-async def test_what_a_killed_daemon_had_deleted_is_not_there_any_more(ours: Ours) -> None:
-    """What is ours is below our data directory, and not there; whatever is elsewhere, or there, stays."""
+async def test_entry_deleted_by_a_killed_daemon_is_removed(ours: Ours) -> None:
+    """Only entries below our data directory without a folder are removed."""
     (ours.data / "kept").mkdir(parents=True)
     entries = {
         "deleted": {"id": "deleted", "status": "STOPPED", "logDir": str(ours.data)},
@@ -113,8 +113,8 @@ async def test_what_a_killed_daemon_had_deleted_is_not_there_any_more(ours: Ours
     assert found.keys() == {"kept", "abc", "away", "theirs"}
 
 
-async def test_what_is_deleted_before_the_first_word_is_not_there_any_more(ours: Ours) -> None:
-    """As soon as a daemon is there, it may be asked to; wherever the experiment's folder lies."""
+async def test_entry_deleted_before_the_first_write_is_removed(ours: Ours) -> None:
+    """Right after the daemon's start an experiment may be deleted, wherever its folder is."""
     ours.path.write_text(json.dumps({"abc": {"id": "abc", "status": "STOPPED", "logDir": "/data"}}))
     async with ours.running():
         ours.index.clear()
@@ -131,7 +131,7 @@ async def test_a_folder_that_goes_after_its_entry_is_looked_for_again(ours: Ours
         await ours.until(lambda file: "slow" not in file)
 
 
-async def test_it_is_looked_for_also_when_there_is_nothing_to_write(ours: Ours) -> None:
+async def test_list_is_checked_without_changes_of_ours(ours: Ours) -> None:
     ours.index.clear()
     ours.path.write_text(json.dumps({"deleted": {"id": "deleted", "logDir": str(ours.data)}}))
     async with ours.running():
@@ -161,13 +161,13 @@ async def test_an_entry_as_nni_s_tools_read_it(ours: Ours) -> None:
     }
 
 
-async def test_it_has_a_process_in_any_case(ours: Ours) -> None:
-    """NNI's tools call stopped what has none."""
+async def test_entry_always_has_a_process(ours: Ours) -> None:
+    """NNI's tools consider an experiment without a process stopped."""
     async with ours.running():
         assert (await ours.until(lambda file: "abc" in file))["abc"]["pid"] == os.getpid()
 
 
-async def test_its_own_process_that_still_ends_is_nobody_else_s(ours: Ours) -> None:
+async def test_own_ending_process_is_not_another_managers(ours: Ours) -> None:
     ours.pids["abc"] = os.getppid()
     ours.index = [replace(ENTRY, launched_ms=int(time.time() * 1000))]
     async with ours.running():
@@ -177,7 +177,7 @@ async def test_its_own_process_that_still_ends_is_nobody_else_s(ours: Ours) -> N
         assert "pid" not in (await ours.until(lambda file: file["abc"]["status"] == "STOPPED"))["abc"]
 
 
-async def test_without_a_view_it_is_on_the_service(ours: Ours) -> None:
+async def test_entry_without_view_names_the_service(ours: Ours) -> None:
     ours.index = [replace(ENTRY, endpoint=None, launched_ms=None, name=None)]
     ours.listeners.append(Listener(kind="service", address="http://127.0.0.1:8080"))
     async with ours.running():
@@ -187,14 +187,14 @@ async def test_without_a_view_it_is_on_the_service(ours: Ours) -> None:
     assert (entry["startTime"], entry["experimentName"]) == (5, None)
 
 
-async def test_without_any_port_it_says_so(ours: Ours) -> None:
+async def test_entry_without_any_port(ours: Ours) -> None:
     ours.index = [replace(ENTRY, endpoint=None)]
     async with ours.running():
         entry = (await ours.until(lambda file: "abc" in file))["abc"]
     assert (entry["port"], entry["prefixUrl"], entry["webuiUrl"]) == (None, None, [])
 
 
-async def test_it_follows_every_change(ours: Ours) -> None:
+async def test_list_follows_every_change(ours: Ours) -> None:
     async with ours.running():
         await ours.until(lambda file: "abc" in file)
         ours.index = [replace(ENTRY, status=ExperimentStatus.DONE, ended_ms=9)]
@@ -209,7 +209,7 @@ async def test_it_follows_every_change(ours: Ours) -> None:
         assert await ours.until(lambda file: "abc" not in file) == {"theirs": THEIRS}
 
 
-async def test_what_a_killed_daemon_left_is_put_right(ours: Ours) -> None:
+async def test_entries_of_a_killed_daemon_are_corrected(ours: Ours) -> None:
     left = {"id": "abc", "status": "RUNNING", "pid": 1, "port": 1, "logDir": "/data", "tag": ["kept"]}
     ours.path.write_text(json.dumps({"abc": left, "theirs": THEIRS}))
     ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, endpoint=None)]
@@ -233,10 +233,8 @@ async def test_a_copy_at_work_elsewhere_is_not_ours(ours: Ours) -> None:
     [(os.getppid(), int(time.time() * 1000), True), (os.getppid(), 5, False), (2**22 + 1, 5, False), (None, 5, False)],
     ids=["runs", "launched before it began", "is gone", "none"],
 )
-async def test_what_nni_itself_still_runs_stays_its_own(
-    ours: Ours, pid: int | None, launched_ms: int, kept: bool
-) -> None:
-    """Its folder lies among ours, and is stopped as far as we know. The process may be gone, its number another's."""
+async def test_entry_running_under_nni_is_kept(ours: Ours, pid: int | None, launched_ms: int, kept: bool) -> None:
+    """Its folder is in our data directory and stopped in our index. The process may be gone, its id another's."""
     running = {"id": "abc", "status": "RUNNING", "pid": pid, "port": 1, "logDir": "/data", "startTime": launched_ms}
     ours.path.write_text(json.dumps({"abc": running}))
     ours.index = [
@@ -249,7 +247,7 @@ async def test_what_nni_itself_still_runs_stays_its_own(
 
 
 @pytest.mark.parametrize("left", [None, "{}", '{"abc": {"id": "abc", "status": "STOPPED"}}'])
-async def test_what_somebody_else_removes_or_overwrites_is_put_right(
+async def test_foreign_removal_or_overwrite_is_corrected(
     ours: Ours, left: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nni_list, "_LOOK_S", 0.02)
@@ -260,8 +258,8 @@ async def test_what_somebody_else_removes_or_overwrites_is_put_right(
         assert await ours.until(lambda file: file.get("abc") == entry) == {"abc": entry}
 
 
-async def test_it_is_put_right_also_by_a_change_of_another(ours: Ours) -> None:
-    """Whoever wrote at the same time may have lost what we wrote."""
+async def test_one_change_corrects_other_entries_too(ours: Ours) -> None:
+    """A concurrent writer may have overwritten our entries."""
     async with ours.running():
         await ours.until(lambda file: "abc" in file)
         ours.path.write_text("{}")
@@ -270,8 +268,8 @@ async def test_it_is_put_right_also_by_a_change_of_another(ours: Ours) -> None:
         assert (await ours.until(lambda file: "def" in file)).keys() == {"abc", "def"}
 
 
-async def test_what_is_right_is_not_written_again(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others' entries, and tags on ours, are theirs: two daemons would answer each other for ever."""
+async def test_up_to_date_list_is_not_written(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other managers' entries, and users' tags, stay: else two daemons would trigger each other for ever."""
     monkeypatch.setattr(nni_list, "_LOOK_S", 0.02)
     async with ours.running():
         found = await ours.until(lambda file: "abc" in file)
@@ -284,7 +282,7 @@ async def test_what_is_right_is_not_written_again(ours: Ours, monkeypatch: pytes
         assert (os.stat(ours.path).st_ino, os.stat(ours.path).st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
 
 
-async def test_two_that_are_at_work_do_not_overwrite_each_other(ours: Ours) -> None:
+async def test_two_managers_do_not_overwrite_each_other(ours: Ours) -> None:
     elsewhere = {"id": "abc", "status": "RUNNING", "pid": os.getppid(), "port": 1, "logDir": "/other"}
     ours.path.write_text(json.dumps({"abc": elsewhere}))
     ours.index = [ENTRY, replace(ENTRY, id="def")]
@@ -292,7 +290,7 @@ async def test_two_that_are_at_work_do_not_overwrite_each_other(ours: Ours) -> N
         assert (await ours.until(lambda file: "def" in file))["abc"] == elsewhere
 
 
-async def test_what_nni_s_own_delete_removed_does_not_come_back(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entry_deleted_by_nni_does_not_come_back(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nni_list, "_LOOK_S", 0.02)
     folder = Folder(ours.data / "abc")
     folder.path.mkdir(parents=True)
@@ -320,7 +318,7 @@ async def test_a_busy_file_is_waited_for(ours: Ours) -> None:
         await ours.until(lambda file: "abc" in file)
 
 
-async def test_the_last_word_is_written_at_the_end(ours: Ours) -> None:
+async def test_last_change_is_written_at_the_end(ours: Ours) -> None:
     lock = ours.path.with_name(".experiment.lock.1")
     lock.touch()
     async with ours.running():
@@ -333,7 +331,7 @@ async def test_a_folder_that_cannot_be_written_is_only_logged(tmp_path: Path, ca
     (tmp_path / "file").touch()
     ours = Ours(tmp_path / "file" / ".experiment")
     async with ours.running(), asyncio.timeout(20):
-        while not caplog.messages:  # noqa: ASYNC110 (logs tell nobody)
+        while not caplog.messages:  # noqa: ASYNC110 (no event for logs)
             await asyncio.sleep(0.01)
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("NNI's list of experiments cannot be written: ")

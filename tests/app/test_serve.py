@@ -1,4 +1,4 @@
-"""`serve` in whole: which settings count, when it ends by itself, what its end takes."""
+"""`serve`: precedence of settings, the daemon's own end, and its shutdown."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_an_unused_daemon_ends_after_a_minute(supervisor: _Supervisor) -> 
 
 @pytest.mark.unit
 @pytest.mark.looptime
-async def test_it_ends_with_its_last_experiment(supervisor: _Supervisor) -> None:
+async def test_daemon_ends_with_its_last_experiment(supervisor: _Supervisor) -> None:
     stopping = _watched(supervisor)
     supervisor.has_work = True
     await asyncio.sleep(3600)
@@ -129,7 +129,7 @@ async def test_it_ends_with_its_last_experiment(supervisor: _Supervisor) -> None
 
 @pytest.mark.unit
 @pytest.mark.looptime
-async def test_it_waits_for_what_is_coming(supervisor: _Supervisor) -> None:
+async def test_daemon_waits_for_an_experiment_being_made(supervisor: _Supervisor) -> None:
     stopping = _watched(supervisor)
     supervisor.is_opening = True
     supervisor.on_empty()

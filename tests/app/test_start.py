@@ -1,4 +1,4 @@
-"""What a started daemon has imported: all else is imported where it is needed first, so that the start is short."""
+"""Modules that a started daemon has imported; others are imported on first use, so that the start is fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`nni-manager serve` where a command's own daemon runs; `nni-manager status` and `stop`; reading where nothing is."""
+"""`nni-manager serve` while a daemon of `nnictl` runs; `nni-manager status` and `stop`; reading an empty data
+directory."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def test_a_daemon_that_is_to_stay_takes_over(manager: CommandLine) -> None:
     after = daemon(manager)
     assert not after["endsByItself"] and after["pid"] != before["pid"]
     assert running_trials(manager, id_) == trials, "it never noticed"
-    # one that is to stay is not taken over
+    # a daemon that is to stay is not taken over
     code, line = manager.bad("serve", "--no-listen", program="nni-manager")
     assert code == 1 and f"in use by process {after['pid']}; `nni-manager status` shows it, `nni-manager stop`" in line
     told = manager.run("stop", program="nni-manager").stdout
@@ -56,7 +57,7 @@ def test_a_daemon_that_is_to_stay_takes_over(manager: CommandLine) -> None:
     assert manager.processes() == [], "no daemon is needed for that"
 
 
-def test_where_nothing_is_nothing_is_started(manager: CommandLine) -> None:
+def test_no_daemon_to_take_over_starts_none(manager: CommandLine) -> None:
     assert manager.good("experiment", "list") == "No experiment is open; --all lists closed ones too.\n"
     assert json.loads(manager.good("experiment", "list", "--all", "--json")) == []
     for words in (("trial", "ls"), ("experiment", "show", "abc"), ("log", "stdout"), ("top",)):

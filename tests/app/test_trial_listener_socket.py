@@ -1,4 +1,4 @@
-"""The trial listener's listener: when it is open, where, and what runners are told."""
+"""The trial listener's socket: when it is open, its port, and the URL for runners."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 
 class Says:
-    """An application that says its name."""
+    """An application that answers its name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -47,7 +47,7 @@ async def opened(
     warnings: DaemonWarnings | None = None,
     **settings: object,
 ) -> AsyncIterator[tuple[TrialListenerSocket, Listeners]]:
-    """A daemon's listeners, without the daemon. `at_work`: the experiments it works on."""
+    """A daemon's listeners, without the daemon. `at_work`: its open experiments."""
     listeners = Listeners(Says("service"))
     chosen = {"trial_host": "127.0.0.1", "port": 0, **settings}
     made = Settings(data_dir=data, **chosen)  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def file_of(data: Path) -> Path:
 
 
 def store(data: Path, port: int, *experiments: str) -> None:
-    """As a daemon that was killed leaves it."""
+    """As left by a daemon that was killed."""
     file_of(data).write_text(json.dumps({"port": port, "experiments": experiments}))
 
 
@@ -75,7 +75,7 @@ async def answer_at(url: str) -> str:
         return (await client.get(url)).text
 
 
-async def test_it_is_open_while_an_experiment_needs_it(tmp_path: Path) -> None:
+async def test_listener_is_open_while_an_experiment_needs_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as (listener, listeners):
         assert listeners.open == ()
         await listener.open("exp1")
@@ -146,7 +146,7 @@ async def test_an_address_that_no_job_knows_any_more_does_not_count(tmp_path: Pa
             assert port_of(listener) != port
 
 
-async def test_whoever_comes_later_counts_too(tmp_path: Path) -> None:
+async def test_later_users_are_recorded_too(tmp_path: Path) -> None:
     async with opened(tmp_path) as (listener, _):
         await listener.open("exp1")
         await listener.open("exp2")
@@ -156,7 +156,7 @@ async def test_whoever_comes_later_counts_too(tmp_path: Path) -> None:
         assert port_of(listener) == port
 
 
-async def test_a_chosen_port_wins_over_one_that_somebody_else_has_now(tmp_path: Path) -> None:
+async def test_configured_port_replaces_a_busy_stored_one(tmp_path: Path) -> None:
     with listening() as port:
         store(tmp_path, port, "exp1")
         async with opened(tmp_path, trial_port=(chosen := free_port()), at_work=["exp1"]) as (listener, _):
@@ -193,7 +193,7 @@ async def test_a_port_that_could_not_be_had_is_forgotten_with_its_last_user(tmp_
             assert port_of(listener) != port
 
 
-async def test_where_it_is_by_default(tmp_path: Path) -> None:
+async def test_default_port(tmp_path: Path) -> None:
     with listening() as port:
         pass
     async with opened(tmp_path, port=port - 1) as (listener, _):
@@ -201,7 +201,7 @@ async def test_where_it_is_by_default(tmp_path: Path) -> None:
         assert port_of(listener) == port
 
 
-async def test_where_it_is_beside_a_view(tmp_path: Path) -> None:
+async def test_default_port_beside_a_view(tmp_path: Path) -> None:
     with listening() as port:
         pass
     listeners = Listeners(Says("service"))
@@ -213,7 +213,7 @@ async def test_where_it_is_beside_a_view(tmp_path: Path) -> None:
     await listeners.close()
 
 
-async def test_beside_the_service_somebody_else_may_be_and_everybody_is_warned(tmp_path: Path) -> None:
+async def test_busy_default_port_is_replaced_with_a_warning(tmp_path: Path) -> None:
     warnings = DaemonWarnings()
     with listening() as port:
         async with opened(tmp_path, port=port - 1, warnings=warnings) as (listener, _):
@@ -303,7 +303,7 @@ async def test_no_listen(tmp_path: Path) -> None:
         assert listeners.open == ()
 
 
-async def test_whoever_opens_it_waits_for_the_listeners(tmp_path: Path) -> None:
+async def test_open_waits_for_the_listeners(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, trial_host="127.0.0.1")
     listeners, listener = Listeners(Says("service")), TrialListenerSocket(settings, DaemonWarnings(), allowed=True)
     opening = asyncio.ensure_future(listener.open("exp1"))
@@ -327,7 +327,7 @@ async def test_an_opening_that_is_cut_off_leaves_no_port(tmp_path: Path) -> None
         assert len(listeners.open) == 1 and await answer_at(listener.url("")) == "trials"
 
 
-# ------------------------------------------------------------------------------------------------ what runners are told
+# ------------------------------------------------------------------------------------------------ URL for runners
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The trial listener over TLS: runners trust what they were told, and a certificate that is no good is named."""
+"""The trial listener over TLS: runners trust the given authority, and an unusable certificate is reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tls(certificate: Path, key: Path, authority: Path | None = None) -> dict[str
 
 
 def heard(environment: dict[str, str], *, trusts: bool = True) -> str:
-    """What a runner with this environment says of whoever answers."""
+    """A runner's error in connecting with this environment; empty: none."""
     pem = protocol.on_lines(environment.get(protocol.ENV_MANAGER_CA, "")) if trusts else ""
     client = Client(environment[protocol.ENV_MANAGER_URL], Credential(environment[protocol.ENV_TOKEN]), "", pem)
     try:
@@ -50,7 +50,7 @@ def told(listener: TrialListenerSocket) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["authority", "the certificate itself"])
-async def test_runners_trust_what_they_are_told(tmp_path: Path, is_named: bool) -> None:
+async def test_runners_trust_the_given_authority(tmp_path: Path, is_named: bool) -> None:
     authority = Authority(tmp_path)
     files = authority.issue("127.0.0.1")
     settings = tls(*files, authority.file if is_named else None)

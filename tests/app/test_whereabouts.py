@@ -124,7 +124,7 @@ async def test_the_pointer_file_is_removed(place: Place) -> None:
     assert await place.answers()
 
 
-async def test_what_cannot_be_made_yet_is_said_once(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unrestorable_address_is_logged_once(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     shutil.rmtree(place.runtime)
     place.runtime.touch()
     for _ in range(2):

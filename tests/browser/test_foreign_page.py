@@ -21,9 +21,9 @@ from tests.browser.conftest import ARGUMENTS, CHROMIUM
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # as the browser is
 
-#: A name of somebody else, pointing at this machine: another site, and what DNS rebinding looks like.
+#: A foreign host name that points at this machine: another site, as in DNS rebinding.
 EVIL = "evil.example"
-#: Tries a way in, and says what came of it: a status, a text, or the name of an error.
+#: Tries a request; returns a status, a text, or the name of an error.
 FETCH = """async ([url, options]) => {
   try { const answer = await fetch(url, options); return [answer.type, answer.status, await answer.text()]; }
   catch (error) { return ["failed", 0, error.name]; }
@@ -66,7 +66,7 @@ async def foreign_page(browser: Browser, host: str) -> AsyncIterator[Page]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def evil_browser() -> AsyncIterator[Browser]:
-    """Its name service knows one name more."""
+    """A browser that also resolves the foreign name."""
     rules = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
     arguments = [each for each in ARGUMENTS if not each.startswith("--host-resolver-rules")]
     async with async_playwright() as playwright:
@@ -82,7 +82,7 @@ async def experiment(site: str, world: World) -> str:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", EVIL])
-async def test_it_reads_nothing(evil_browser: Browser, site: str, experiment: str, host: str) -> None:
+async def test_foreign_page_reads_nothing(evil_browser: Browser, site: str, experiment: str, host: str) -> None:
     own = f"/api/v1/experiments/{experiment}"
     async with foreign_page(evil_browser, host) as page:
         for path in ("/", "/api/v1/experiments", own, f"{own}/logs/nnimanager.log", "/metrics", "/static/page.js"):
@@ -106,7 +106,9 @@ async def test_it_reads_nothing(evil_browser: Browser, site: str, experiment: st
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", EVIL])
-async def test_it_changes_nothing(evil_browser: Browser, site: str, world: World, experiment: str, host: str) -> None:
+async def test_foreign_page_changes_nothing(
+    evil_browser: Browser, site: str, world: World, experiment: str, host: str
+) -> None:
     own = f"{site}/api/v1/experiments/{experiment}"
     body = '{"parameters": {"x": 0.5}}'
     writes: list[tuple[str, dict[str, Any]]] = [
@@ -138,10 +140,8 @@ async def test_it_changes_nothing(evil_browser: Browser, site: str, world: World
     assert world.daemon_stops == []
 
 
-async def test_a_name_that_somebody_else_pointed_here_is_refused(
-    evil_browser: Browser, site: str, experiment: str
-) -> None:
-    """The page then is of our own origin, as far as the browser can tell."""
+async def test_rebound_host_name_is_refused(evil_browser: Browser, site: str, experiment: str) -> None:
+    """For the browser the page then has our own origin."""
     context = await evil_browser.new_context()
     page = await context.new_page()
     answer = await page.goto(f"http://{EVIL}:{urlsplit(site).port}/")

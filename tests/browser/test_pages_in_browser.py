@@ -1,4 +1,4 @@
-"""The pages in a real browser: nothing fails, they follow what happens, keys and small screens will do."""
+"""The pages in a real browser: no errors, live updates, keyboard and small screens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOLD = Hold(
 
 @asynccontextmanager
 async def page_of(browser: Browser, **options: Any) -> AsyncIterator[Page]:
-    """A page on which nothing may go wrong."""
+    """A page; the test fails on any error of the browser."""
     context = await browser.new_context(**options)
     page = await context.new_page()
     troubles: list[str] = []
@@ -48,7 +48,7 @@ async def is_wider_than_screen(page: Page) -> bool:
 
 
 async def put_on_hold(world: World, id: str) -> None:
-    """While it is at work: one that is closed waits for nothing."""
+    """Of an open experiment: a closed one waits for no event."""
     await world.service.resume(id)
     experiment = world.service.at_work(id)
     assert experiment is not None
@@ -101,7 +101,7 @@ async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str,
             await page.goto("about:blank")
 
 
-async def test_one_failed_fetch_is_made_up_for(browser: Browser, site: str, world: World) -> None:
+async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World) -> None:
     """The experiment's last event has come by then: nothing else would bring the page up to date."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
@@ -125,7 +125,7 @@ async def test_one_failed_fetch_is_made_up_for(browser: Browser, site: str, worl
 
 
 async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
-    """At a listener with a token: a wrong one is said to be wrong, the right one leads to what was asked for."""
+    """At a listener with a token: a wrong one is refused, the right one leads to the requested page."""
     await world.add("finished", status=ExperimentStatus.DONE)
     pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
     async with tcp_listener(create_application(world.context, token=TOKEN, pages=pages)) as address:
@@ -143,7 +143,7 @@ async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> 
         world.stopping.set()
 
 
-async def test_it_works_without_scripts(browser: Browser, site: str, world: World) -> None:
+async def test_pages_work_without_scripts(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
     async with page_of(browser, java_script_enabled=False) as page:

@@ -1,4 +1,4 @@
-"""An experiment's own port in a real browser: its page follows what happens, below a prefix too, and goes with it."""
+"""An experiment's endpoint in a real browser: live updates, also below a prefix, until the experiment is closed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: Comm
     await expect(notice).to_have_text(re.compile(r"^not connected; shown as of \d\d:\d\d:\d\d UTC$"))
     await page.screenshot(path=tmp_path / "away.png", full_page=True)
     said = await notice.text_content()
-    await asyncio.sleep(4)  # it has tried again by then
+    await asyncio.sleep(4)  # it has retried by then
     assert await notice.text_content() == said
     port = service.rpartition(":")[2]
     await asyncio.to_thread(daemon.start, "--port", port)

@@ -1,4 +1,4 @@
-"""A daemon that is a dictionary."""
+"""A fake client of the daemon, with experiments in dictionaries."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from nni_manager.client.manager_client import LogPart
 from nni_manager.domain.errors import NotFound
 
 Json = dict[str, Any]
+#: Text of a valid experiment file.
+CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 trial.py\n"
 
 
 def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
@@ -88,7 +90,7 @@ def trial(id: str, number: int, status: str = "SUCCEEDED", value: float | None =
 
 
 class FakeManager:
-    """Answers like `ManagerClient`; `calls` is what it was asked to change."""
+    """Answers like `ManagerClient`; `calls` records the changes."""
 
     is_here = True
 

@@ -1,4 +1,4 @@
-"""A daemon's control socket over real HTTP, which plays a script."""
+"""A daemon's control socket over real HTTP with scripted answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 class StandInDaemon:
-    """`states` is what ``…/events`` sends, one after the other; then it waits for `release`."""
+    """``…/events`` sends `states` one after the other, then waits for `release`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -8,20 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.cli.fake_manager import FakeManager
+from tests.cli.fake_manager import CONFIG, FakeManager
 
 pytestmark = pytest.mark.unit
 
 Run = Callable[..., Result]
-CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 trial.py\n"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "experiment.yml"
-    path.write_text(CONFIG)
-    (tmp_path / "trial.py").touch()
-    return path
 
 
 @pytest.mark.parametrize("words", [["--conf", "FILE"], ["--conf=FILE"], ["-c", "FILE"], ["--con", "FILE", "--url_p=x"]])
@@ -31,7 +22,7 @@ def test_an_option_may_be_cut_short(nnictl: Run, manager: FakeManager, file: Pat
     assert manager.calls[0][1] == CONFIG
 
 
-def test_what_could_be_several_options_names_them(nnictl: Run) -> None:
+def test_ambiguous_option_names_the_candidates(nnictl: Run) -> None:
     result = nnictl("create", "--t", "experiment.yml")
     assert result.exit_code == 2
     assert result.stderr == "nnictl: --t could be any of --token-file, --tuner-python; write out which\n"
@@ -47,6 +38,6 @@ def test_help_may_be_cut_short_for_groups_and_commands(nnictl: Run) -> None:
     assert nnictl("experiment", "--he").stdout == nnictl("experiment", "--help").stdout
 
 
-def test_what_begins_no_option_is_unknown(nnictl: Run) -> None:
+def test_unknown_option(nnictl: Run) -> None:
     result = nnictl("trial", "ls", "--nonsense")
     assert result.exit_code == 2 and "No such option" in result.stderr

@@ -122,7 +122,7 @@ def test_a_wrong_meta_file(nnictl: Run, meta: Path, text: str, word: str) -> Non
         (["register", "-m", "/nowhere.yml"], "/nowhere.yml: cannot be read"),
     ],
 )
-def test_what_is_refused(nnictl: Run, meta: Path, words: list[str], word: str) -> None:
+def test_refused_algorithms(nnictl: Run, meta: Path, words: list[str], word: str) -> None:
     result = nnictl("algo", *words)
     assert result.exit_code in (1, 2) and word in result.stderr and len(result.stderr.splitlines()) == 1
 

@@ -1,4 +1,4 @@
-"""The commands of nnictl: what they ask of the daemon, what they print, and their exit codes."""
+"""The commands of nnictl: requests to the daemon, output, exit codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from fake_manager import FakeManager, service, state, trial
+from fake_manager import CONFIG, FakeManager, service, state, trial
 
 from nni_manager import __version__
 from nni_manager.cli.main import nni_manager
@@ -24,15 +24,6 @@ pytestmark = pytest.mark.unit
 Run = Callable[..., Result]
 #: The daemon knows whether a port is needed.
 ANY_PORT = {"port": None, "urlPrefix": ""}
-CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 trial.py\n"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "experiment.yml"
-    path.write_text(CONFIG)
-    (tmp_path / "trial.py").touch()
-    return path
 
 
 # create, resume, stop
@@ -69,7 +60,7 @@ def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
 
 
 def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager: FakeManager, file: Path) -> None:
-    """As NNI 2 and NNI 3 say it."""
+    """The wording of NNI 2 and NNI 3."""
     manager.endpoint_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
     out = nnictl("create", "-c", str(file), "-p", "8080").stdout
     assert re.findall(r"experiment id is (\w+)$|Experiment ID: (\w+)$", out, re.MULTILINE) == [
@@ -185,8 +176,8 @@ def test_list_as_json(nnictl: Run, manager: FakeManager) -> None:
     assert json.loads(nnictl("experiment", "list", "--json", "--all").stdout) == list(manager.known.values())
 
 
-def test_what_standard_output_cannot_spell_is_an_escape(nnictl: Run, manager: FakeManager) -> None:
-    """Old experiments hold halves of characters, and a folder's name may be no UTF-8."""
+def test_unencodable_text_on_stdout_is_escaped(nnictl: Run, manager: FakeManager) -> None:
+    """Old experiments contain lone surrogates, and a folder's name may not be UTF-8."""
     manager.add(state("abc", name="half \ud800", logPath="/tmp/\udcff"))
     shown = nnictl("experiment", "show", "--json")
     assert shown.exit_code == 0 and json.loads(shown.stdout)["name"] == "half \ud800"
@@ -273,7 +264,9 @@ def test_delete_asks_first(nnictl: Run, manager: FakeManager, answer: str) -> No
         ("the tuner has no more proposals", "`nnictl update searchspace abc -f FILE`"),
     ],
 )
-def test_resume_of_what_is_done_says_what_to_raise(nnictl: Run, manager: FakeManager, reason: str, said: str) -> None:
+def test_resume_of_a_done_experiment_names_the_limit_to_raise(
+    nnictl: Run, manager: FakeManager, reason: str, said: str
+) -> None:
     manager.add(state("abc", "DONE", noMoreTrials=reason))
     assert nnictl("resume", "abc").stderr == f"warning: it makes no more trials: {reason}; for more, {said}\n"
     assert f"status    DONE: {reason}\n" in nnictl("experiment", "status", "abc").stdout
@@ -325,9 +318,7 @@ def test_an_update_that_ends_the_search_says_so(nnictl: Run, manager: FakeManage
     assert said[1] == "It makes no more trials: maxTrialNumber (3) is reached, and 5 were made."
 
 
-def test_stop_of_a_beginning_means_what_is_closed_where_nothing_open_begins_so(
-    nnictl: Run, manager: FakeManager
-) -> None:
+def test_stop_of_a_prefix_falls_back_to_closed_experiments(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "STOPPED"), state("xyz"))
     nnictl("stop", "ab")
     assert manager.calls == [("stop", "abc")]
@@ -553,7 +544,7 @@ def test_update_with_a_bad_search_space(nnictl: Run, manager: FakeManager, tmp_p
     ("what", "value"),
     [*[("concurrency", value) for value in ("0", "x", "-1", "1.5", "1001")], ("trialnum", "1000000000")],
 )
-def test_update_refuses_what_is_no_count(nnictl: Run, manager: FakeManager, what: str, value: str) -> None:
+def test_update_refuses_an_invalid_count(nnictl: Run, manager: FakeManager, what: str, value: str) -> None:
     manager.add(state("abc"))
     assert nnictl("update", what, "-v", value).exit_code == 2
     assert manager.calls == []
@@ -616,7 +607,7 @@ def test_create_and_status_say_the_warnings(nnictl: Run, manager: FakeManager, f
 
 
 def test_config_check_says_what_create_would_refuse(nnictl: Run, file: Path) -> None:
-    """What only the platform's adapter knows is said without a daemon, too."""
+    """The platform adapter's own checks run without a daemon, too."""
     file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
     assert nnictl("config", "check", str(file)).exit_code == 0
     several = 'scripted, launch: external, trialCommand: "a\\nb"}'

@@ -17,7 +17,7 @@ UNWRITTEN = "is not written, so greatest results count as best; write maximize o
 EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
 GOOD = EXAMPLES / "v2-local-inline.yml"
 BAD = EXAMPLES / "invalid" / "unknown-field.yml"
-#: Valid as a section, and nothing that the adapter could start.
+#: A valid section that the adapter refuses.
 SEVERAL_LINES = {"platform": "scripted", "launch": "external", "trialCommand": "one\ntwo"}
 
 
@@ -104,7 +104,7 @@ def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:
     assert nnictl("config", "convert", GOOD).exit_code == 2
 
 
-def test_all_that_is_gone_by_is_printed_when_asked_for() -> None:
+def test_convert_all_prints_our_own_fields() -> None:
     result = nnictl("config", "convert", "--all", EXAMPLES / "v1-remote.yml")
     assert yaml.safe_load(result.stdout)["versionCheck"] is False
     assert result.stderr.splitlines()[0].endswith(

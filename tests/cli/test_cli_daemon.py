@@ -1,4 +1,4 @@
-"""Starting the daemon in the background, with programs that stand in for it."""
+"""Starting the daemon in the background, with fake programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANSWER = "import os, sys; os.write(int(sys.argv[-1]), b{!r})"
 
 @pytest.fixture(autouse=True)
 def reaped_daemons() -> Iterator[None]:
-    """Who starts a daemon does not wait for it, and usually ends before it."""
+    """A command does not wait for the daemon that it starts, and usually ends first."""
     with reaped():
         yield
 
@@ -35,11 +35,11 @@ def program(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_ready(tmp_path: Path) -> None:
+def test_start_returns_when_ready(tmp_path: Path) -> None:
     daemon.start(tmp_path, program(ANSWER.format("ready\n")))
 
 
-def test_its_sentence_is_the_error(tmp_path: Path) -> None:
+def test_daemon_error_sentence_is_raised(tmp_path: Path) -> None:
     with pytest.raises(NniManagerError, match=r"^the data directory is in use by process 7$"):
         daemon.start(tmp_path, program(ANSWER.format("error: the data directory is in use by process 7\n")))
 
@@ -50,7 +50,7 @@ def test_an_end_without_a_word_names_the_log(tmp_path: Path) -> None:
     assert (tmp_path / "daemon.log").read_text() == "no such module\n"
 
 
-def test_it_is_detached(tmp_path: Path) -> None:
+def test_daemon_is_detached(tmp_path: Path) -> None:
     """A session of its own, no standard input, both outputs in the log, started in the data directory."""
     code = (
         "import os, sys\n"
@@ -61,7 +61,7 @@ def test_it_is_detached(tmp_path: Path) -> None:
     assert (tmp_path / "daemon.log").read_text() == f"True True {tmp_path}\nerr\n"
 
 
-def test_it_outlives_the_command(tmp_path: Path) -> None:
+def test_daemon_outlives_the_command(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "question")
     os.mkfifo(tmp_path / "answer")
     later = "; question = open('question').read(); open('answer', 'w').write(question.upper())"
@@ -79,7 +79,7 @@ def test_a_running_daemon_is_found(tmp_path: Path) -> None:
     assert not (tmp_path / "start.lock").exists()
 
 
-def test_one_of_many_commands_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_many_commands_starts_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with StandInDaemon(tmp_path).running() as stand_in:
         pointer = stand_in.directory / "control.json"
         hidden = pointer.rename(stand_in.directory / "hidden.json")
@@ -114,10 +114,10 @@ def test_a_daemon_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("kills", [1, 2])
-def test_one_that_is_killed_before_it_is_ready_is_started_once_more(
+def test_daemon_killed_before_ready_is_started_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
-    """Whoever kills daemons now and then does not mean the command that starts the next one."""
+    """A signal to all daemons must not fail a command that is just starting the next one."""
     code = f"""if True:
         import os, sys
         print("start", flush=True)
@@ -137,9 +137,7 @@ def test_one_that_is_killed_before_it_is_ready_is_started_once_more(
     assert (tmp_path / "daemon.log").read_text() == "start\n" * 2
 
 
-def test_one_that_runs_and_whose_socket_was_removed_is_found_when_it_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_daemon_with_removed_socket_is_found_when_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     says = program(ANSWER.format("error: the data directory is in use by process 7\n"))
     monkeypatch.setattr(daemon, "_command", lambda data_dir: says)
     with StandInDaemon(tmp_path).running() as stand_in:
@@ -155,7 +153,7 @@ _HOLD = (
 )
 
 
-def test_a_start_that_somebody_holds_up_is_told_and_ends_with_his_name(
+def test_blocked_start_names_the_lock_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(daemon, "_TELL_AFTER_S", 0.0)

@@ -63,5 +63,5 @@ def test_terminal_keeps_notes_and_the_last_line() -> None:
     )
 
 
-def test_what_is_no_terminal_gets_lines() -> None:
+def test_pipe_gets_lines() -> None:
     assert isinstance(display_for(io.StringIO()), LineDisplay)

@@ -79,6 +79,6 @@ def test_json(report: Callable[..., Result]) -> None:
     }
 
 
-def test_it_looks_where_it_is_told_to(report: Callable[..., Result], tmp_path: Path) -> None:
+def test_data_directory_and_config_options(report: Callable[..., Result], tmp_path: Path) -> None:
     report(GOOD, "--data-dir", str(tmp_path), "--config", "some.yml")
     assert asked[-1] == (tmp_path, Path("some.yml"))

@@ -61,7 +61,7 @@ def test_create_prints_the_page_on_the_service(nnictl: Run, manager: FakeManager
 def test_a_view_elsewhere_is_on_the_managers_host(
     nnictl: Run, manager: FakeManager, manager_url: str, host: str
 ) -> None:
-    """It opens the port on all addresses, and calls itself by the one that is its own users'."""
+    """The manager opens the port on all addresses and names its loopback address."""
     manager.add(state("abc", "STOPPED", endpoint=ENDPOINT), state("abd", endpoint={**ENDPOINT, "urlPrefix": ""}))
     elsewhere = ["--manager", manager_url]
     assert f"page        http://{host}:8888/my/pre/\n" in nnictl("resume", "abc", *elsewhere).stdout
@@ -71,7 +71,7 @@ def test_a_view_elsewhere_is_on_the_managers_host(
 
 @pytest.mark.parametrize("command", [["create", "-c", "x"], ["resume", "abc"], ["view", "abc"], ["stop"]])
 @pytest.mark.parametrize("port", ["-1", "65536", "many"])
-def test_what_is_no_port(nnictl: Run, manager: FakeManager, command: list[str], port: str) -> None:
+def test_invalid_port(nnictl: Run, manager: FakeManager, command: list[str], port: str) -> None:
     result = nnictl(*command, "--port", port)
     assert result.exit_code == 2 and "'--port'" in result.stderr and manager.calls == []
 
@@ -112,7 +112,7 @@ def test_stop_by_port(nnictl: Run, manager: FakeManager) -> None:
     assert manager.calls == [("stop", "def"), ("stop", "ghi")]
 
 
-def test_stop_by_a_port_that_is_nobody_s_or_another_s(nnictl: Run, manager: FakeManager) -> None:
+def test_stop_by_an_unknown_or_foreign_port(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"), state("def", endpoint=ENDPOINT))
     result = nnictl("stop", "--port", "1")
     assert (result.exit_code, result.stderr) == (
@@ -128,7 +128,7 @@ def test_stop_by_a_port_that_is_nobody_s_or_another_s(nnictl: Run, manager: Fake
     assert manager.calls == []
 
 
-def test_what_is_viewed_is_open(nnictl: Run, manager: FakeManager) -> None:
+def test_viewed_experiment_counts_as_open(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "VIEWED"), state("def", "STOPPED"))
     assert "abc" in nnictl("experiment", "list").stdout
     assert nnictl("stop").stdout == "Experiment abc is not viewed any more.\n"

@@ -1,4 +1,4 @@
-"""nnictl experiment export and import: files as NNI's own tools write and read them."""
+"""nnictl experiment export and import: files in the format of NNI's tools."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_json_is_nnis_export_and_has_every_trial(nnictl: Run, seeded: FakeManage
     ]
 
 
-def test_what_json_has_no_word_for_stays_text(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+def test_nan_and_infinity_stay_text(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc"))
     texts = ["-Infinity", '{"default": NaN}', '"text"', "1e3"]
     manager.trials_of["abc"] = [trial(f"tria{n}", n, finalResult=text) for n, text in enumerate(texts)]
@@ -79,7 +79,7 @@ def test_what_json_has_no_word_for_stays_text(nnictl: Run, manager: FakeManager,
     assert [record["value"] for record in found] == ["-Infinity", '{"default": NaN}', '"text"', 1000.0]
 
 
-def test_an_export_is_imported_without_what_has_no_result(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+def test_import_leaves_out_trials_without_result(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     path = tmp_path / "out.json"
     assert export(nnictl, path, "abc").exit_code == 0
     result = nnictl("experiment", "import", "abc", "-f", str(path))
@@ -259,7 +259,7 @@ def send(nnictl: Run, tmp_path: Path, text: str) -> Result:
     return nnictl("experiment", "import", "--filename", str(tmp_path / "in.json"))
 
 
-def test_what_was_exported_can_be_imported(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+def test_export_can_be_imported(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     export(nnictl, tmp_path / "out.json", "-t", "json", "-i")
     result = send(nnictl, tmp_path, (tmp_path / "out.json").read_text())
     assert result.stdout.startswith("Experiment abc: the tuner is told 2 results.")
@@ -285,13 +285,13 @@ def test_what_was_exported_can_be_imported(nnictl: Run, seeded: FakeManager, tmp
     ]
 
 
-def test_what_the_tuner_does_not_search_is_named(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+def test_parameters_outside_the_search_space_are_named(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc", config={"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}}))
     result = send(nnictl, tmp_path, '[{"parameter": {"x": 0.5, "y": 1}, "value": 1}]')
     assert (result.exit_code, result.stderr) == (0, "warning: the search space has no y; it has x\n")
 
 
-def test_much_is_sent_in_parts(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+def test_large_import_is_sent_in_parts(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc"))
     entries = [{"parameter": {"text": "x" * 1_000_000}, "value": number} for number in range(9)]
     assert send(nnictl, tmp_path, json.dumps(entries)).exit_code == 0
@@ -310,7 +310,7 @@ def test_much_is_sent_in_parts(nnictl: Run, manager: FakeManager, tmp_path: Path
         ('[{"parameter": {}, "value": "high"}]', "entry 0: value is text"),
     ],
 )
-def test_what_cannot_be_imported(nnictl: Run, manager: FakeManager, tmp_path: Path, text: str, word: str) -> None:
+def test_invalid_imports(nnictl: Run, manager: FakeManager, tmp_path: Path, text: str, word: str) -> None:
     manager.add(state("abc"))
     result = send(nnictl, tmp_path, text)
     assert result.exit_code == 2 and word in result.stderr and len(result.stderr.splitlines()) == 1

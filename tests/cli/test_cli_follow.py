@@ -1,4 +1,4 @@
-"""Waiting in the foreground: what is shown, what is done at the end, and the exit code."""
+"""Waiting in the foreground: display, actions at the end, exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEST = {"trialId": "ab1cd", "value": 0.5, "parameters": {"x": 1}}
 
 
 class Record:
-    """A display that remembers."""
+    """A display that records."""
 
     def __init__(self, tick_s: float | None = None) -> None:
         self.tick_s = tick_s
@@ -66,7 +66,7 @@ def test_done_without_success_fails_and_closes(running: FakeManager, capsys: pyt
     assert "no trial succeeded" in capsys.readouterr().err
 
 
-def test_trouble_leaves_it_as_it_is(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trouble_leaves_the_experiment_open(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
     hold = {"code": "TUNER_RAISED", "sentence": "the tuner raised KeyError", "details": "Traceback"}
     running.stream = [state(), state(hold=hold)]
     assert follow(running, "k3v9x0qa", Record()) == 1
@@ -126,7 +126,7 @@ def test_the_stream_breaks(running: FakeManager, error: Exception) -> None:
         follow(running, "k3v9x0qa", Record())
 
 
-def test_it_is_removed(running: FakeManager) -> None:
+def test_removed_experiment_ends_the_wait(running: FakeManager) -> None:
     def removed(id: str) -> dict:
         raise NotFound("there is no experiment k3v9x0qa")
 
@@ -135,7 +135,7 @@ def test_it_is_removed(running: FakeManager) -> None:
         follow(running, "k3v9x0qa", Record())
 
 
-def test_nobody_works_on_it(running: FakeManager) -> None:
+def test_closed_experiment_ends_the_wait(running: FakeManager) -> None:
     running.stream = [state()]
     running.known["k3v9x0qa"]["errors"] = ["its folder is gone"]
     with pytest.raises(NniManagerError, match="k3v9x0qa is not at work any more: its folder is gone"):

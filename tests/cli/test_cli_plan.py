@@ -1,4 +1,4 @@
-"""`nnictl plan`: what people and programs read of where trials would go."""
+"""`nnictl plan`: its text and its JSON."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def file(tmp_path: Path) -> str:
         (service(places=None, trouble="no answer"), ["local: cannot be asked: no answer"]),
     ],
 )
-def test_what_is_said(nnictl: Run, manager: FakeManager, file: str, plan: dict[str, Any], lines: list[str]) -> None:
+def test_plan_output(nnictl: Run, manager: FakeManager, file: str, plan: dict[str, Any], lines: list[str]) -> None:
     manager.plans = [plan]
     assert nnictl("plan", "--config", file).stdout.splitlines() == lines
 
 
-def test_what_is_sent_and_answered_to_programs(nnictl: Run, manager: FakeManager, file: str) -> None:
+def test_plan_request_and_json(nnictl: Run, manager: FakeManager, file: str) -> None:
     manager.plans = [service(places=["hostA, gpu 1"])]
     assert json.loads(nnictl("plan", "-c", file, "--json").stdout) == manager.plans
     [(verb, config, caller)] = manager.calls

@@ -1,4 +1,4 @@
-"""nnictl as a process of its own: start-up, signals, pipes and terminals."""
+"""nnictl as a real process: start-up, signals, pipes and terminals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEAVY = {
     "nni_manager.api",
     "nni_manager.client.manager_client",
 }
-#: What reads closed experiments where no daemon runs.
+#: Modules for reading closed experiments without a daemon.
 READING = {"asyncio", "ssl", "httpx", "yaml", "pydantic", "fastapi", "uvicorn"}
 
 
@@ -173,5 +173,5 @@ def test_a_refusal_of_the_daemon_is_one_sentence(daemon: StandInDaemon) -> None:
 def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 4096)
-    except OSError:  # how Linux says that nobody has the terminal open any more
+    except OSError:  # Linux: the terminal is not open any more
         return b""

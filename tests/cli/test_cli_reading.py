@@ -1,4 +1,4 @@
-"""Commands that only show something: logs of an experiment, its config, its page, top."""
+"""Commands that only read: logs of an experiment, its config, its page, top."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def cluster_config(tmp_path: Path) -> str:
         ([], "", False),
     ],
 )
-def test_what_is_found_in_a_cluster_is_removed_after_a_yes(
+def test_cluster_leftovers_are_removed_after_confirmation(
     nnictl: Run, manager: FakeManager, cluster_config: str, words: list[str], answers: str, is_removed: bool
 ) -> None:
     manager.left_objects = [LEFT, {**LEFT, "what": "Secret s"}]
@@ -226,7 +226,7 @@ def test_what_is_found_in_a_cluster_is_removed_after_a_yes(
     assert ("experiment abc: 1 TFJob, 1 Secret removed." in result.stdout) is is_removed
 
 
-def test_what_must_stay_in_a_cluster_is_not_asked_about(nnictl: Run, manager: FakeManager, cluster_config: str) -> None:
+def test_protected_cluster_objects_are_not_asked_about(nnictl: Run, manager: FakeManager, cluster_config: str) -> None:
     manager.left_objects = [{**LEFT, "stays": "it has pods of another kind of job"}]
     result = nnictl("platform", "clean", "--config", cluster_config, "--yes")
     assert (result.exit_code, manager.calls) == (0, [("clean", ["kubeflow"]), ("left", None)])
@@ -253,7 +253,7 @@ def test_what_must_stay_in_a_cluster_is_not_asked_about(nnictl: Run, manager: Fa
         ["experiment", "load", "--path", "x", "--codeDir", "y"],
     ],
 )
-def test_what_is_left_out_says_what_to_do_instead(nnictl: Run, words: list[str]) -> None:
+def test_unsupported_commands_name_an_alternative(nnictl: Run, words: list[str]) -> None:
     result = nnictl(*words)
     assert result.exit_code == 1 and result.stdout == ""
     assert len(result.stderr.splitlines()) == 1 and len(result.stderr) > 60

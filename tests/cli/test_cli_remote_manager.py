@@ -1,4 +1,4 @@
-"""A manager on another machine: how it is named, who answers there, and what is sent to it."""
+"""A manager on another machine: its URL and token, checks of its answer, and requests sent to it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from click.testing import CliRunner, Result
 from fake_manager import FakeManager, state
 
 from nni_manager import __version__
-from nni_manager.cli import remote_manager
 from nni_manager.cli.main import nnictl as group
-from nni_manager.cli.session import ChosenDaemon
+from nni_manager.cli.session import ChosenDaemon, connect
 from nni_manager.client.errors import AccessRefused, Unreachable
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 
@@ -30,7 +29,7 @@ DAEMON = {"version": __version__, "dataDirectory": "/data", "endsByItself": Fals
 
 @contextmanager
 def server(answer: object, status: int = 200, seen: list[Any] | None = None) -> Iterator[str]:
-    """Something that answers the same to whatever is asked; its URL."""
+    """A server with one fixed answer; yields its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -61,14 +60,14 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-# who answers
+# answers of the server
 
 
-def test_it_is_asked_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manager_version_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
     with server(DAEMON, seen=seen) as url:
-        client = remote_manager.reach_remote(f"{url}/lab/", None)
+        client = connect(ChosenDaemon(url=f"{url}/lab/"))
         assert not client.is_here and str(client.address) == f"{url}/lab"
     assert seen == [("/lab/api/v1/daemon", "Bearer s3cret")]
     assert "s3cret" not in repr(client.address)
@@ -79,20 +78,20 @@ def test_the_token_may_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "of the environment")
     (tmp_path / "token").write_text("of the file\n")
     with server(DAEMON, seen=seen) as url:
-        remote_manager.reach_remote(url, tmp_path / "token")
+        connect(ChosenDaemon(url=url, token_file=tmp_path / "token"))
         with pytest.raises(InvalidInput, match=r"--token-file .* cannot be read"):
-            remote_manager.reach_remote(url, tmp_path / "nowhere")
+            connect(ChosenDaemon(url=url, token_file=tmp_path / "nowhere"))
     assert seen == [("/api/v1/daemon", "Bearer of the file")]
 
 
-def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blanks_around_a_token_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     with server(DAEMON, seen=seen) as url:
         monkeypatch.setenv("NNI_MANAGER_TOKEN", " s3cret\r\n")
-        remote_manager.reach_remote(url, None)
+        connect(ChosenDaemon(url=url))
         monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret\nmore")
         with pytest.raises(InvalidInput, match="NNI_MANAGER_TOKEN: must be one line") as refusal:
-            remote_manager.reach_remote(url, None)
+            connect(ChosenDaemon(url=url))
     assert seen == [("/api/v1/daemon", "Bearer s3cret")] and "s3cret" not in str(refusal.value)
 
 
@@ -110,9 +109,9 @@ def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyP
         ({**DAEMON, "version": __version__.replace(".", ",")}, 200, NniManagerError, "is version 0,"),
     ],
 )
-def test_somebody_else_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:
+def test_another_server_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:
     with server(answer, status) as url, pytest.raises(error) as raised:
-        remote_manager.reach_remote(url, None)
+        connect(ChosenDaemon(url=url))
     assert sentence in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
@@ -122,36 +121,36 @@ def test_the_wrong_token_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         server({"error": "this listener"}, 401) as url,
         pytest.raises(AccessRefused, match="does not take the token") as e,
     ):
-        remote_manager.reach_remote(url, None)
+        connect(ChosenDaemon(url=url))
     assert "s3cret" not in str(e.value)
 
 
-def test_nobody_answers() -> None:
+def test_no_server_answers() -> None:
     with server(DAEMON) as url:
         pass
     with pytest.raises(Unreachable, match=r"cannot be reached: .*Connection refused"):
-        remote_manager.reach_remote(url, None)
+        connect(ChosenDaemon(url=url))
 
 
 @pytest.mark.parametrize(
     "url", ["gpu-box", "gpu-box:8080", "ftp://gpu-box", "http://", "http://a:b@c", "http://a:x", "http://a?token=t"]
 )
-def test_what_is_no_url(url: str) -> None:
+def test_invalid_url(url: str) -> None:
     with pytest.raises(InvalidInput, match="is no address of a manager"):
-        remote_manager.reach_remote(url, None)
+        connect(ChosenDaemon(url=url))
 
 
 def test_a_secret_in_a_url_is_not_repeated() -> None:
     with pytest.raises(InvalidInput) as raised:
-        remote_manager.reach_remote("http://me:s3cret@gpu-box:8080", None)
+        connect(ChosenDaemon(url="http://me:s3cret@gpu-box:8080"))
     assert "s3cret" not in str(raised.value)
 
 
-# which one is meant
+# choice of the daemon
 
 
 def run(words: list[str]) -> tuple[Result, list[Any]]:
-    """What the command would connect to."""
+    """The daemon that the command chooses."""
     asked: list[Any] = []
 
     def connect(place: ChosenDaemon) -> FakeManager:
@@ -173,7 +172,7 @@ def test_option_over_environment_over_default(monkeypatch: pytest.MonkeyPatch, t
     assert run(["--token-file", "x"])[1] == [ChosenDaemon(url="http://b", token_file=Path("x"))]
 
 
-def test_it_may_be_said_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[ChosenDaemon] = []
     monkeypatch.setattr("nni_manager.cli.session.connect", lambda place: asked.append(place) or FakeManager())
     for early in (["--manager", "http://a", "--token-file=x"], ["--token-file", "x", "--manager=http://a"]):
@@ -235,7 +234,7 @@ def test_files_are_read_here_and_code_is_sent(nnictl: Run, manager: FakeManager,
     assert result.stdout.endswith("Web portal URLs: http://gpu-box:8080/experiments/new00000\n")
 
 
-def test_code_that_is_there_is_not_sent_again(nnictl: Run, manager: FakeManager, file: Path) -> None:
+def test_known_code_is_not_sent_again(nnictl: Run, manager: FakeManager, file: Path) -> None:
     for _ in range(2):
         assert create(nnictl, file).exit_code == 0
     assert [call[0] for call in manager.calls] == ["code", "create", "create"]
@@ -268,7 +267,7 @@ def test_a_registered_name_is_the_managers_business(nnictl: Run, manager: FakeMa
         ({"trialCodeDirectory": "nowhere"}, "there is no folder"),
     ],
 )
-def test_what_is_wrong_is_found_before_anything_is_sent(
+def test_invalid_config_is_refused_before_sending(
     nnictl: Run, manager: FakeManager, file: Path, fields: dict, word: str
 ) -> None:
     result = create(nnictl, write(file, {**CONFIG, **fields}))

@@ -1,4 +1,4 @@
-"""Which experiment an ID, its beginning, or none means."""
+"""The experiment that an ID, its beginning, or no ID chooses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def client(manager: FakeManager) -> FakeManager:
 @pytest.mark.parametrize(
     ("given", "expected"), [("abc", "abc"), ("abd*", "abd"), ("xyz", "xyz"), ("xy", "xy"), ("xyz*", "xyz")]
 )
-def test_one_is_chosen(client: FakeManager, given: str, expected: str) -> None:
+def test_choose_one_experiment(client: FakeManager, given: str, expected: str) -> None:
     assert choose(client, given) == expected
 
 
-def test_none_means_the_only_open_one(client: FakeManager) -> None:
+def test_no_id_chooses_the_only_open_experiment(client: FakeManager) -> None:
     client.known["abd"]["status"] = "STOPPED"
     assert choose(client, None) == "abc"
     assert choose_open(client, []) == ["abc"]

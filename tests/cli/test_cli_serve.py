@@ -1,4 +1,4 @@
-"""`nni-manager serve`: what reaches the daemon, and how a failure to start is told."""
+"""`nni-manager serve`: settings passed to the daemon, and reports of a failed start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Serve = Callable[..., Result]
 
 
 class Daemon:
-    """Stands for `app.serve`; remembers what it was called with."""
+    """Replaces `app.serve`; records its arguments."""
 
     def __init__(self) -> None:
         self.settings: Settings | None = None
@@ -158,8 +158,8 @@ def test_bad_settings_are_told_to_both(serve: Serve, pipe: tuple[int, int], monk
     assert os.read(pipe[0], 999).startswith(b"error: environment: NNI_MANAGER_PORT: must be")
 
 
-def test_what_comes_after_ready_goes_nowhere(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
-    """The daemon closes the descriptor once it is ready; the number then belongs to somebody else."""
+def test_errors_after_ready_are_not_written(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
+    """The daemon closes the descriptor once it is ready; the number may then be another file's."""
     reader, writer = os.pipe()
 
     def run(settings: Settings, *, ready_fd: int, **_: object) -> int:
@@ -192,7 +192,7 @@ def test_a_fault_is_logged_with_its_stack(serve: Serve, daemon: Daemon, caplog: 
 
 
 def test_names_that_stand_twice_are_the_same() -> None:
-    """The command line repeats them, because to import them costs time."""
+    """The command line repeats them, because importing them costs time."""
     assert settings.DATA_VARIABLE == caller.DATA_VARIABLE
     assert settings.DEFAULT_DATA_DIRECTORY == caller.DEFAULT_DATA_DIRECTORY
     assert sys.modules["nni_manager.cli.daemon.serve"].LOG_LEVELS == get_args(LogLevel)

@@ -1,4 +1,4 @@
-"""What tables look like at the widths of terminals, and on a pipe."""
+"""Layout of tables at several terminal widths, and on a pipe."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_pipe_has_every_column() -> None:
     assert lines[0].split() == ["ID", "NAME", "PORT", "WHEN", "WHY"] and lines[1].endswith(WHY)
 
 
-def test_what_fits_is_shown_as_it_is() -> None:
+def test_fitting_table_is_unchanged() -> None:
     assert layout(COLUMNS, [ROW], 80).text.splitlines()[1] == "abc  a long name  8080  2026-11-20  no GPU"
 
 
@@ -47,7 +47,7 @@ def test_the_note_goes_below_then_names_are_cut_then_columns_go() -> None:
     assert layout(COLUMNS, [ROW], 30).text.splitlines()[1:] == ["abc  a long…  8080  2026-11-20", "    no GPU"]
     narrow = layout(COLUMNS, [ROW], 17)
     assert narrow.text.splitlines()[1] == "abc  a lon…  8080" and narrow.left_out == ("WHEN",)
-    assert layout(COLUMNS, [ROW], 5).left_out == ("PORT", "WHEN"), "what stays is cut by nobody"
+    assert layout(COLUMNS, [ROW], 5).left_out == ("PORT", "WHEN"), "the other columns are not cut"
 
 
 def test_notes_are_wrapped_and_have_so_many_lines() -> None:

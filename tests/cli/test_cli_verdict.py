@@ -1,4 +1,4 @@
-"""When waiting for an experiment is over, and what is said then."""
+"""When waiting for an experiment ends, and the sentence then."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_done_without_a_best(counts: dict, is_good: bool, words: str) -> None:
 COMMON = {"trials": 55, "trialId": "zz9zz", "sentence": "its command failed, exit code 1: KeyError: 'x' (USER_CODE)"}
 
 
-def test_what_failed_is_counted_and_more_than_half_is_no_good_end() -> None:
+def test_more_than_half_failed_is_a_bad_end() -> None:
     failed = {"FAILED": 56, "SYS_CANCELED": 1, "SUCCEEDED": 3}
     verdict = judge(state(status="DONE", counts=failed, best=BEST, commonFailure=COMMON))
     assert verdict is not None and verdict.is_done and not verdict.is_good
@@ -78,7 +78,7 @@ def test_half_of_those_that_ended_may_fail(counts: dict, is_good: bool) -> None:
     assert verdict is not None and verdict.is_good == is_good
 
 
-def test_one_failure_is_told_as_one() -> None:
+def test_single_failure_sentence() -> None:
     verdict = judge(state(status="DONE", counts={"FAILED": 1}, commonFailure={**COMMON, "trials": 1}))
     assert verdict is not None and verdict.text == (
         "Experiment k3v9x0qa is done, but no trial succeeded; 1 of 1 trials failed: its command failed, exit code 1:"
@@ -111,7 +111,7 @@ def test_error_lists_every_sentence() -> None:
 
 
 @pytest.mark.parametrize("status", ["STOPPING", "STOPPED"])
-def test_somebody_else_stopped_it(status: str) -> None:
+def test_experiment_stopped_meanwhile(status: str) -> None:
     verdict = judge(state(status=status))
     assert verdict is not None and not verdict.is_good and not verdict.is_done
     assert "`nnictl resume k3v9x0qa`" in verdict.text

@@ -1,4 +1,4 @@
-"""Where a daemon is."""
+"""Finding a daemon's address."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_daemon_that_listens_is_found(folder: Path) -> None:
     point(folder, path)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
-        assert find(folder) is None  # bound, but nobody listens
+        assert find(folder) is None  # bound, but not listening
         listener.listen()
         assert find(folder) == Address(socket=path)
     assert find(folder) is None  # the file is still there
@@ -39,7 +39,7 @@ def test_a_daemon_that_listens_is_found(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nowhere/control.sock", "a\0b", "x" * 200])
-def test_a_pointer_to_nothing_finds_nobody(folder: Path, path: str) -> None:
+def test_dangling_pointer_finds_no_daemon(folder: Path, path: str) -> None:
     point(folder, path)
     assert find(folder) is None
 

@@ -31,6 +31,6 @@ def test_the_token_is_kept_and_not_shown() -> None:
 @pytest.mark.parametrize(
     "url", ["", "gpu-box", "gpu-box:8080", "ftp://x", "http://", "http://x:99999", "http://x/?a=b", "http://x/#a"]
 )
-def test_what_is_no_url(url: str) -> None:
+def test_invalid_urls(url: str) -> None:
     with pytest.raises(InvalidInput, match="write for example http://gpu-box:8080"):
         parse_url(url)

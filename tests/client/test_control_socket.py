@@ -68,7 +68,7 @@ def test_another_users_files_are_refused(folder: Path) -> None:
 
 @pytest.mark.machines
 def test_another_user_behind_our_own_file_is_refused(folder: Path) -> None:
-    """Of whom the files tell nothing, as when they were exchanged after they were looked at."""
+    """A process of another user behind correct files, as when they were replaced after the check."""
     folder.chmod(0o777)
     program = """
 listener = socket.socket(socket.AF_UNIX)

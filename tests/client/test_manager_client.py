@@ -1,4 +1,4 @@
-"""Every method against the real API over a real Unix socket, and the errors that answers become."""
+"""Every method against the real API over a real Unix socket, and the errors of refused calls."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ async def test_experiments_from_create_to_delete(client: ManagerClient, world: W
         await to_thread(client.experiment, id_)
 
 
-def test_who_creates_an_experiment_waits_until_its_code_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise it would hear that nobody answers, and the experiment would start all the same."""
+def test_create_waits_until_the_code_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the call would time out, and the experiment would start all the same."""
     waits: list[float | None] = []
 
     def answer(_: Address, request: Request) -> Answer:
@@ -147,7 +147,7 @@ async def test_a_listener_with_a_token(world: World, monkeypatch: pytest.MonkeyP
     assert "s3cret" not in repr(client.address) + str(client.address)
 
 
-async def test_nobody_there(client: ManagerClient) -> None:
+async def test_unreachable_daemon(client: ManagerClient) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with pytest.raises(Unreachable, match="is it running"):
             await to_thread(ManagerClient(Address(socket=f"{folder}/nothing")).health)
@@ -169,7 +169,7 @@ def test_an_answer_without_a_sentence_is_still_an_error(body: bytes) -> None:
 
 @pytest.mark.parametrize("says_size", [True, False])
 async def test_a_huge_body_is_refused_while_it_is_sent(world: World, says_size: bool) -> None:
-    """60 MB over TCP: the server reads to the end without keeping it, so that the sender hears why it was refused."""
+    """60 MB over TCP: the server reads and discards the rest, so that the sender gets the refusal."""
     import http.client
 
     def send(port: int) -> tuple[int, bytes]:
@@ -189,7 +189,7 @@ async def test_a_huge_body_is_refused_while_it_is_sent(world: World, says_size: 
 
 
 def test_importing_it_is_cheap() -> None:
-    """The command line starts with it."""
+    """Every command imports it."""
     import subprocess
 
     code = "import sys, nni_manager.client.manager_client; print(*sorted(sys.modules))"

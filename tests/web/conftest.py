@@ -1,4 +1,4 @@
-"""A manager, and a visitor of its pages."""
+"""A manager, and a client of its pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as people read them."""
+"""Values formatted for people."""
 
 from __future__ import annotations
 

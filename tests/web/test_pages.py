@@ -1,4 +1,4 @@
-"""The pages as they arrive: what they show, what they refuse, what their buttons do."""
+"""The pages' HTML: content, refusals, buttons."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_a_page_shows_what_to_be_warned_of(visitor: httpx.AsyncClient, wor
     assert "On hold" not in page.text
 
 
-async def test_what_trials_say_is_never_markup(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_trial_text_is_escaped(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded", experimentName="<script>alert(1)</script>")
     for path in ("/", "/experiments/seeded", "/experiments/seeded/fragment"):
         answer = await visitor.get(path)
@@ -295,7 +295,7 @@ async def test_pages_below_a_prefix_link_below_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", [PlatformUnavailable, StoreUnavailable])
-async def test_what_cannot_be_done_now_is_no_fault(
+async def test_refused_button_is_no_server_error(
     world: World, visitor: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, kind: type[NniManagerError]
 ) -> None:
     async def refuse(id: str) -> None:

@@ -1,4 +1,4 @@
-"""What an experiment's page says about the trial runners inside its jobs."""
+"""Trial runners on an experiment's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an experiment's page says of its training services and of where its trials are."""
+"""Training services and places of trials on an experiment's page."""
 
 from __future__ import annotations
 

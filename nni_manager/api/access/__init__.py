@@ -1,1 +1,1 @@
-"""Requests that may pass: tokens, the login of the page, users of this machine."""
+"""Access control: tokens, the page's login, users of this machine."""

@@ -17,14 +17,14 @@ from nni_manager.api.access.token import Token
 
 
 class BodyTooLarge(HTTPException):
-    """Raised from `receive` in the middle of a body; applications turn it into their own form of refusal."""
+    """Raised by `receive` while a body is read; applications answer it in their own form."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(413, f"the body is larger than the {limit / 2**20:g} MB that are taken; send less")
 
 
 class LimitedBody:
-    """A `receive` that hands over at most `limit` bytes of body. What comes after is dropped by the server, unread."""
+    """A `receive` that passes on at most `limit` bytes of body; the server drops the rest unread."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive
@@ -41,18 +41,18 @@ class LimitedBody:
 
 
 BODY_LIMIT = 8 * 1024 * 1024
-#: Whoever asks for these is asked for nothing.
+#: Paths that need no token.
 OPEN_PATHS = ("/healthz", "/readyz")
-#: What a browser says of a request by our own page, or by its user.
+#: Values of Sec-Fetch-Site for requests of our own page or of the browser's user.
 _OWN_SITES = ("same-origin", "none")
-#: What a browser is told with every answer, refusals included.
+#: Security headers of every answer, refusals included.
 HARDENING = {
     "X-Content-Type-Options": "nosniff",  # logs are text, whatever a trial wrote into them
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "X-Frame-Options": "SAMEORIGIN",
 }
-#: Deleting it ends the session of a browser, or all of a listener.
+#: DELETE ends a browser's session, or all sessions of the listener.
 SESSION_PATH = "/api/v1/session"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -60,10 +60,10 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Guard:
     """The guard around the whole application, in pure ASGI.
 
-    `token`: what TCP listeners want to see; empty: nothing. `hosts`: names that clients may call the daemon by, besides
-    loopback names, the address they connected to and this machine's name. A listener with a token may be called by any
-    name: a page of another site that points its own name at us has no token. `users`: who may come without a token
-    where none is set. `larger`: beginnings of paths whose bodies may be so many bytes.
+    `token`: required by TCP listeners; empty: none. `hosts`: accepted host names, besides loopback names, the address
+    of the connection and this machine's name. With a token any name is accepted: a page of another site that points its
+    name at us (DNS rebinding) has no token. `users`: local users that are let in when no token is set. `larger`: path
+    prefix → its limit of the body, in bytes.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Guard:
             await _refusal(413, error.detail)(scope, body.receive, send)
 
     def _refuse_length(self, scope: Scope) -> Response | None:
-        """A body that says it is too large is not even begun."""
+        """The refusal of a body with a Content-Length above the limit; None: it is not above."""
         length, limit = Headers(scope=scope).get("content-length", "0"), self._limit(scope)
         if length.isdecimal() and int(length) > limit:
             return _refusal(413, BodyTooLarge(limit).detail)
@@ -137,7 +137,7 @@ class Guard:
         return None if await self._users.lets_in(scope) else _refusal(403, refusal())
 
     def _refuse_host(self, scope: Scope, headers: Headers) -> Response | None:
-        """A page of another site may point its own name at this machine (DNS rebinding); its browser then says so."""
+        """Refuses unknown host names: another site's page may point its own name at this machine (DNS rebinding)."""
         names = headers.getlist("host")
         if len(names) > 1:
             return _refusal(400, "the request names two hosts; send one Host header")
@@ -149,7 +149,7 @@ class Guard:
         return _refusal(403, f"this daemon is not called {name!r}; use the address it prints when it starts")
 
     def _answer_listener(self, scope: Scope, headers: Headers) -> Response | None:
-        """The answer of a listener that wants a token; None: the request may pass."""
+        """The answer of a listener with a token; None: the request may pass."""
         if login.is_sent(scope, headers, SESSION_PATH):
             return None
         cookie = _cookie(scope)
@@ -161,7 +161,7 @@ class Guard:
         return None
 
     def _log_out(self, session: str | None, cookie: str, *, is_secure: bool) -> Response:
-        """A browser ends its own session; who shows the token itself ends all of this listener."""
+        """Ends the browser's session, or, for a request with the token itself, all sessions of this listener."""
         if session is None:
             self._token.sessions.end_all()
         else:
@@ -180,7 +180,7 @@ class Guard:
         return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
 
     async def _begin_session(self, scope: Scope, body: LimitedBody) -> Response:
-        """The answer to the form of `login`."""
+        """The answer to the submitted form of `login`."""
         shown, target = await login.sent(body.receive)
         if self._token.matches(shown):
             return self._session(scope, target)
@@ -194,19 +194,19 @@ class Guard:
 
 
 def _is_secure(scope: Scope) -> bool:
-    """Whether the browser came by TLS, here or to the proxy in front. Any proxy's word is taken: who lies about that
-    gets a cookie that its own browser sends less often."""
+    """Whether the browser uses TLS, to us or to a proxy in front. X-Forwarded-Proto is trusted: a false one only makes
+    the browser send the sender's own cookie less often."""
     first = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0]
     return scope.get("scheme") == "https" or first.strip().lower() == "https"
 
 
 def _cookie(scope: Scope) -> str:
-    """The name of a session's cookie: cookies are shared by all ports of a host."""
+    """The name of the session cookie, with the port: all ports of a host share cookies."""
     return f"nni_manager_{scope['server'][1]}"
 
 
 def _needs_checks(scope: Scope) -> bool:
-    """TCP has a port, a Unix socket none. Without an address nothing is taken for granted."""
+    """Whether the connection is checked: TCP (its address has a port) or unknown, but not the Unix socket."""
     server = scope.get("server")
     if server is None:
         scope["server"] = ("", 0)
@@ -215,7 +215,7 @@ def _needs_checks(scope: Scope) -> bool:
 
 
 def _refuse_origin(method: str, headers: Headers) -> Response | None:
-    """A page of another site may send requests here, but its browser names it."""
+    """Refuses requests with another site in the Origin header."""
     origin, host = headers.get("origin"), headers.get("host", "")
     if origin is None:
         return _refuse_site(method, headers)
@@ -229,9 +229,8 @@ def _refuse_origin(method: str, headers: Headers) -> Response | None:
 
 
 def _refuse_site(method: str, headers: Headers) -> Response | None:
-    """A browser sends no Origin with what a page only shows, such as an image, and says where it comes from in words
-    of its own. To follow a link to us is fine; to send us a form is not, nor to have us in a frame, as buttons could
-    then be hidden in it."""
+    """Refuses requests of other sites' pages by Sec-Fetch-Site: for an image, say, a browser sends no Origin. Following
+    a link to us is allowed; sending a form or showing us in a frame, which could hide buttons, is not."""
     site, destination = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-dest", "")
     follows_link = headers.get("sec-fetch-mode") == "navigate" and destination == "document"
     if site in _OWN_SITES or (follows_link and method in ("GET", "HEAD")):
@@ -240,7 +239,7 @@ def _refuse_site(method: str, headers: Headers) -> Response | None:
 
 
 def _host(header: str) -> str:
-    """Without the port, brackets and a final dot, in lower case."""
+    """The host of a header without port, brackets and final dot, in lower case."""
     name = header.strip().lower()
     if name.startswith("["):
         return name[1:].partition("]")[0]
@@ -256,7 +255,7 @@ def _hardened(send: Send) -> Send:
 
 
 def harden(message: Message) -> None:
-    """Adds `HARDENING` to an answer that begins, where it says nothing else."""
+    """Adds the headers of `HARDENING` that an answer does not set itself."""
     if message["type"] == "http.response.start":
         headers = MutableHeaders(scope=message)
         for name, value in HARDENING.items():

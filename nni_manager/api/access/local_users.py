@@ -1,6 +1,6 @@
-"""The users of this machine that a listener without a token lets in: our own, root, and those that were allowed.
+"""The users of this machine that a listener without a token lets in: the daemon's own, root, and configured ones.
 
-Every user of a machine can connect to 127.0.0.1, and what an experiment's file says is run as us.
+Every local user can connect to 127.0.0.1, and the commands of an experiment file run as the daemon's user.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-#: Where a request's state has the `Peer` of its connection.
+#: Key of the connection's `Peer` in a request's state.
 PEER = "peer"
 REFUSAL = (
     "only {user} of this machine and root are let in here without a token, and this connection is not known to be"
@@ -23,18 +23,18 @@ class Peer(Protocol):
     """The other end of a connection."""
 
     async def uid(self) -> int | None:
-        """The user id of its process; None: it is none of this machine, or cannot be told."""
+        """The user id of its process; None: not on this machine, or unknown."""
 
 
 class LocalUsers:
-    """`allowed`: user ids besides our own and root's; True: nobody is asked."""
+    """`allowed`: user ids besides the daemon's and root; True: all users."""
 
     def __init__(self, allowed: bool | frozenset[int] = False) -> None:
         self._are_all_allowed = allowed is True
         self._allowed = {0, os.geteuid()} | (allowed if isinstance(allowed, frozenset) else set())
 
     async def lets_in(self, scope: Scope) -> bool:
-        """Whether the connection of a request is theirs. One that says nothing of its other end is not."""
+        """Whether the request's connection belongs to an allowed user; False if the user is unknown."""
         if self._are_all_allowed:
             return True
         peer: Peer | None = scope.get("state", {}).get(PEER)
@@ -42,5 +42,5 @@ class LocalUsers:
 
 
 def refusal() -> str:
-    """The sentence for everybody else."""
+    """The error sentence for other users."""
     return REFUSAL.format(user=f"the user with id {os.geteuid()}")

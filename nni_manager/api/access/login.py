@@ -1,6 +1,6 @@
-"""The form with which a browser shows the token of a listener, where a program would get a refusal in JSON.
+"""The login form for the token of a listener; programs get a refusal in JSON instead.
 
-It stands by itself: style sheets and pages lie behind the token, too.
+It uses no other file: style sheets need the token, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope
 
-#: Bytes of a form that is sent; a token and a path have room in it.
+#: Most bytes of a submitted form: enough for a token and a path.
 _MOST_BYTES = 16 * 1024
 _FORM_TYPE = "application/x-www-form-urlencoded"
 
@@ -50,31 +50,31 @@ _WRONG = '<p role="alert"><strong>That is not the token.</strong></p>\n    '
 
 
 def wants_page(scope: Scope, headers: Headers) -> bool:
-    """Whether the answer is shown to a person: browsers ask for HTML when a page is opened, programs do not."""
+    """Whether to answer with HTML: browsers ask for it when a page is opened, programs do not."""
     return scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
 
 
 def is_sent(scope: Scope, headers: Headers, path: str) -> bool:
-    """Whether the request is the form, filled in."""
+    """Whether the request is the submitted form."""
     is_form = headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM_TYPE
     return scope["method"] == "POST" and scope["path"] == path and is_form
 
 
 def form(action: str, target: str, *, is_wrong: bool = False) -> HTMLResponse:
-    """The page with the form. `target`: where it leads on with the right token, a path of this daemon."""
+    """The page with the form. `target`: path of this daemon to go to after the login."""
     values = {"action": html.escape(action), "target": html.escape(target), "wrong": _WRONG if is_wrong else ""}
     headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}
     return HTMLResponse(_PAGE.format(**values), 401, headers)
 
 
 def asked_for(scope: Scope) -> str:
-    """The path and query of a request, for `target`."""
+    """The path and query of a request, as `target` of the form."""
     query = scope["query_string"].decode("latin-1")
     return f"{scope['path']}?{query}" if query else str(scope["path"])
 
 
 async def sent(receive: Receive) -> tuple[str, str]:
-    """The token of the form and the path where it leads on. A longer body than a form's counts as an empty one."""
+    """(token, target path) of a submitted form; a body above `_MOST_BYTES` counts as empty."""
     body = b""
     while len(body) <= _MOST_BYTES:
         message = await receive()
@@ -88,7 +88,7 @@ async def sent(receive: Receive) -> tuple[str, str]:
 
 
 def _on_this_host(target: str) -> str:
-    """The path alone: what begins with two slashes, or a backslash, would lead to another host."""
+    """The target with a single leading slash: two slashes or a backslash would lead to another host."""
     parts = urlsplit(target.replace("\\", "/"))
     path = "/" + parts.path.lstrip("/")
     return f"{path}?{parts.query}" if parts.query else path

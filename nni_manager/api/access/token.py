@@ -1,4 +1,4 @@
-"""The token of a listener: shown in a header by programs; browsers show it once and get a session by cookie."""
+"""The token of a listener: programs send it in a header; browsers send it once and get a session cookie."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import Scope
 
-#: Seconds for which a session lasts that nobody uses.
+#: Seconds for which an unused session lasts.
 SESSION_S = 12 * 3600
-#: Sessions of one listener; the one that was used longest ago ends for another one.
+#: Most sessions of a listener; a further one ends the least recently used.
 _MOST_SESSIONS = 1000
 
 
 class Token:
-    """Compared in constant time."""
+    """A token, compared in constant time."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
@@ -31,7 +31,8 @@ class Token:
         return scheme.lower() == "bearer" and self.matches(shown.strip())
 
     def login(self, scope: Scope) -> str | None:
-        """The path where a GET with the right ``?token=`` goes on, without it; None when it has none or a wrong one."""
+        """The path, without the token, to which a GET with the right ``?token=`` is redirected; None: no or a wrong
+        token."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         shown = dict(query).get("token", "")
         if scope["method"] != "GET" or not self.matches(shown):
@@ -41,21 +42,22 @@ class Token:
         return f"{path}?{rest}" if rest else path
 
     def matches(self, shown: str) -> bool:
-        """Whether it is the token."""
+        """Whether `shown` is the token."""
         return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), self._token)
 
 
 class Sessions:
-    """Browsers that have shown the token, each by a random name that says nothing of it: a browser tells it to every
-    port of this host. They end with the daemon, when nobody uses them, and when somebody ends them."""
+    """Sessions of browsers that sent the token. Each has a random name, which reveals nothing of the token, as browsers
+    send the cookie to every port of the host. A session ends with the daemon, after `SESSION_S` unused, or at
+    log-out."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
-        #: Name → when it was last used, the latest last.
+        #: Name → time of its last use, in order of use.
         self._used_s: dict[str, float] = {}
 
     def begin(self) -> str:
-        """Answers the name of a new one."""
+        """Starts a session; returns its name."""
         name = secrets.token_urlsafe(32)
         self._use(name)
         while len(self._used_s) > _MOST_SESSIONS:
@@ -63,7 +65,7 @@ class Sessions:
         return name
 
     def shown(self, headers: Headers, cookie: str) -> str | None:
-        """The session that a request is of; None: none, or one that is over."""
+        """The name of the request's session; None: none, or it is over."""
         name: str = cookie_parser(headers.get("cookie", "")).get(cookie, "")
         used_s = self._used_s.get(name)
         if used_s is None:

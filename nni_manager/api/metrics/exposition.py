@@ -1,4 +1,4 @@
-"""Families of metrics, and Prometheus' text exposition format of them, version 0.0.4, by Prometheus' own library."""
+"""Families of metrics, and their text in Prometheus' exposition format 0.0.4, by Prometheus' library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def counter(name: str, help: str, value: float) -> Metric:
-    """A family of one counter, whose name ends in ``_total``."""
+    """A family of one counter. The name ends in ``_total``."""
     return CounterMetricFamily(name, help, value=value)
 
 
@@ -24,7 +24,7 @@ def gauge(name: str, help: str, value: float, **labels: str) -> Metric:
 
 
 def gauges(name: str, help: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]) -> Metric:
-    """A family of gauges. `samples`: the labels' values and the gauge's."""
+    """A family of gauges. `samples`: (values of the labels, value of the gauge)."""
     family = GaugeMetricFamily(name, help, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
@@ -45,7 +45,7 @@ def counters(name: str, help: str, label: str, values: Mapping[str, float]) -> M
 
 
 def summary(name: str, help: str, durations: Durations) -> Metric:
-    """A family of sum and count; quantiles are not kept."""
+    """A family of sum and count, without quantiles."""
     count, total_s = durations.read()
     return SummaryMetricFamily(name, help, count_value=count, sum_value=total_s)
 
@@ -56,7 +56,7 @@ def text(families: Iterable[Metric]) -> bytes:
 
 
 class _Given(Collector):
-    """Families that are there already, in the form in which the library takes them."""
+    """The library's collector for existing families."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

@@ -1,7 +1,7 @@
-"""What `/metrics` shows: everything about the daemon that is worth a curve or an alarm.
+"""The metrics of `/metrics`.
 
-Read when asked for, from memory and by indexed counts: it costs a few milliseconds, however many trials there are. What
-cannot be read now is left out, so that a sick daemon can still be watched.
+They are read on request, from memory and by indexed counts: a few milliseconds for any number of trials. Metrics that
+cannot be read are left out, so that a daemon in trouble can still be monitored.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from nni_manager.store import database
 from nni_manager.store.experiment import tallies
 from nni_manager.store.experiment.tallies import TrialTally
 
-#: Experiments whose trials are shown one by one, the newest; a monitor keeps every label it ever saw.
+#: The newest experiments with metrics of their own; monitors keep every label for ever.
 MOST_EXPERIMENTS = 100
 
 _before: WeakKeyDictionary[OpenExperiment, TrialTally] = WeakKeyDictionary()
 
 
 async def families(context: ApiContext) -> list[Metric]:
-    """The families of metrics, in the order they are shown."""
+    """The families of metrics, in output order."""
     experiments = context.service.open_experiments
     tallied = await _tallied(experiments[-MOST_EXPERIMENTS:])
     return [
@@ -122,7 +122,7 @@ def _listeners(context: ApiContext) -> Iterable[Metric]:
 
 
 def _process() -> Iterable[Metric]:
-    """The metrics of this process, by the names that every Prometheus client gives them."""
+    """The metrics of this process, with Prometheus' standard names."""
     import psutil
 
     process = psutil.Process()

@@ -1,5 +1,5 @@
-"""NNI's REST API of one experiment, to the key and without its dead ends: what NNI's clients and page speak.
+"""NNI's REST API of one experiment, with the same paths and keys, for NNI's clients and page.
 
-An application of its own beside our API. Which experiment a request is about, whoever routed it has put into the scope.
-Imports what the rest of `api` imports.
+An application beside our API. The router has put the experiment's id into the scope. Imports what the rest of `api`
+imports.
 """

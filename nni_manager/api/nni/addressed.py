@@ -1,4 +1,4 @@
-"""The parts of a request to NNI's API: its experiment, that one's folder, and the JSON that came with it."""
+"""The parts of a request to NNI's API: the experiment, its folder, and the JSON body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nni_manager.domain.ids import TRIAL_ID
 from nni_manager.store.folder import Folder
 
 ROOT = "/api/v1/nni"
-#: In the scope's state: the id of the experiment that whoever routed the request has put there.
+#: Key of the experiment's id in the scope's state, set by the router.
 EXPERIMENT = "nni_experiment"
 _JSON = "application/json; charset=utf-8"
 
@@ -26,19 +26,19 @@ def experiment_of(scope: Scope) -> str:
 
 
 def addressed(request: Request) -> tuple[ApiContext, str]:
-    """The parts of the daemon, and the id of the experiment, that a request addresses."""
+    """(parts of the daemon, id of the request's experiment)."""
     return cast(ApiContext, request.app.state.context), experiment_of(request.scope)
 
 
 async def require_known(request: Request) -> None:
-    """Requires that the experiment is known. Raises NotFound."""
+    """Raises NotFound unless the experiment is known."""
     context, id_ = addressed(request)
     if context.service.at_work(id_) is None:
         await context.service.entry(id_)
 
 
 def trial_of(request: Request) -> str:
-    """The trial's id in the path. Raises NotFound for what cannot be one."""
+    """The trial's id in the path. Raises NotFound for a malformed id."""
     id_ = str(request.path_params["id"])
     if TRIAL_ID.fullmatch(id_) is None:
         raise NotFound(f"{id_!r} is no trial id; `nnictl trial ls` shows all")
@@ -46,14 +46,15 @@ def trial_of(request: Request) -> str:
 
 
 async def folder(request: Request) -> Folder:
-    """The experiment's folder, where it is now. Raises NotFound."""
+    """The experiment's present folder. Raises NotFound."""
     context, id_ = addressed(request)
     experiment = context.service.at_work(id_)
     return experiment.folder if experiment is not None else (await context.service.entry(id_)).folder
 
 
 async def require_writable(request: Request) -> None:
-    """Requires an experiment that is not only viewed; other closed ones the service refuses. Raises Conflict."""
+    """Raises Conflict for an experiment that is open for reading only; `ExperimentCommands` refuses other closed
+    ones."""
     context, id_ = addressed(request)
     if context.service.at_work(id_) is not None:
         return
@@ -62,25 +63,25 @@ async def require_writable(request: Request) -> None:
 
 
 async def read_json(request: Request) -> Any:
-    """The body, whatever its content type says. Raises InvalidInput."""
+    """The JSON body, with any content type. Raises InvalidInput."""
     try:
         return json.loads(await request.body())
     except RecursionError:
         raise InvalidInput("the body is nested too deep") from None
-    except ValueError as error:  # bytes that are no text among them
+    except ValueError as error:  # includes UnicodeDecodeError
         raise InvalidInput(f"the body is not JSON: {error}") from None
 
 
 def json_text(text: bytes | str) -> Response:
-    """An answer that is JSON already."""
+    """An answer of given JSON text."""
     return Response(text, headers={"Content-Type": _JSON})
 
 
 def listed(items: bytes) -> Response:
-    """Items joined by commas as a list."""
+    """A JSON list of items that are joined by commas."""
     return json_text(b"[" + items + b"]")
 
 
 def nothing() -> Response:
-    """The empty answer: NNI's clients parse an answer only when it has a body."""
+    """The empty answer; NNI's clients parse an answer only if it has a body."""
     return Response(media_type="application/json")

@@ -1,4 +1,4 @@
-"""NNI's REST API in one application, for every experiment: at the root of its endpoint, below a prefix on the service.
+"""NNI's REST API for all experiments in one application: at an endpoint's root, or below a prefix on the service.
 
 Refusals are ``{"error": "<sentence>"}`` with 400, 404 or 409 where NNI answers 500, hangs or ends its process.
 """
@@ -91,20 +91,20 @@ def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Endpoint:
         method = "GET" if request.method == "HEAD" else request.method
         if method == "OPTIONS":
             return PlainTextResponse(allowed, headers={"Allow": allowed})
-        await require_known(request)  # also where the answer would be the same for all
+        await require_known(request)  # even for routes with the same answer for all
         return await endpoints[method](request)
 
     return answer
 
 
 async def _version(request: Request) -> Response:
-    """The version as bare text, called JSON, as NNI has it: its page cannot do with anything else."""
+    """The version as bare text with JSON's content type, as from NNI: its page requires that."""
     context: ApiContext = request.app.state.context
     return Response(_three_parts(context.version), media_type="application/json")
 
 
 def _three_parts(version: str) -> str:
-    """The version in three parts: NNI's page reads one with two as a number, and stumbles over it."""
+    """The version in three parts: NNI's page parses one with two as a number and fails."""
     missing: Sequence[str] = ["0"] * (2 - version.count("."))
     return ".".join([version, *missing])
 
@@ -130,12 +130,12 @@ _SENTENCE = (
 
 
 async def _refuse_tensorboard(_: Request) -> Response:
-    """Answers 400, as NNI does where there is no TensorBoard."""
+    """Answers 400, as NNI does without TensorBoard."""
     return JSONResponse({"error": _SENTENCE}, 400)
 
 
 async def _list_tensorboards(_: Request) -> Response:
-    """An empty list of TensorBoards: NNI's page asks for it all the time, and must not see an error there."""
+    """An empty list of TensorBoards; NNI's page polls it and must not get an error."""
     return listed(b"")
 
 

@@ -1,4 +1,4 @@
-"""The experiment itself: its profile, changes to it, its end, and results from elsewhere."""
+"""The experiment's routes: its profile, changes to it, its end, and imported results."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from nni_manager.store.nni import nni_answers
 
 log = logging.getLogger(__name__)
 
-#: `update_type` of a change → the one field of `params` that it is about.
+#: `update_type` of a change → the field of `params` that it changes.
 _FIELDS: Mapping[str, str] = {
     "TRIAL_CONCURRENCY": "trialConcurrency",
     "MAX_EXEC_DURATION": "maxExperimentDuration",
     "SEARCH_SPACE": "searchSpace",
     "MAX_TRIAL_NUM": "maxTrialNumber",
 }
-#: What tells one experiment from another in a config that is posted.
+#: Fields by which a posted config is recognised as the experiment's.
 _OWN = ("trialCommand", "searchSpace")
 _ENDING = (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED)
 
@@ -67,7 +67,7 @@ def _profile(row: StoredExperiment, path: str, context: ApiContext) -> dict[str,
 
 
 async def start(request: Request) -> Response:
-    """The id of the experiment, which was started when it was made: whoever launches it asks for that."""
+    """The id of the experiment, which runs since it was made; NNI's launchers send this request."""
     await require_writable(request)
     context, id_ = addressed(request)
     given = await read_json(request) if await request.body() else {}
@@ -90,7 +90,7 @@ def _require_own(row: StoredExperiment, given: object) -> None:
 
 
 async def change(request: Request) -> Response:
-    """One field of the profile that is sent, the one that `update_type` names."""
+    """Changes the field of the sent profile that `update_type` names."""
     await require_writable(request)
     context, id_ = addressed(request)
     kind = request.query_params.get("update_type", "")
@@ -110,7 +110,7 @@ def _field(profile: object, name: str) -> object:
 
 
 async def stop(request: Request) -> Response:
-    """Answers as soon as the wish is stored; then the experiment is stopped, and its endpoint closes with it."""
+    """Answers as soon as the stop is stored; then the experiment is stopped, and its endpoint closes."""
     context, id_ = addressed(request)
     experiment = context.service.at_work(id_)
     stopping = asyncio.create_task(context.service.stop(id_), name=f"stop {id_}")
@@ -119,7 +119,7 @@ async def stop(request: Request) -> Response:
     if experiment is not None:
         await _wait_until_stored(experiment, stopping)
     if experiment is None or stopping.done():
-        await stopping  # it may not have been possible
+        await stopping  # raises if the stop was refused
     return nothing()
 
 
@@ -157,7 +157,7 @@ def _results(given: object) -> list[dict[str, Any]]:
 
 
 def _result(number: int, entry: object) -> dict[str, Any]:
-    """An imported result as it is: exports hold ids as well, and NNI keeps and tells all there is."""
+    """An imported result with all its keys: exports have ids as well, and NNI keeps them."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f'[{number}]: must be {{"parameter": {{…}}, "value": …}}')
     return entry
@@ -170,7 +170,7 @@ async def imported_data(request: Request) -> Response:
 
 
 async def set_cluster_metadata(request: Request) -> Response:
-    """Takes the platform as NNI's oldest clients tell it, and does nothing: the config has said it."""
+    """Accepts the platform from NNI's oldest clients and ignores it: the config has it."""
     context, id_ = addressed(request)
     await context.service.entry(id_)
     return nothing()

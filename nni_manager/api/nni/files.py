@@ -1,5 +1,4 @@
-"""Files that a trial wrote into its folder, and the experiment's logs. Names are plain: no path leads out of the
-folder."""
+"""Files of a trial's folder, and the experiment's logs. Only plain names are accepted, so no path leaves the folder."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")
 
 
 async def trial_file(request: Request) -> Response:
-    """A file of a trial's current attempt; anything but its three texts as bytes."""
+    """A file of a trial's current attempt; as bytes, except its three text files."""
     context, id_ = addressed(request)
     name, trial_id = _plain(request), trial_of(request)
     attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
@@ -35,14 +34,14 @@ async def trial_file(request: Request) -> Response:
 
 
 async def _text(context: ApiContext, id_: str, trial_id: str, attempt: int, name: str) -> Response:
-    """The text of a trial's file; NNI's page offers all three of every trial, and not every trial writes all."""
+    """The text of a trial's file, or that it is empty: NNI's page links all three files of every trial."""
     trials = (await context.service.entry(id_)).folder.trials
     path = f"{attempt_directory(trial_id, attempt)}/{name}"
     is_there = await asyncio.to_thread(os.path.lexists, trials / path)
     try:
         response: Response = await logs.attempt_file(context, id_, trial_id, attempt, name, 0, None)
     except NotFound:
-        if is_there:  # a link is no text, and is not followed
+        if is_there:  # links are not followed
             raise
         return _empty(name)
     return _empty(name) if response.headers["X-Size"] == "0" else response

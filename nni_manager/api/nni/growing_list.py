@@ -1,8 +1,8 @@
-"""Lists that only grow at their end, as NNI's clients ask for them again and again: the whole of it, every time.
+"""Caches of lists that only grow at their end, which NNI's clients poll as a whole.
 
-What precedes the first item that may still change is assembled by SQLite once and kept as long as the experiment is at
-work: ten thousand trials are then as quick as ten. Of an experiment that nobody works on nothing changes: all is kept
-as long as its database stays open, and no more than there is room for of all of them.
+Items before the first one that may still change are assembled by SQLite once and cached while the experiment is open:
+ten thousand trials are then as fast as ten. A closed experiment does not change: its whole list is cached while its
+database is open, within a limit for all closed experiments.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from starlette.types import Receive, Scope, Send
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.commands import Readable
 
-#: Bytes of one list of an experiment at work that are kept at most.
+#: Most cached bytes of one list of an open experiment.
 MOST_KEPT = 64 * 1024 * 1024
-#: Bytes of all lists of experiments that nobody works on.
+#: Most cached bytes of all lists of closed experiments.
 MOST_KEPT_OF_CLOSED = 64 * 1024 * 1024
-#: Pieces that are kept at most: then they become one.
+#: Most pieces of a cached list; above it they are joined.
 _MOST_PIECES = 64
 
 
 class Rows(Protocol):
-    """Items as JSON text joined by commas, in the order of an id that grows."""
+    """Items as JSON text joined by commas, in the order of a growing id."""
 
     def settled(self, connection: sqlite3.Connection) -> int:
-        """Items below this id neither change nor become more."""
+        """An id below which items no longer change and none is added."""
 
     def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
-        """The items with ids in [start, end); empty when there is none."""
+        """The items with ids in [start, end); empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    #: The first id that is not in it.
+    #: The first id that is not included.
     end: int = 0
     pieces: tuple[bytes, ...] = ()
 
@@ -57,16 +57,16 @@ class _Kept:
 
 
 class Room:
-    """The room for lists of closed experiments: those that were read last are kept, as far as they fit."""
+    """An LRU cache of the lists of closed experiments, limited by bytes."""
 
     def __init__(self, size: int) -> None:
         self._free = size
-        #: By last use, with their sizes.
+        #: List → its bytes, in order of last use.
         self._lists: OrderedDict[GrowingList, int] = OrderedDict()
         self._lock = threading.Lock()
 
     def use(self, used: GrowingList, size: int) -> None:
-        """`used` is the last to go. A list that is no longer anybody's goes as others come."""
+        """Makes `used` the most recent, and evicts the least recently used lists above the limit."""
         with self._lock:
             self._free += self._lists.pop(used, 0) - size
             self._lists[used] = size
@@ -77,7 +77,7 @@ class Room:
 
 
 class GrowingLists:
-    """The lists of all experiments that are read, one each."""
+    """One cached list per experiment."""
 
     def __init__(self, rows: Callable[[Readable], Rows], room: Room, *, end: int) -> None:
         """`room`: for closed experiments; `end`: above every id."""
@@ -95,10 +95,10 @@ class GrowingLists:
 
 
 class GrowingList:
-    """Read by several threads at a time."""
+    """A cached list. Thread-safe."""
 
     def __init__(self, rows: Rows, *, end: int, room: Room | None = None) -> None:
-        """`end`: above every id. `room`: of an experiment that is closed, and changes no more."""
+        """`end`: above every id. `room`: for a closed experiment, which no longer changes."""
         self._rows = rows
         self._end = end
         self._room = room
@@ -106,14 +106,14 @@ class GrowingList:
         self._lock = threading.Lock()
 
     def forget(self) -> None:
-        """Drops the list that is kept; it is assembled again when it is asked for."""
+        """Drops the cached list; the next read assembles it again."""
         self._kept = _Kept()
 
     def read(self, connection: sqlite3.Connection) -> Sequence[bytes]:
-        """The pieces of the list; joined by commas they are its items."""
+        """The pieces of the list, to be joined by commas."""
         if self._room is not None:
             return self._read_whole(connection, self._room)
-        connection.execute("BEGIN")  # one picture for both queries
+        connection.execute("BEGIN")  # one snapshot for both queries
         try:
             kept = self._extended(connection)
             rest = self._rows.items(connection, start=kept.end, end=self._end)
@@ -141,7 +141,7 @@ class GrowingList:
 
 
 class ListResponse(Response):
-    """A JSON list that is sent in the pieces it was kept in, none of them copied."""
+    """A JSON list, sent in its cached pieces without copying."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self._pieces = pieces

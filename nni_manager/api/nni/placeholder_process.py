@@ -1,9 +1,9 @@
 """A process for every open experiment, for NNI's tools.
 
-NNI has a process per experiment. Its list of experiments and its API name that process's id; its Python client's
-`stop()` waits until the process is gone, for ever if need be; its `nnictl stop` terminates it and does no more. The
-daemon does not end with an experiment, so these tools are told the id of a process that does nothing but end with it.
-It also ends with the daemon, whose end of its pipe it reads; and whoever terminates it stops the experiment.
+NNI has a process per experiment, and its id in its list of experiments and its API: its Python client's `stop()` waits,
+without limit, until the process is gone, and its `nnictl stop` only terminates it. One daemon serves many experiments,
+so these tools get the id of an idle process that ends with the experiment. It also ends with the daemon, when its pipe
+closes; terminating it stops the experiment.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from nni_manager.scheduler.experiments.commands import ExperimentCommands
 
 log = logging.getLogger(__name__)
 
-#: Ends when nothing more can come.
+#: Ends when its standard input closes.
 _COMMAND = "cat"
-#: Who ends the daemon may tell all of its processes, and the daemon last; in seconds.
+#: Seconds to wait whether the daemon is ending too: a signal to all of its processes may reach the daemon last.
 _DAEMON_TOO_S = 0.3
-#: Until one that died is missed, in seconds: where all die at once they must not be started without a pause.
+#: Seconds before a dead process is replaced, so that processes that keep dying are not restarted without a pause.
 _AGAIN_S = 2.0
 
 
 class PlaceholderProcesses:
-    """Made when they are asked for, one per experiment; shared by all that name one. One per daemon."""
+    """The processes of all experiments, each started on first use. One object per daemon."""
 
     def __init__(self, service: ExperimentCommands, stopping: asyncio.Event) -> None:
-        """`stopping`: the daemon ends, and experiments go on."""
+        """`stopping`: set when the daemon ends, which does not stop experiments."""
         self._service = service
         self._stopping = stopping
         self._processes: dict[str, Process] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
-        #: Called when a process that was named is gone, and its experiment may be open.
+        #: Called when a published process is gone although its experiment may be open.
         self.on_loss: Callable[[], None] = lambda: None
         service.on_closed(self._end)
 
     async def pid(self, id_: str) -> int | None:
-        """The pid of a process that is there while the experiment is open; None for a closed one, or where none can be
+        """The id of a process that lives while the experiment is open; None: it is closed, or no process can be
         started."""
         async with self._turn:
             process = self._processes.get(id_)
@@ -71,7 +71,7 @@ class PlaceholderProcesses:
     async def _watch(self, id_: str, process: Process) -> None:
         await process.wait()
         if self._processes.get(id_) is not process:
-            return  # it ended with its experiment
+            return  # it was ended with its experiment
         if process.returncode == -signal.SIGTERM and not await self._does_daemon_end():
             await self._stop(id_)
         else:
@@ -79,7 +79,7 @@ class PlaceholderProcesses:
         self.on_loss()
 
     async def _does_daemon_end(self) -> bool:
-        """Then it was not the experiment that somebody wanted to stop."""
+        """Whether the daemon ends too: then the signal was not a request to stop the experiment."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_DAEMON_TOO_S):
                 await self._stopping.wait()
@@ -94,7 +94,7 @@ class PlaceholderProcesses:
 
 
 async def _start() -> Process | None:
-    """Starts a process in a session of its own: what a terminal sends to the daemon's group is not for it."""
+    """Starts a process in a new session, so that signals of a terminal to the daemon's group do not reach it."""
     try:
         return await asyncio.create_subprocess_exec(
             _COMMAND, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True

@@ -1,4 +1,4 @@
-"""`check-status`: the call that every client makes first and then again and again, so it costs next to nothing."""
+"""`check-status`, which clients poll, so its answer is cached."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from nni_manager.store.index.overview import Live
 from nni_manager.store.nni import nni_registry
 
 _PATH = f"{ROOT}/check-status"
-#: Bare text where NNI's clients expect JSON: to them it means that they should ask again.
+#: Bare text instead of JSON, which NNI's clients take as a request to retry.
 NOT_READY = "INITIALIZING"
 
 
-#: What an answer was made from: the number of changes, or what the index says; and what is known of listeners.
+#: What an answer depends on: number of changes, or the index entry of a closed experiment; and the endpoint's problem.
 _State = tuple[int | Entry | None, str]
 
 
@@ -42,14 +42,14 @@ class _Kept:
 
 
 class StatusAnswers:
-    """Keeps the answer of every experiment that is read until something changes."""
+    """Caches the answer per experiment until something changes."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._kept: WeakKeyDictionary[Readable, _Kept] = WeakKeyDictionary()
 
     async def answer_at_once(self, scope: Scope, send: Send) -> bool:
-        """Answers what can be answered from memory; whether that was so."""
+        """Answers from the cache if possible; returns whether it did."""
         if scope["path"] != _PATH or scope["method"] != "GET":
             return False
         id_ = experiment_of(scope)
@@ -76,7 +76,8 @@ class StatusAnswers:
         return response
 
     def _state(self, id_: str, read: Readable) -> _State:
-        """A closed experiment is read anew when its files change; what the index says of it may change without them."""
+        """The state of an answer. A closed experiment's files are watched by the reader, so only its index entry counts
+        here."""
         service = self._context.service
         if isinstance(read, OpenExperiment):
             return read.changes.count, service.problem(id_)
@@ -87,7 +88,7 @@ class StatusAnswers:
         entry, live = await service.entry(id_), service.live(id_)
         if entry.is_open and not (entry.status.is_closed or live.problem or live.derived_hold):
             return Response(NOT_READY, media_type="text/html")
-        found: list[Readable] = []  # the last one is what was read
+        found: list[Readable] = []  # its last entry is the one that was read
 
         def choose(read: Readable) -> Callable[[sqlite3.Connection], Response]:
             found.append(read)
@@ -102,12 +103,12 @@ def _response(row: StoredExperiment, live: Live, status: ExperimentStatus | None
 
 
 def _response_of_closed(connection: sqlite3.Connection, entry: Entry, live: Live) -> Response:
-    closed = entry.status if entry.status.is_closed else None  # its own database need not know it
+    closed = entry.status if entry.status.is_closed else None  # the experiment's database may not have it
     return _response(experiments.load(connection), live, closed)
 
 
 class MetadataAnswers:
-    """Entries as NNI's registry of experiments has them."""
+    """Entries in the form of NNI's list of experiments."""
 
     async def show(self, request: Request) -> Response:
         """The entry of the experiment."""
@@ -121,7 +122,7 @@ class MetadataAnswers:
         return JSONResponse([await self._described(context, entry, id_) for entry in entries])
 
     async def _described(self, context: ApiContext, entry: Entry, asked: str) -> dict[str, Any]:
-        """An entry of the list, with a process only where the client can want it: of the experiment that it asked."""
+        """An entry of the list. Only the requested experiment has a process id, as clients do not use others."""
         pid = await context.placeholders.pid(entry.id) if entry.id == asked else None
         service = [
             urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service"

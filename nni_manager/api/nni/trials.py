@@ -1,4 +1,4 @@
-"""Trials: all, one, how many of each status; adding one, ending one."""
+"""Trials and metrics: lists, one trial, counts by status; adding and ending a trial."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.store.experiment import trials
 from nni_manager.store.nni import nni_answers
 
-#: Seconds that the end of a trial is waited for at most: NNI's clients wait 20 for an answer.
+#: Most seconds to wait for a trial's end: NNI's clients wait 20 for an answer.
 _MOST_WAIT_S = 15.0
-#: Seconds beyond its grace period that the end of a trial takes to be known.
+#: Seconds from the end of its grace period until a trial's end is recorded.
 _KNOWN_AFTER_S = 1.0
 
 
 class TrialAnswers:
-    """Keeps what has become of the trials of every experiment that is read."""
+    """Caches the list of trials per experiment."""
 
     def __init__(self, room: Room) -> None:
         self._lists = GrowingLists(lambda read: TrialRows(str(read.folder.trials)), room, end=nni_answers.END)
 
     async def list_all(self, request: Request) -> Response:
-        """The trials by sequence id; ``?status=``: only those with it."""
+        """The trials by sequence id; ``?status=``: only those with this status."""
         context, id_ = addressed(request)
         status = request.query_params.get("status")
         if status is not None:
@@ -61,7 +61,7 @@ class TrialAnswers:
         return listed(await context.service.read(id_, nni_answers.statistics))
 
     async def add(self, request: Request) -> Response:
-        """A trial with parameters of one's own, which are the whole body."""
+        """Adds a trial; its parameters are the whole body."""
         await require_writable(request)
         context, id_ = addressed(request)
         parameters = await read_json(request)
@@ -83,7 +83,7 @@ class TrialAnswers:
 
 
 class TrialRows:
-    """The rows of all trials, for `GrowingList`. `directory`: where their folders are."""
+    """The rows of all trials, for `GrowingList`. `directory`: parent of their folders."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -109,31 +109,31 @@ def _has_ended(connection: sqlite3.Connection, trial_id: str) -> bool:
     return status is None or status.is_final
 
 
-#: A bound of sequence ids; what is longer is none.
+#: A bound of sequence ids; longer text is ignored.
 _NUMBER = re.compile(r"-?[0-9]{1,1000}", re.ASCII)
-#: No sequence id is above it, and SQLite takes it: a bound beyond means no bound.
+#: SQLite's greatest integer; a bound above it means no bound.
 _MOST = 2**63 - 1
 
 
 class MetricAnswers:
-    """Keeps the results of every experiment that is read, those that will not change."""
+    """Caches the settled results per experiment."""
 
     def __init__(self, room: Room) -> None:
         self._lists = GrowingLists(lambda _: MetricRows(), room, end=nni_answers.END)
 
     async def list_all(self, request: Request) -> Response:
-        """The metrics in the order they came; ``?type=``: only those of it."""
+        """The metrics in the order of arrival; ``?type=``: only those of this type."""
         if "type" in request.query_params:
             return await _cut(request, trial_id="")
         context, id_ = addressed(request)
         return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
 
     async def of_trial(self, request: Request) -> Response:
-        """The metrics of a trial; none of an unknown one."""
+        """The metrics of a trial; an unknown trial has none."""
         return await _cut(request, trial_id=request.path_params["id"])
 
     async def of_range(self, request: Request) -> Response:
-        """The metrics of trials whose sequence ids lie between two, both included."""
+        """The metrics of trials with sequence ids in a range, both ends included."""
         bounds = [str(request.path_params[name]) for name in ("first", "last")]
         if not all(map(_NUMBER.fullmatch, bounds)):
             return listed(b"")
@@ -142,7 +142,7 @@ class MetricAnswers:
         return listed(await context.service.read(id_, lambda c: nni_answers.metrics_of_range(c, first, last)))
 
     async def latest(self, request: Request) -> Response:
-        """All final ones, and the last intermediate one of each trial."""
+        """All final metrics, and the last intermediate one of each trial."""
         context, id_ = addressed(request)
         return listed(await context.service.read(id_, nni_answers.latest_metrics))
 

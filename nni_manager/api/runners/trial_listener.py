@@ -1,7 +1,7 @@
-"""The routes that trial runners post to: an application of its own, on a listener of its own, one token per attempt.
+"""The routes that trial runners post to: a separate application on a separate listener, with a token per attempt.
 
-The wire contract is `trial_runner.protocol`. Idempotent throughout: a runner that heard no answer asks again. Nothing
-of a request is read before its token was checked, and no more of all bodies together than the listener has room for.
+The wire contract is `trial_runner.protocol`. Every request is idempotent, as a runner without an answer repeats it. A
+body is read only after the token was checked, and all bodies together are limited by `Room`.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: A post holds 256 KiB of lines, or one line of any length that is taken, of which JSON may make each byte two.
+#: A post has 256 KiB of lines, or one line of up to `MAX_RECORD` bytes, each of which JSON may escape to two.
 BODY_LIMIT = 2 * protocol.MAX_RECORD + 1024 * 1024
-#: Bytes of all large bodies that are being taken in.
+#: Most bytes of all large bodies being received.
 ROOM_BYTES = 2 * BODY_LIMIT
 #: Seconds for a whole body to arrive.
 BODY_S = 60.0
-#: Archives of code that are kept in memory, and bytes of each at most.
+#: Archives of code kept in memory; most bytes of each.
 _SMALL_FILES = 8
 _SMALL_FILE_BYTES = 64 * 1024
 #: Seconds between two heartbeats of a runner.
 HEARTBEAT_S = 5
 
-#: Requests by what became of them, since the process started; see `outcome`.
+#: Requests by `outcome`, since the process started.
 answered: Counter[str] = Counter()
 
 _PATH = re.compile(r"/trial/v1/([^/]+)/([^/]+)/([^/]+)/([^/]+)")
 _ATTEMPT_PATH = re.compile(r"/trial/v1/(\w{1,64}/\w{1,64}/\d{1,9})/\w+", re.ASCII)
 _REQUEST_NAME = re.compile(rb"[A-Za-z0-9-]{1,64}")
 _HARDENED = [(name.lower().encode(), value.encode()) for name, value in HARDENING.items()]
-#: In the order of `RunnerIdentity`: what can be none is as unknown as any.
+#: In the order of `RunnerIdentity`; a malformed id is answered like an unknown one.
 _IDS = (EXPERIMENT_ID, TRIAL_ID, ATTEMPT)
 
-#: Statuses that have a word of their own.
+#: Statuses with their own outcome.
 _OUTCOMES = {
     401: "unauthorized",
     403: "unauthorized",
@@ -79,7 +79,7 @@ def outcome(status: int) -> str:
 class _Answer:
     status: int = 200
     body: bytes = b""
-    #: Beside those that every answer has.
+    #: In addition to the headers of every answer.
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -92,7 +92,7 @@ class _File:
 
 
 class _Refused(Exception):
-    """A refusal that is none of the domain."""
+    """A refusal that is not a domain error."""
 
     def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(sentence)
@@ -116,8 +116,8 @@ Get = Callable[[RunnerIdentity], Awaitable[_Answer | _File]]
 
 
 class TrialListener:
-    """One ASGI application, its limit of the body's size included. Bare, as most of what the daemon is asked for while
-    trials run is asked here: a framework's layers would cost more than what is done with a post."""
+    """The ASGI application, with its limits of bodies. Without a framework: its layers would cost more than handling a
+    post, and most requests to the daemon arrive here."""
 
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
@@ -162,11 +162,11 @@ class TrialListener:
             raise _Refused(404, "there is no such route of trial runners")
         if name not in (self.gets if is_get else self.posts) or not (is_get or scope["method"] == "POST"):
             raise _Refused(405, f"{scope['method']} is not possible here")
-        who = self._who(found.group(1, 2, 3), headers)
+        runner = self._authenticated(found.group(1, 2, 3), headers)
         if is_get:
-            return await self.gets[name](who)
-        with self._room.body(who.job_name) as room:
-            return _json(await self.posts[name](who, await _body(headers, receive, room)))
+            return await self.gets[name](runner)
+        with self._room.body(runner.job_name) as room:
+            return _json(await self.posts[name](runner, await _body(headers, receive, room)))
 
     async def _send(
         self, answer: _Answer | _File, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send
@@ -184,21 +184,21 @@ class TrialListener:
         await send({"type": "http.response.start", "status": answer.status, "headers": own})
         await send({"type": "http.response.body", "body": answer.body})
 
-    def _who(self, ids: tuple[str | Any, ...], headers: Mapping[bytes, bytes]) -> RunnerIdentity:
-        """The attempt in the path, once the token is its."""
+    def _authenticated(self, ids: tuple[str | Any, ...], headers: Mapping[bytes, bytes]) -> RunnerIdentity:
+        """The attempt in the path, after its token was checked. Raises _Refused."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise _Refused(401, "send the attempt's token as `Authorization: Bearer`", {"WWW-Authenticate": "Bearer"})
         if all(form.fullmatch(id_) for form, id_ in zip(_IDS, ids, strict=True)):
             container = headers.get(_CONTAINER, b"").decode("latin-1")
-            who = RunnerIdentity(
+            runner = RunnerIdentity(
                 experiment_id=ids[0],
                 trial_id=ids[1],
                 attempt=int(ids[2]),
                 container=container if CONTAINER.fullmatch(container) else "",
             )
-            if self._reports.tokens.is_token(who.job_name, token.strip()):
-                return who
+            if self._reports.tokens.is_token(runner.job_name, token.strip()):
+                return runner
         raise _Refused(403, "this token is not the one of this attempt")
 
 
@@ -208,8 +208,8 @@ _ANSWER = protocol.ANSWER_HEADER.lower().encode()
 
 
 def _signature(reports: RunnerReports, path: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-    """Headers that tell runners that an answer is ours, about their attempt and to this request: whatever stands
-    between may answer, too, and repeat what we said."""
+    """Headers that sign an answer for this attempt and request: a proxy in between may answer itself or replay an
+    answer."""
     attempt = _ATTEMPT_PATH.fullmatch(path)
     name = f"{reports.tokens.manager}/{attempt[1]}" if attempt else reports.tokens.manager
     request = headers.get(_REQUEST, b"")
@@ -219,12 +219,12 @@ def _signature(reports: RunnerReports, path: str, headers: Mapping[bytes, bytes]
 
 
 class _Routes:
-    """What becomes of a post."""
+    """The handlers of posts."""
 
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
         self._small = _SmallFiles()
-        #: Posts that may come together.
+        #: Handlers of the posts that one request may combine.
         self.takes: dict[str, Take] = {
             "status": self._status,
             "metrics": self._metrics,
@@ -232,9 +232,9 @@ class _Routes:
             "heartbeat": self._heartbeat,
         }
 
-    async def version(self, who: RunnerIdentity, body: Json) -> Json:
+    async def version(self, runner: RunnerIdentity, body: Json) -> Json:
         version, channel, outboxes = posts.greeting(body)
-        welcome = await self._reports.register(who, version, channel, outboxes)
+        welcome = await self._reports.register(runner, version, channel, outboxes)
         code = await self._code_of(welcome) if posts.wants_code(body) else {}
         return {
             "accepted": True,
@@ -247,19 +247,19 @@ class _Routes:
         }
 
     async def _code_of(self, welcome: Registration) -> Json:
-        """Small code goes with the greeting's answer. What hinders is said where it is asked for."""
+        """The code in the answer to a registration, if it is small. Errors are left to the request for the code."""
         try:
             data = await self._small.data(await welcome.archive.path()) if welcome.archive is not None else b""
         except (NniManagerError, OSError):
             data = b""
         return {protocol.INLINE_CODE: base64.b64encode(data).decode()} if data else {}
 
-    async def parameters(self, who: RunnerIdentity) -> _Answer:
-        body = (await self._reports.record(who)).encode()
+    async def parameters(self, runner: RunnerIdentity) -> _Answer:
+        body = (await self._reports.record(runner)).encode()
         return _Answer(body=body, headers={"content-type": "application/json"})
 
-    async def code(self, who: RunnerIdentity) -> _Answer | _File:
-        path = await self._reports.code(who)
+    async def code(self, runner: RunnerIdentity) -> _Answer | _File:
+        path = await self._reports.code(runner)
         if path is None:
             return _Answer(status=204)
         headers = {"ETag": f'"{path.name.partition(".")[0]}"'}
@@ -267,22 +267,22 @@ class _Routes:
             return _Answer(body=data, headers={**headers, "content-type": "application/gzip"})
         return _File(path=path, headers=headers)
 
-    async def outboxes(self, who: RunnerIdentity) -> _Answer:
-        return _json(await self._reports.offsets(who))
+    async def outboxes(self, runner: RunnerIdentity) -> _Answer:
+        return _json(await self._reports.offsets(runner))
 
     def alone(self, name: str) -> Callable[[RunnerIdentity, Json], Awaitable[Json]]:
-        """A route of one post."""
+        """A route for one kind of post."""
         take = self.takes[name]
 
-        async def taken(who: RunnerIdentity, body: Json) -> Json:
-            return await take(await self._reports.attempt(who), body)
+        async def taken(runner: RunnerIdentity, body: Json) -> Json:
+            return await take(await self._reports.attempt(runner), body)
 
         return taken
 
-    async def together(self, who: RunnerIdentity, body: Json) -> Json:
-        """Several posts, carried out in their order until one is not taken whole."""
+    async def together(self, runner: RunnerIdentity, body: Json) -> Json:
+        """Handles several posts in order, until one is not stored whole."""
         parts = posts.parts(body, self.takes)
-        attempt, answers = await self._reports.attempt(who), list[Json]()
+        attempt, answers = await self._reports.attempt(runner), list[Json]()
         while len(answers) < len(parts):
             left = parts[len(answers) :]
             if posts.is_whole_end(left):
@@ -294,11 +294,11 @@ class _Routes:
         return {"answers": answers}
 
     async def _last_results(self, attempt: AttemptReports, results: Json, end: Json) -> tuple[Json, ...]:
-        """The last results and the end after them, which are one commit."""
+        """Stores the last results and the end in one commit."""
         stretch = posts.stretch(results)
         try:
-            word = posts.exit_word(end)
-        except InvalidInput:  # which is said of the end, and must not cost the results
+            word = posts.exit_report(end)
+        except InvalidInput:  # the end is invalid: the results are stored nevertheless
             return (await self._metrics(attempt, results),)
         offset = await attempt.lines(stretch.outbox, stretch.start, stretch.end, stretch.lines, word)
         taken = {"offset": offset}
@@ -310,7 +310,7 @@ class _Routes:
             must_stop = attempt.started(*posts.started(body), self._reports.now_ms())
             return _orders(attempt, must_stop, everyS=HEARTBEAT_S)
         if event == "exited":
-            return _orders(attempt, await attempt.exited(posts.exit_word(body)))
+            return _orders(attempt, await attempt.exited(posts.exit_report(body)))
         raise InvalidInput("event: must be started or exited")
 
     async def _metrics(self, attempt: AttemptReports, body: Json) -> Json:
@@ -326,14 +326,14 @@ class _Routes:
 
 
 class _SmallFiles:
-    """The archives that were asked for last, as far as they are small: every trial of an experiment asks for the same.
-    What is packed is never changed."""
+    """A cache of small archives of code: all trials of an experiment request the same one, and archives never
+    change."""
 
     def __init__(self) -> None:
         self._known: dict[Path, bytes] = {}
 
     async def data(self, path: Path) -> bytes:
-        """Empty for a file that is not small. Raises OSError."""
+        """The file's content; empty if it is not small. Raises OSError."""
         if path not in self._known:
             while len(self._known) >= _SMALL_FILES:
                 del self._known[next(iter(self._known))]
@@ -342,7 +342,7 @@ class _SmallFiles:
 
 
 def _small(path: Path) -> bytes:
-    """What is in a file, if that is little. Blocks."""
+    """The content of a small file; empty for a larger one. Blocks."""
     return path.read_bytes() if path.stat().st_size <= _SMALL_FILE_BYTES else b""
 
 
@@ -351,7 +351,8 @@ def _orders(attempt: AttemptReports, must_stop: bool, **more: object) -> Json:
 
 
 async def _parts(take: Callable[..., Awaitable[Json | tuple[Json, ...]]], *given: Any) -> list[Json]:
-    """The answers to one of several posts, or to two of them. What is a fault of ours is one of them all."""
+    """The answers to one post of a request, or to two. An error of the daemon (status 500) is raised for the whole
+    request."""
     try:
         taken = await take(*given)
         return [{"status": 200, "body": body} for body in (taken if isinstance(taken, tuple) else (taken,))]
@@ -361,7 +362,7 @@ async def _parts(take: Callable[..., Awaitable[Json | tuple[Json, ...]]], *given
 
 
 async def _body(headers: Mapping[bytes, bytes], receive: Receive, room: Body) -> Json:
-    """Raises BodyTooLarge before anything is read of one that announces too much."""
+    """The parsed body. Raises BodyTooLarge, before reading, if the announced length is too large."""
     announced = headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced[:16]) > BODY_LIMIT:
         raise BodyTooLarge(BODY_LIMIT)
@@ -373,7 +374,7 @@ async def _body(headers: Mapping[bytes, bytes], receive: Receive, room: Body) ->
 
 
 async def _received(receive: Receive, room: Body) -> bytes:
-    """Raises BodyTooLarge, TooBusy and ClientDisconnect."""
+    """The bytes of the body. Raises BodyTooLarge, TooBusy and ClientDisconnect."""
     pieces, size, more = [], 0, True
     while more:
         message = await receive()
@@ -390,7 +391,7 @@ async def _received(receive: Receive, room: Body) -> bytes:
 
 
 def _status(error: Exception) -> int:
-    """The status of an error, as everywhere, but 410 for an attempt that is over and an experiment that is closed."""
+    """The HTTP status of an error; 410 for an attempt that is over or an experiment that is closed."""
     if isinstance(error, Conflict):
         return 410
     return int(_STATUS.get(type(error)) or status_of(error))

@@ -1,7 +1,6 @@
-"""Posts of trial runners, checked field by field. Everything here raises InvalidInput, and never repeats a value.
+"""Posts of trial runners, validated field by field. All functions raise InvalidInput; its text never repeats a value.
 
-A runner is a program on somebody else's machine: whatever it sends may be wrong, huge or meant to harm, and must cost
-its own trial at most.
+A runner is untrusted: a post may be wrong, huge or malicious, and must not harm anything but its own trial.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from trial_runner.wire.outbox_name import is_outbox
 
 Json = dict[str, Any]
 
-#: Whole numbers that every reader of JSON keeps.
+#: The greatest integer that every JSON parser keeps.
 _MOST = 2**53
-#: Posts in one request.
+#: Most posts in one request.
 _MOST_TOGETHER = 16
-#: Characters of a sentence about what is not delivered.
+#: Most characters of a sentence about undelivered results.
 _SENTENCE_CHARACTERS = 300
 
 
@@ -39,7 +38,7 @@ class PostedLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostedLog:
-    """Part of a log. `source`: the process of the job it is of; empty: the one that reports."""
+    """Part of a log. `source`: the job's process that wrote it; empty: the reporting one."""
 
     file: str
     offset: int
@@ -58,7 +57,7 @@ def parse(data: bytes) -> Json:
 
 
 def parts(body: Json, known: Collection[str]) -> list[tuple[str, Json]]:
-    """(route, body) of several posts in one; `known`: routes of which they may be."""
+    """(route, body) of each combined post; `known`: the allowed routes."""
     found = body.get("posts")
     if not isinstance(found, list) or not 0 < len(found) <= _MOST_TOGETHER:
         raise InvalidInput(f"posts: must be a list of 1 to {_MOST_TOGETHER} posts")
@@ -75,17 +74,17 @@ def _one_of(part: object, known: Collection[str]) -> tuple[str, Json]:
 
 
 def is_whole_end(found: Sequence[tuple[str, Json]]) -> bool:
-    """Whether results come first, and the end after them."""
+    """Whether the posts are results followed by the end."""
     return [route for route, _ in found[:2]] == ["metrics", "status"] and found[1][1].get("event") == "exited"
 
 
 def is_whole(body: Json, answer: Json) -> bool:
-    """Whether all of a post that was taken is stored; `answer`: to it."""
+    """Whether a post is stored completely, by its answer."""
     return "end" not in body or answer.get("offset", 0) >= body["end"]
 
 
 def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
-    """The greeting in a post: (version, channel, bytes of the outboxes that its container found, if it says so)."""
+    """A registration: (version, channel, bytes per outbox that the container found; None: not given)."""
     version, channel = _text(body, "version"), _text(body, "channel") or protocol.PUSH
     if channel not in (protocol.PUSH, protocol.PULL):
         raise InvalidInput(f"channel: must be {protocol.PUSH} or {protocol.PULL}")
@@ -95,17 +94,17 @@ def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
 
 
 def wants_code(body: Json) -> bool:
-    """Whether a greeting's answer may hold the code."""
+    """Whether the answer to a registration may contain the code."""
     return body.get(protocol.INLINE_CODE) is True
 
 
 def started(body: Json) -> tuple[int | None, int | None]:
-    """(when the command started, when this was said), by the runner's clock."""
+    """(start of the command, time of the post), in milliseconds by the runner's clock."""
     return _count(body, "startedMs"), _count(body, "nowMs")
 
 
-def exit_word(body: Json) -> Json:
-    """The fields to keep of a runner's word about the end."""
+def exit_report(body: Json) -> Json:
+    """The stored fields of a runner's report of the end."""
     exit_code, signal = _number(body, "exitCode"), _number(body, "signal")
     if exit_code is None and signal is None:
         raise InvalidInput("exitCode or signal: one of them must be given")
@@ -149,13 +148,13 @@ def _sizes(body: Json) -> dict[str, int]:
         return {}
     if not isinstance(outboxes, dict):
         raise InvalidInput("outboxes: must be an object of names and their sizes")
-    # one that was not taken is not waited for; nor are those of which too many are told
+    # invalid names are not waited for, nor outboxes above the limit
     names = [name for name in outboxes if is_outbox(name)][: protocol.MOST_OUTBOXES]
     return {name: _required(outboxes, name, "outboxes") for name in names}
 
 
 def _sentences(body: Json) -> list[str]:
-    """The runner's sentences; one that cannot be shown is left out, as an end must not be refused because of it."""
+    """The runner's sentences. An invalid one is left out: the end must not be refused because of it."""
     told = body.get("undelivered")
     texts = [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
     return [_printable(text)[:_SENTENCE_CHARACTERS] for text in texts[: protocol.MAX_SENTENCES]]
@@ -166,7 +165,7 @@ def _printable(text: str) -> str:
 
 
 def _text(body: Json, name: str) -> str:
-    """The text of a field; empty when it is missing or null."""
+    """The text of a field; empty: missing or null."""
     value = body.get(name)
     if value is None:
         return ""

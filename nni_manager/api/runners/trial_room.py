@@ -1,7 +1,7 @@
-"""The room for bodies of trial runners that are being taken in.
+"""Limits the memory for bodies of trial runners that are being received.
 
-What counts is bytes that came: what a body announces costs nothing. Small bodies have room whatever the large ones do,
-so that no runner's heartbeat waits for another runner's results.
+Received bytes count, not announced ones. Small bodies are always accepted, so that no heartbeat waits for another
+runner's results.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from contextlib import contextmanager
 
 from nni_manager.domain.errors import TooBusy
 
-#: Bytes up to which a body is small: a post of a runner's usual stretch of lines is.
+#: Most bytes of a small body, such as a usual post of lines.
 SMALL_BYTES = 512 * 1024
-#: Bodies of one attempt at a time; as many of its processes may report.
+#: Most simultaneous bodies of one attempt, one for each of its reporting processes.
 MOST_BODIES = 64
 
 
 class Room:
-    """`size`: bytes of all large bodies together."""
+    """`size`: most bytes of all large bodies together."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._taken = 0
         self._bodies: Counter[str] = Counter()
-        #: Attempts of which a large body is being taken in.
+        #: Attempts with a large body that is being received.
         self._large: set[str] = set()
 
     @contextmanager
     def body(self, attempt: str) -> Iterator[Body]:
-        """A context in which one is taken in and used. Raises TooBusy."""
+        """A context in which a body is received and used. Raises TooBusy."""
         if self._bodies[attempt] >= MOST_BODIES:
             raise TooBusy(f"{MOST_BODIES} posts of this attempt are being taken in; this one is taken in a second")
         self._bodies[attempt] += 1
@@ -44,36 +44,36 @@ class Room:
                 del self._bodies[attempt]
 
     def enlarge(self, attempt: str) -> None:
-        """A body of the attempt is large from now on. Raises TooBusy."""
+        """Counts the attempt's body as large from now on. Raises TooBusy."""
         if attempt in self._large:
             raise TooBusy("another large post of this attempt is being taken in; this one is taken in a second")
         self._large.add(attempt)
 
     def take(self, size: int, held: int) -> None:
-        """`held`: what the body holds already; one that is alone always has room. Raises TooBusy."""
+        """Reserves `size` bytes. `held`: bytes the body has already; a single body always has room. Raises TooBusy."""
         if self._taken + size > self._size and self._taken > held:
             raise TooBusy("more comes in than can be taken in at a time; it is taken in a second")
         self._taken += size
 
     def give_back(self, attempt: str, held: int) -> None:
-        """The large body of the attempt is over."""
+        """Releases the attempt's large body."""
         self._large.discard(attempt)
         self._taken -= held
 
 
 class Body:
-    """One body; it grows while it comes."""
+    """One body while it is received."""
 
     def __init__(self, room: Room, attempt: str) -> None:
         self._room = room
         self._attempt = attempt
         self._size = 0
         self._is_large = False
-        #: Bytes that count in the room.
+        #: Bytes reserved in the room.
         self._held = 0
 
     def grow(self, size: int) -> None:
-        """Counts bytes that have come. Raises TooBusy; nothing more of the body is to be read then."""
+        """Counts received bytes. Raises TooBusy: the rest of the body must not be read then."""
         self._size += size
         if self._size <= SMALL_BYTES:
             return

@@ -1,5 +1,4 @@
-"""Models of the REST API's bodies: camelCase, times in milliseconds since the epoch. Imports: pydantic and domain's
-words.
+"""Models of the REST API's bodies: camelCase, times in milliseconds since the epoch. Imports: pydantic and domain.
 
-Big answers are built by SQLite and never pass through these models; a test holds the two together.
+SQLite builds large answers without these models; a test compares the two.
 """

@@ -1,5 +1,4 @@
-"""Trials, their attempts and results. `store.experiment.answers` has SQLite build them; these models
-describe them."""
+"""Trials, their attempts and results. SQLite builds them (`store.experiment.answers`); these models describe them."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""The checks of `nni-manager doctor`: one module for each kind of thing that may be wrong. Nothing is left behind: no
-process, no file, no folder.
-"""
+"""The checks of `nni-manager doctor`, a module per subject. They leave no process, file or folder behind."""

@@ -1,4 +1,4 @@
-"""An experiment file: is it valid, and can its platform be used from here."""
+"""Checks an experiment file: is it valid, and can its platform be used from here."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.scheduler.experiments import preflight
 from nni_manager.scheduler.experiments.preflight import standalone_host
 
-#: Seconds that a keeper without jobs may take to end.
+#: Seconds to wait for the end of a keeper without jobs.
 _KEEPER_END_S = 5.0
 
 
 def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
-    """`data_dir`: where algorithms of one's own are registered, and whose trials may be on machines."""
+    """`data_dir`: has the user's registered algorithms, and the identity that machines know."""
     try:
         reading = experiment_file.read_file(path, data_dir, os.environ)
     except ConfigInvalid as error:
@@ -65,7 +65,7 @@ def _names(spec: ExperimentSpec) -> str:
 def _preflight(
     service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str], data_dir: Path
 ) -> Iterator[CheckFinding]:
-    """Findings of the training service's own preflight."""
+    """Findings of the training service's preflight."""
     connections = Connections(*identity.shown_to_machines(data_dir))
     folder = Path(spec.working_directory) / "doctor"
     for found in asyncio.run(_ask(service, folder, secrets, credentials.filled_storage(spec, secrets), connections)):
@@ -76,7 +76,7 @@ def _preflight(
 async def _ask(
     service: PlatformSpec, folder: Path, secrets: Mapping[str, str], storage: Json | None, connections: Connections
 ) -> Sequence[PreflightFinding]:
-    """A platform that works with the keeper of this machine gets one of its own."""
+    """The training service's findings; one that needs this machine's keeper gets a temporary keeper."""
     with tempfile.TemporaryDirectory(prefix="nni-doctor-", dir=TEMPORARY) as name:  # short: paths of sockets are
         process = LocalKeeper(Path(name) / "keeper", Path(name) / "keeper.sock")
         async with connected(process, "doctor's") as keeper:

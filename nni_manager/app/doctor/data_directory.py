@@ -1,4 +1,4 @@
-"""The data directory: may it be written, by whom, what kind of disk it lies on, how much room is left."""
+"""Checks the data directory: permissions, file system, free space."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nni_manager.store.index import index
 
 _CHECK = "data directory"
 _MIB = 2**20
-#: Free bytes below which nothing can be expected to work, and below which it will not for long.
+#: Free bytes below which the check fails, and below which it warns.
 _TOO_LITTLE, _LITTLE = 100 * _MIB, 1024 * _MIB
-#: Free inodes below which it will not work for long: a trial takes about ten.
+#: Free inodes below which the check warns: a trial takes about ten.
 _FEW_FILES = 10_000
-#: Files on whose locks everything waits.
+#: Lock files; a lock held by another user blocks all commands.
 _LOCKED = ("start.lock", "daemon.lock", index.FILE, f"{index.FILE}-shm")
 
 
@@ -40,7 +40,7 @@ def look(path: Path) -> Iterator[CheckFinding]:
 
 
 def trouble(path: Path) -> str:
-    """Why nothing can be written into a folder, or why it cannot be made; empty when it can."""
+    """Why a folder cannot be written or made; empty: it can."""
     place = _nearest(path)
     if not place.is_dir():
         return f"{place} is no folder" + ("" if place == path else f", so {path} cannot be made")
@@ -66,7 +66,7 @@ def _private(path: Path) -> CheckFinding:
 
 
 def _locked_by_others(path: Path) -> Iterator[CheckFinding]:
-    """Findings on who else can open our files: whoever can may hold them for ever."""
+    """Findings on lock files that other users can open, and so hold for ever."""
     for name in _LOCKED:
         for holder in holders(path / name):
             if holder.user != os.getuid():
@@ -95,5 +95,5 @@ def _room(place: Path) -> CheckFinding:
 
 
 def _nearest(path: Path) -> Path:
-    """The path itself if there is something, else the closest above it, be it a folder or not."""
+    """The path itself if it exists, else its closest existing parent, which may be a file."""
     return next(place for place in (path, *path.parents) if os.path.lexists(place))

@@ -1,4 +1,4 @@
-"""The examination: all checks, in the order of the report."""
+"""All checks, in the order of the report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Look = Callable[[], Iterator[CheckFinding]]
 
 
 def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | None = None) -> Iterator[CheckFinding]:
-    """One finding after the other, as they are made. `config`: an experiment file that is meant to run here."""
+    """The findings, each yielded at once. `config`: an experiment file that is to run here."""
     settings, finding = _settings(data_dir, environment)
     looks: list[tuple[str, _Look]] = [
         ("python", installation.look_at_python),
@@ -45,7 +45,7 @@ def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | No
 
 
 def _settings(data_dir: Path, environment: Mapping[str, str]) -> tuple[Settings, CheckFinding]:
-    """The defaults where what is set cannot be used."""
+    """The daemon's settings, or the defaults if they cannot be used, and the finding."""
     try:
         found = configured.load({"data_dir": str(data_dir)}, environment)
     except NniManagerError as error:
@@ -55,7 +55,7 @@ def _settings(data_dir: Path, environment: Mapping[str, str]) -> tuple[Settings,
 
 
 def _guarded(name: str, look: _Look) -> Iterator[CheckFinding]:
-    """A look that fails by itself hides none of the others."""
+    """The findings of a check; an unexpected exception becomes a finding, so that the other checks run."""
     try:
         yield from look()
     except Exception as error:

@@ -7,11 +7,11 @@ from enum import StrEnum
 
 
 class CheckOutcome(StrEnum):
-    #: As it should be.
+    #: The check passed.
     OK = "OK"
-    #: It works, and may not for long, or not for everybody.
+    #: It works, but perhaps not for long or not for all users.
     WARN = "WARN"
-    #: Experiments cannot run so.
+    #: Experiments cannot run.
     FAIL = "FAIL"
 
 
@@ -20,10 +20,10 @@ class CheckFinding:
     """One line of the report."""
 
     verdict: CheckOutcome
-    #: What was looked at, in one or two words.
+    #: The subject of the check, in one or two words.
     check: str
     sentence: str
-    #: What to do; empty when there is nothing to do.
+    #: What to do; empty: nothing.
     advice: str = ""
 
 

@@ -1,4 +1,4 @@
-"""The installation: the interpreter and its SQLite, the `nnictl` that a shell finds, tuners and assessors, the
+"""Checks the installation: the interpreter and its SQLite, the `nnictl` on the PATH, tuners and assessors, the
 clock."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nni_manager.domain.algorithm import Algorithm
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _OLDEST = (3, 11)
-#: The first with RETURNING and JSON functions that are always there.
+#: The first version with RETURNING and built-in JSON functions.
 _OLDEST_SQLITE = (3, 38)
 
 
@@ -42,7 +42,7 @@ def _numbers(version: tuple[int, ...]) -> str:
 
 _COMMAND = "nnictl"
 _INSTEAD = "write nni-manager in place of nnictl; it has every command"
-#: What stands in the few lines that pip makes of a command, and whose it is then.
+#: Module in the script that pip makes of a command → the owner of the command.
 _OWNERS = {b"nni_manager": "this program", b"nni.tools": "NNI itself"}
 _MOST = 65536
 
@@ -62,7 +62,7 @@ def look_at_command(environment: Mapping[str, str]) -> Iterator[CheckFinding]:
 
 
 def _owner(path: str) -> str:
-    """The package that owns a file; empty when it is none that is known."""
+    """The owner of a command's script; empty: unknown."""
     try:
         with open(path, "rb") as file:
             text = file.read(_MOST)
@@ -78,8 +78,8 @@ def _is_same(found: str, ours: Path) -> bool:
         return False
 
 
-#: As a tuner's own process does it, up to the first proposal, for which the heavy libraries are imported. What is
-#: printed is the time in seconds, or the error.
+#: Does what a tuner's process does up to the first proposal, which imports the heavy libraries. Prints the time in
+#: seconds, or the error.
 _PROGRAM = """
 import importlib, sys, time
 began = time.perf_counter()
@@ -94,7 +94,7 @@ except BaseException as error:
 print(time.perf_counter() - began)
 """
 _TIMEOUT_S = 60.0
-#: Each experiment's start waits for it.
+#: Seconds above which the check warns: each experiment's start waits that long.
 _SLOW_S = 5.0
 
 
@@ -121,13 +121,13 @@ def _use_algorithm(kind: str, algorithm: Algorithm) -> CheckFinding:
     return ok(kind, f"{algorithm.name} is ready in {seconds:.2f} s")
 
 
-#: Seconds that the two clocks are watched for, and that they may go apart meanwhile.
+#: Seconds for which the wall clock and the monotonic clock are compared; seconds by which they may drift apart.
 _WATCHED_S, _APART_S = 0.2, 0.05
-#: The year before which this program did not exist.
+#: The clock is wrong if it shows an earlier year.
 _FIRST_YEAR = 2024
-#: What `adjtimex` answers when nothing keeps the clock right.
+#: The result of `adjtimex` for an unsynchronised clock (TIME_ERROR).
 _UNSYNCHRONISED = 5
-#: `struct timex`, and more.
+#: At least the size of `struct timex`.
 _TIMEX_BYTES = 512
 
 
@@ -148,7 +148,7 @@ def look_at_clock() -> Iterator[CheckFinding]:
 
 
 def _drift() -> float:
-    """Seconds by which the wall's clock and the one that only goes forward went apart."""
+    """Seconds by which the wall clock and the monotonic clock drifted apart."""
     wall_s, steady_s = time.time(), time.monotonic()
     time.sleep(_WATCHED_S)
     return abs((time.time() - wall_s) - (time.monotonic() - steady_s))
@@ -159,7 +159,7 @@ def _is_synchronised() -> bool | None:
     if sys.platform != "linux":
         return None
     try:
-        answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # all zero: only asks
+        answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # all zero: reads only
     except (OSError, AttributeError):
         return None
     return None if answer < 0 else bool(answer != _UNSYNCHRONISED)

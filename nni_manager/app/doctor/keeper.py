@@ -1,4 +1,5 @@
-"""The keeper: one of our own is started in a folder of its own, asked what the machine has, and ended."""
+"""Checks the keeper: a temporary one is started, asked for the machine's resources and ended. A keeper at work must
+answer."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
 from trial_runner.wire import removal
 
-#: Seconds that it may take to start and to answer, and then to end.
+#: Seconds for a temporary keeper to start and answer; seconds to end.
 _ANSWER_S, _END_S = 30.0, 5.0
-#: Seconds that one at work has for its answer.
+#: Seconds for a keeper at work to answer.
 _ANSWER_AT_WORK_S = 5.0
 
 
@@ -66,7 +67,7 @@ async def _facts(folder: Path) -> dict[str, Any]:
 
 
 class _Listener:
-    """A listener without jobs, which hears of none."""
+    """A listener for a keeper without jobs: no method does anything."""
 
     async def on_connected(self) -> None:
         """Follows nothing."""
@@ -84,7 +85,7 @@ class _Listener:
         """Never called."""
 
     def on_disconnected(self) -> None:
-        """Whoever asked is told."""
+        """The pending request fails by itself."""
 
 
 def _described(facts: dict[str, Any]) -> str:
@@ -94,7 +95,8 @@ def _described(facts: dict[str, Any]) -> str:
 
 
 def _at_work(data_dir: Path) -> Iterator[CheckFinding]:
-    """The real one. A daemon that runs asks it itself, and has a hold for what it does not answer."""
+    """Findings on the data directory's keeper. A running daemon is asked for its holds, as it checks the keeper
+    itself."""
     lock = data_dir / "keeper" / "keeper.lock"
     pid = lock_holder(lock)
     if pid is None:
@@ -111,7 +113,7 @@ def _at_work(data_dir: Path) -> Iterator[CheckFinding]:
 
 def _holds(data_dir: Path) -> Iterator[CheckFinding]:
     found = address.find(data_dir)
-    with suppress(NniManagerError):  # that it does not answer is said elsewhere
+    with suppress(NniManagerError):  # another check reports a daemon that does not answer
         for experiment in ManagerClient(found).experiments() if found is not None else ():
             hold = experiment["hold"]
             if hold and hold["code"] == HoldCode.PLATFORM_UNAVAILABLE:
@@ -119,7 +121,7 @@ def _holds(data_dir: Path) -> Iterator[CheckFinding]:
 
 
 def _answers(lock: Path) -> bool:
-    """A keeper that hangs takes connections all the same."""
+    """Whether the keeper answers a request; one that hangs still accepts connections."""
     try:
         path = lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1]
         with socket.socket(socket.AF_UNIX) as asking:

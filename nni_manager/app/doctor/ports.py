@@ -1,4 +1,4 @@
-"""The TCP ports that a daemon would open: are they free, and may they be opened."""
+"""Checks the TCP ports of a daemon: are they free, and may they be opened."""
 
 from __future__ import annotations
 

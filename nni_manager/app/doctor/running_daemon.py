@@ -1,4 +1,4 @@
-"""The daemon of the data directory: does one run, does it answer, is it of this version."""
+"""Checks the daemon of the data directory: does one run, does it answer, has it this version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def look(data_dir: Path) -> Iterator[CheckFinding]:
 
 
 def open_ports(data_dir: Path) -> dict[int, str]:
-    """TCP ports that the running daemon listens on, and what they are for. Empty when none runs or answers."""
+    """TCP port → kind of listener, of the running daemon; empty when none runs or answers."""
     found = address.find(data_dir)
     if found is None:
         return {}

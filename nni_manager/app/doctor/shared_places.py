@@ -1,4 +1,4 @@
-"""Places that other users of this machine, or of its storage, may reach: does anything of ours lie open to them."""
+"""Checks places that other users of this machine or of its storage can reach: are files of ours open to them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.store.folder import Folder
 
 _PRIVACY, _UMASK, _SOCKETS, _STORAGE = "privacy", "umask", "sockets", "shared storage"
-#: Folders of all experiments on storage.
+#: Folders on storage that contain all experiments.
 _ROOTS = ("nni", "nni-experiments")
-#: Names that one line has room for.
+#: Most names listed in a sentence.
 _MOST_NAMES = 5
 _OTHERS_READ, _OTHERS_WRITE = 0o044, 0o022
 
@@ -29,7 +29,7 @@ def look(data_dir: Path, environment: Mapping[str, str]) -> Iterator[CheckFindin
 
 
 def _umask() -> CheckFinding:
-    """What experiments write for you, and what trials do, has modes by it."""
+    """The finding on the umask, which decides the modes of files that experiments and trials write."""
     umask = os.umask(0o077)
     os.umask(umask)
     if umask & _OTHERS_WRITE != _OTHERS_WRITE:
@@ -63,7 +63,7 @@ def _settings_file(path: Path) -> Iterator[CheckFinding]:
 
 
 def _folders(data_dir: Path) -> Iterator[CheckFinding]:
-    """Findings on experiments' folders; those that cannot be looked at are nobody else's either."""
+    """Findings on experiments' folders, without those that this user cannot read."""
     try:
         folders = [Folder(path) for path in sorted(data_dir.iterdir()) if (path / "db").is_dir()]
     except OSError:
@@ -83,7 +83,7 @@ def _listed(names: list[str]) -> str:
 
 
 def look_at_file(path: Path, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[CheckFinding]:
-    """`secrets`: reference → value, of the secrets that the file refers to or has written out."""
+    """`secrets`: reference → value, of the secrets that the file refers to or contains."""
     written = sorted(one.removeprefix("stored:") for one in secrets if one.startswith("stored:"))
     mode = path.stat().st_mode
     if written and mode & _OTHERS_READ:
@@ -103,7 +103,7 @@ def look_at_file(path: Path, spec: ExperimentSpec, secrets: Mapping[str, str]) -
 
 
 def _mount_points(spec: ExperimentSpec) -> Iterator[Path]:
-    """The places where storage is mounted here that trials and we share, whatever section names them."""
+    """The mount points on this machine of storage that is shared with trials, from all sections."""
     sections = [one.settings for one in spec.platforms]
     storages = [spec.shared_storage, *sections, *(one.get("storage") for one in sections)]
     for storage in storages:
@@ -114,7 +114,7 @@ def _mount_points(spec: ExperimentSpec) -> Iterator[Path]:
 
 
 def _may_write(folder: Path) -> bool:
-    """Whether other users may exchange what lies in a folder."""
+    """Whether other users may replace the content of a folder."""
     try:
         mode = folder.stat().st_mode
     except OSError:

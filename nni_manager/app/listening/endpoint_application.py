@@ -1,7 +1,6 @@
-"""The application of one endpoint: the experiment's page at its root, NNI's API and logs beside it, and what the page
-asks for.
+"""The application of one endpoint: the experiment's page at its root, NNI's API and logs, and the page's own requests.
 
-Everything stands below the endpoint's prefix. Other experiments and the daemon's own routes are not served here.
+All paths are below the endpoint's prefix. Other experiments and the daemon's own routes are not served here.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.domain.endpoint import Endpoint
 
-#: Paths of NNI's own page, for those who have them among their bookmarks.
+#: Paths of NNI's own page, which users may have bookmarked; redirected to the page.
 _NNI_PAGES = ("/oview", "/detail", "/experiment")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointParts:
-    """The applications that every endpoint is made of. `api` and `pages` are the service's, unguarded."""
+    """The applications behind every endpoint. `api` and `pages` are the service's, unguarded."""
 
     nni: ASGIApp
     api: ASGIApp
     pages: ASGIApp
-    #: Puts the checks of a TCP listener in front of an application.
+    #: Puts the guard of a TCP listener in front of an application.
     guarded: Callable[[ASGIApp], ASGIApp]
 
     def build(self, experiment_id: str, endpoint: Endpoint) -> ASGIApp:
@@ -34,7 +33,7 @@ class EndpointParts:
 
 
 class _Prefixed:
-    """Passes on what stands below the prefix: `root_path` is the prefix, `path` is whole."""
+    """Passes on requests below the prefix: `root_path` is the prefix, `path` stays whole."""
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint) -> None:
         self._app = app
@@ -80,7 +79,8 @@ class _EndpointApplication:
         return _nothing
 
     def _moved(self, path: str, scope: Scope) -> Scope:
-        """The page stands at the root; NNI's API makes no links and is given paths without the prefix."""
+        """The scope for an application at the root: the page gets the prefix as `root_path`; NNI's API, which makes no
+        links, gets paths without it."""
         if path == "/":
             return _with_path(scope, f"{scope['root_path']}{self._page}")
         if _is_below(path, "/api/v1/nni") or _is_below(path, "/logs"):

@@ -1,4 +1,4 @@
-"""The experiments' endpoints: each a port of its own, opened for one experiment and closed with it."""
+"""The experiments' endpoints: TCP ports, each opened for one experiment and closed with it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniM
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries to open a recorded endpoint: nobody tells when a port is free.
+#: Seconds between two attempts to open a recorded endpoint: no event reports a free port.
 _AGAIN_S = 2.0
-#: Ports above 8080 that are tried where none was asked for.
+#: Ports, from 8080 up, that are tried when none was requested.
 _NEXT_PORTS = 200
-#: Addresses that stand for all of this machine's → the one that its users reach it by.
+#: Wildcard address → the loopback address that local users connect to.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (named, not bound)
 _OWN_LISTENERS = {"service": "this daemon's service", "trials": "this daemon's trial listener"}
 
@@ -46,18 +46,18 @@ class EndpointSockets:
         self._opened: dict[str, _Opened] = {}
         self._restoring: dict[str, asyncio.Task[None]] = {}
         self._problems: dict[str, str] = {}
-        #: Recorded endpoints that nobody has tried to open yet.
+        #: Experiments with recorded endpoints that were not tried yet.
         self._untried: set[str] = set()
         self._all_tried = asyncio.Event()
         self._all_tried.set()
 
     def bind(self, listeners: Listeners, parts: EndpointParts) -> None:
-        """Connects endpoints to the daemon's listeners and to what they serve; a caller of `open` waits for this."""
+        """Sets the daemon's listeners and the applications to serve; `open` waits for this."""
         self._listeners.set_result((listeners, parts))
 
     @property
     def first_port(self) -> int:
-        """The port of the endpoint that was opened first; 0: there is none."""
+        """The port of the endpoint that was opened first; 0: none."""
         return next((opened.endpoint.port for opened in self._opened.values()), 0)
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
@@ -69,7 +69,7 @@ class EndpointSockets:
             endpoint = await (
                 self._open_any(experiment_id, wish) if wish.port is None else self._open(experiment_id, wish)
             )
-            await self._end_restoring(experiment_id)  # not before: without another one the recorded one is wanted
+            await self._end_restoring(experiment_id)  # only now: if no other opens, the recorded one is still wanted
         return endpoint
 
     def restore(self, experiment_id: str, endpoint: Endpoint) -> None:
@@ -95,11 +95,11 @@ class EndpointSockets:
         return self._problems.get(experiment_id, "")
 
     async def tried(self) -> None:
-        """Waits until each recorded endpoint is open, or has a problem."""
+        """Waits until every recorded endpoint is open or has a problem."""
         await self._all_tried.wait()
 
     async def end(self) -> None:
-        """The daemon ends: nothing is restored any more. Open ports are closed with all listeners."""
+        """Stops restoring endpoints, as the daemon ends. Open ports are closed with all listeners."""
         await asyncio.gather(*map(self._end_restoring, tuple(self._restoring)))
 
     # Opening
@@ -148,7 +148,7 @@ class EndpointSockets:
         return endpoint
 
     def _refuse_own(self, port: int, listeners: Listeners) -> None:
-        """Somebody of ours is named as what it is, and not as our own process."""
+        """Raises AlreadyOwned, naming the listener, if one of this daemon's listeners has the port."""
         names = {listener.port: _OWN_LISTENERS.get(listener.kind, "") for listener in listeners.open}
         names |= {opened.endpoint.port: f"the endpoint of experiment {id}" for id, opened in self._opened.items()}
         if port and names.get(port):
@@ -195,7 +195,7 @@ class EndpointSockets:
 
 
 async def _open_whole(listeners: Listeners, reserved: Reserved, application: ASGIApp) -> None:
-    """Opens an endpoint, or nothing at all: a port that nobody knows of could never be closed."""
+    """Opens an endpoint; on failure the port is closed, as no record of it would remain."""
     try:
         await listeners.open_endpoint(reserved, application)
     except BaseException:
@@ -205,7 +205,7 @@ async def _open_whole(listeners: Listeners, reserved: Reserved, application: ASG
 
 
 def _reason(error: NniManagerError | OSError) -> str:
-    """Nobody chooses at the moment: what is said about options does not help."""
+    """The error's sentence without its advice on options, for an endpoint that is restored."""
     sentence = str(error)
     if isinstance(error, AlreadyOwned | InvalidInput):
         return f"{sentence.partition('; choose')[0]}; it is tried again"

@@ -1,13 +1,13 @@
-"""One client's connection: uvicorn's, with bounds on how long a request may take to come, and how large its head is.
+"""One client's connection: uvicorn's protocol, with limits on the time of a request and the size of its head.
 
-uvicorn waits for the rest of a request for ever, and keeps all of a head: a few clients that dribble would hold
-connections, and one that sends header after header would hold memory. How large a body may be, applications say.
+uvicorn waits for the rest of a request for ever and keeps the whole head: slow clients would hold connections, and
+endless headers memory. The size of a body is limited by the applications.
 
-An answer that begins before the whole body has come ends the connection: nobody reads the rest. What still comes of it
-is thrown away for a moment, as a client that is sending would not get to see the answer otherwise.
+An answer that begins before the whole body has arrived ends the connection. The rest of the body is discarded for a
+moment, or a client that is still sending would not see the answer.
 
-Some clients offer another protocol with each request (Java's and `curl --http2`: ``Upgrade: h2c``). A server may ignore
-that. The parser does not: it ends the request at its head, so the head is given to it again without the offer.
+Some clients offer another protocol with each request (Java's and `curl --http2`: ``Upgrade: h2c``), which a server may
+ignore. The parser ends the request at such a head, so the head is parsed again without the offer.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ from nni_manager.client.control_socket import peer_uid
 
 _no_http, _crowded, _foreign = (Sparing(logging.getLogger(__name__)) for _ in range(3))
 
-#: Seconds for the head of a request, counted from its first byte, or from the connection when nothing comes.
+#: Seconds for the head of a request, from its first byte, or from the connection if no byte arrives.
 HEAD_S = 30.0
-#: Bytes of a head, and what may come with its end.
+#: Most bytes of a head, including bytes that arrive with its end.
 MAX_HEAD_BYTES = 64 * 1024
-#: Seconds for a body, while somebody waits for it, and bytes that earn it one more: a large one may take its time.
+#: Seconds for a body, counted while the application waits for it, and bytes that extend them by one second.
 BODY_S = 60.0
 BODY_BYTES_A_SECOND = 16 * 1024
-#: Seconds in which the rest of a body is thrown away that nobody reads.
+#: Seconds for which the unread rest of a body is discarded.
 LINGER_S = 2.0
-#: Bytes of a body up to which it is joined to its head, which copies it.
+#: Largest body, in bytes, that is copied behind its head so that one write sends both.
 _JOINED_BYTES = 64 * 1024
 _WITH_BODY = (b"content-length", b"transfer-encoding")
 
 
 class HttpConnection(HttpToolsProtocol):
-    """Parses with httptools; `server` closes those that are too slow."""
+    """A connection parsed by httptools; `server` closes connections that are too slow."""
 
     def __init__(
         self, *arguments: Any, connections: Connections, keep_alive_s: float | None = None, **named: Any
     ) -> None:
-        """`connections`: of all listeners; one too many is closed at once. `keep_alive_s`: seconds for which it is kept
-        open without a request; None: as uvicorn does."""
+        """`connections`: counts those of all listeners; one above the limit is closed at once. `keep_alive_s`: seconds
+        that an idle connection is kept; None: uvicorn's default."""
         super().__init__(*arguments, **named)
         if keep_alive_s is not None:
             self.timeout_keep_alive = keep_alive_s  # type: ignore[assignment]  # given to `call_later`
         self._connections = connections
-        #: By which it came in and is counted; None: it is not.
+        #: The TCP port under which it is counted; None: not counted.
         self._counted_port: int | None = None
-        #: When the body that is awaited began, or somebody began to wait for it again; None while none is.
+        #: When the awaited body began, or the application resumed waiting for it; None: no body is awaited.
         self._body_since_s: float | None = None
         self._body_bytes = 0
-        #: Since when what comes is thrown away; None: it is not.
+        #: Since when incoming bytes are discarded; None: they are not.
         self._lingers_since_s: float | None = None
-        #: When the head that is awaited began; None while none is.
+        #: When the awaited head began; None: no head is awaited.
         self._head_since_s: float | None = None
         self._head_bytes = 0
-        #: The head that was just parsed offers another protocol: nothing was made of it yet.
+        #: The head that was just parsed offers another protocol, and must be parsed again without the offer.
         self._has_offer = False
 
     def is_too_slow(self, now_s: float) -> bool:
-        """`now_s`: of the loop's clock."""
+        """Whether the client exceeds the time for a head or body. `now_s`: the loop's clock."""
         if self._lingers_since_s is not None:
             return now_s - self._lingers_since_s > LINGER_S
         if self._head_since_s is not None and now_s - self._head_since_s > HEAD_S:
             return True
         if self._body_since_s is not None and self.flow.read_paused:
-            self._begin_body(now_s)  # it is we who are slow
+            self._begin_body(now_s)  # the daemon is slow, not the client
         return self._body_since_s is not None and now_s - self._body_since_s > self._patience_s()
 
     def _patience_s(self) -> float:
@@ -101,7 +101,8 @@ class HttpConnection(HttpToolsProtocol):
             transport.abort()
 
     def _refuse_other_users(self, transport: asyncio.Transport) -> None:
-        """Closes another user's connection to the control socket, which asks for no token: its modes may be lost."""
+        """Closes another user's connection to the control socket, which needs no token: its file modes may have been
+        lost."""
         if (uid := peer_uid(transport.get_extra_info("socket"))) not in (0, os.geteuid()):
             _foreign.warning(f"user {uid} has connected to the control socket, and is not let in")
             transport.abort()
@@ -138,25 +139,25 @@ class HttpConnection(HttpToolsProtocol):
                 rest = memoryview(rest)[end.args[0] :]
 
     def _parse_without_offer(self) -> None:
-        """The same head, of what the parser itself took from it: no byte of a body is touched."""
+        """Parses the head again without the offer, rebuilt from the parsed values; the body's bytes are untouched."""
         self._has_offer = False
         method = self.parser.get_method()
         if method == b"CONNECT":
             raise HttpParserError("no tunnels here")
         lines = [b"%s %s HTTP/%s" % (method, self.url, self.parser.get_http_version().encode())]
         lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
-        self.parser = _parser(self)  # the other one takes nothing more where the head says `close`, too
+        self.parser = _parser(self)  # the old one takes no more bytes if the head also says `close`
         self.parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
 
     # What the parser tells
 
     def on_message_begin(self) -> None:
-        if self._head_since_s is None:  # not the first request of the connection
+        if self._head_since_s is None:  # only from the second request of the connection on
             self._head_since_s = self.loop.time()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._head_since_s is not None:  # else it comes behind a body, where nothing reads it
+        if self._head_since_s is not None:  # else it is a trailer behind a body, which is ignored
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -181,23 +182,23 @@ class HttpConnection(HttpToolsProtocol):
             super().on_message_complete()
 
     def _watch_answer(self, cycle: RequestResponseCycle, *, has_body: bool) -> None:
-        """Ends the connection with an answer that begins before the whole body has come, and has an answer's head go
-        with its body: each write is a record of TLS and a call of the system."""
+        """Ends the connection with an answer that begins before the whole body has arrived. Sends an answer's head and
+        body in one write: each write is a TLS record and a system call."""
         send, transport = cycle.send, cast(_Transport, self.transport)
 
         async def watched_send(message: Any) -> None:
             if message["type"] == "http.response.start":
                 if has_body and cycle.more_body:
-                    cycle.keep_alive = False  # which the answer then says
+                    cycle.keep_alive = False  # the answer then has `Connection: close`
                 transport.hold()
             await send(message)
 
         cycle.send = watched_send  # type: ignore[method-assign]
 
-    # A body that nobody reads
+    # An unread body
 
     def _linger(self) -> bool:
-        """Whether a connection that is to be closed first throws away what still comes of a body."""
+        """Whether a connection that is to be closed first discards the rest of a body."""
         if self._lingers_since_s is not None or self._body_since_s is None or not self.transport.can_write_eof():
             return False
         self._lingers_since_s = self.loop.time()
@@ -206,7 +207,7 @@ class HttpConnection(HttpToolsProtocol):
         return True
 
     def send_400_response(self, msg: str) -> None:
-        """Answers 400, with what every refusal tells a browser."""
+        """Answers 400, with the headers of every refusal."""
         head = ["HTTP/1.1 400 Bad Request", "content-type: text/plain; charset=utf-8", f"content-length: {len(msg)}"]
         head += [f"{name.lower()}: {value}" for name, value in HARDENING.items()]
         self.transport.write("\r\n".join([*head, "connection: close", "", msg]).encode("ascii"))
@@ -222,20 +223,20 @@ def _parser(connection: HttpConnection) -> HttpRequestParser:
 
 
 class _Transport:
-    """A transport that drops writes while the connection is being closed: uvloop's own raises, and uvicorn goes on
-    answering a request behind which something came that is no HTTP, or whose sender has hung up."""
+    """A transport that drops writes while the connection is being closed: uvloop's raises, and uvicorn goes on
+    answering a request that was followed by invalid HTTP or a disconnect."""
 
     def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
-        """`linger`: asked when it is to be closed; True: not yet, and it counts as being closed."""
+        """`linger`: called when it is to be closed; True: it stays open for a moment, and counts as closing."""
         self._transport = transport
         self._linger = linger
         self._lingers = False
-        #: The next thing written is held back.
+        #: The next write is held back.
         self._holds = False
         self._held = b""
 
     def hold(self) -> None:
-        """Has the next thing written wait for what follows it, until the loop turns."""
+        """Holds the next write back until another one follows, or the loop's next iteration."""
         self._holds = True
 
     def write(self, data: bytes) -> None:
@@ -267,7 +268,7 @@ class _Transport:
             return
         self._let_go()
         if self._lingers:
-            self._transport.abort()  # what nobody reads may keep a closed connection for long
+            self._transport.abort()  # unread output may keep a closed connection open for long
         elif self._linger():
             self._lingers = True
         else:

@@ -1,7 +1,7 @@
-"""The sockets that clients come through, opened and closed at run time, all served by one uvicorn server.
+"""The sockets for clients, opened and closed at run time, all served by one uvicorn server.
 
-uvicorn's own `serve` takes the signals, exits the process when a port is busy and ticks ten times a second; here `app`
-owns signals and sockets, and the clock ticks once a second.
+uvicorn's own `serve` takes over the signals, exits the process when a port is busy and ticks ten times a second; here
+`app` owns signals and sockets, and the tick is once a second.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from nni_manager.app.listening.ports import Reserved
 from nni_manager.app.listening.reserves import Connections
 from nni_manager.domain.clock import LoopLag
 
-#: How long answers under way may take at shutdown, in seconds.
+#: Seconds for pending answers at shutdown.
 _GRACE_S = 0.5
-#: The answer to a request that had not been answered then.
+#: The answer to a request that is still pending after that.
 _ENDS = "the daemon was told to end while it worked on this request, and gave it up; ask again when a daemon runs"
-#: Between two looks whether what was written has gone out.
+#: Seconds between two checks whether the output has been sent.
 _FLUSH_S = 0.005
 
 
@@ -45,39 +45,39 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The TCP port; 0: it is a socket."""
+        """The TCP port; 0: a Unix socket."""
         return 0 if self.kind == "control" else int(self.address.rpartition(":")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Control:
     path: Path
-    #: The socket's own, by which another one in its place is recognised.
+    #: `stat` of the socket's file, to recognise another file at its path.
     file: os.stat_result
     server: asyncio.Server
 
 
 class _Server(uvicorn.Server):
-    """Leaves the process's signals alone."""
+    """A uvicorn server that does not handle signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-#: Seconds without a request for which a trial runner's connection is kept: longer than from one heartbeat to the next,
-#: so that it does not shake hands for each.
+#: Seconds that an idle trial runner's connection is kept: longer than the heartbeat interval, so that heartbeats need
+#: no new TLS handshake.
 _TRIALS_KEEP_ALIVE_S = 15.0
 
 
 class Listeners:
-    """Opened one by one, closed together, or a TCP port alone. Needs a running loop.
+    """All listeners, opened one by one and closed together; a TCP port can be closed alone. Needs a running loop.
 
-    One server serves them all; a request goes to the application of the port it came in by.
+    One server serves them all; a request goes to the application of the port that it arrived at.
     """
 
     def __init__(self, application: ASGIApp, *, lag: LoopLag | None = None) -> None:
-        """`application`: what every listener serves that has none of its own. `lag`: told how late each tick is."""
+        """`application`: served by every listener without its own. `lag`: records how late each tick is."""
         self._lag = lag or LoopLag()
         self._application = application
         self._by_port: dict[int, ASGIApp] = {}
@@ -85,7 +85,7 @@ class Listeners:
         self._config = uvicorn.Config(
             cast(ASGIApplication, self._dispatch),
             http=HttpConnection,
-            interface="asgi3",  # uvicorn takes a bound method for something older
+            interface="asgi3",  # uvicorn takes a bound method for an ASGI 2 application
             lifespan="off",
             proxy_headers=False,
             log_config=None,
@@ -107,7 +107,7 @@ class Listeners:
         return tuple(self._open)
 
     async def open_control(self, path: Path) -> None:
-        """A Unix socket that only its owner may open, in place of the one there was. The caller holds the data
+        """Opens a Unix socket that only its owner may connect to, replacing an existing one. The caller holds the data
         directory's lock."""
         self._close_control()
         path.unlink(missing_ok=True)  # noqa: ASYNC240 (once, at start)
@@ -122,38 +122,38 @@ class Listeners:
 
     @property
     def control(self) -> Path | None:
-        """The path of the control socket; None: it is not open."""
+        """The path of the control socket; None: not open."""
         return self._control.path if self._control is not None else None
 
     def is_control_there(self) -> bool:
-        """Whether clients find it: its file may have been removed."""
+        """Whether the control socket's file is still in place."""
         try:
             return self._control is not None and os.path.samestat(self._control.file, os.stat(self._control.path))
         except OSError:
             return False
 
     async def open_service(self, reserved: Reserved) -> None:
-        """A TCP port. Whoever came since it was reserved is served now."""
+        """Opens the service's TCP port; connections made since it was reserved are served now."""
         await self._open_port("service", reserved)
 
     async def open_trial_listener(
         self, reserved: Reserved, application: ASGIApp, tls: ssl.SSLContext | None = None
     ) -> None:
-        """A TCP port that serves `application` and nothing else."""
+        """Opens a TCP port that serves `application` only."""
         self._by_port[reserved.port] = application
         await self._open_port("trials", reserved, tls, _TRIALS_KEEP_ALIVE_S)
 
     async def open_endpoint(self, reserved: Reserved, application: ASGIApp) -> None:
-        """Opens an endpoint: one experiment's page and API at a port of their own."""
+        """Opens an endpoint: a port with one experiment's page and API."""
         self._by_port[reserved.port] = application
         await self._open_port("endpoint", reserved)
 
     def exchange(self, reserved: Reserved, application: ASGIApp) -> None:
-        """Has an open port serve another application from now on."""
+        """Makes an open port serve another application from now on."""
         self._by_port[reserved.port] = application
 
     async def close_port(self, reserved: Reserved) -> None:
-        """Closes one TCP port and the connections that came in by it; answers under way get a moment."""
+        """Closes a TCP port and its connections; pending answers get `_GRACE_S`."""
         for server in self._servers.pop(reserved.port, ()):
             server.close()
             if server in self._server.servers:  # else all were closed before
@@ -166,7 +166,7 @@ class Listeners:
         self._open = [listener for listener in self._open if listener.address != reserved.address]
 
     async def close(self) -> None:
-        """Refuses new requests, gives those under way a moment. Idempotent."""
+        """Closes all listeners; pending answers get `_GRACE_S`. Idempotent."""
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
@@ -181,7 +181,7 @@ class Listeners:
             closed.clear()
 
     def _close_control(self) -> None:
-        """Connections that came in by it stay."""
+        """Closes the control socket; its connections stay open."""
         control, self._control = self._control, None
         if control is None:
             return
@@ -193,7 +193,7 @@ class Listeners:
             control.path.unlink(missing_ok=True)
 
     def _connections(self, port: int) -> list[HttpConnection]:
-        """The connections that came in by a TCP port."""
+        """The connections of a TCP port."""
         return [
             connection
             for connection in self._server.server_state.connections
@@ -203,7 +203,7 @@ class Listeners:
         ]
 
     async def _answer_pending(self) -> None:
-        """Requests may still come in: on connections that were accepted when the listeners closed."""
+        """Waits for pending answers, and for those to requests that still arrive on open connections."""
         state = self._server.server_state
         while state.tasks or state.connections:
             for connection in list(state.connections):
@@ -214,7 +214,7 @@ class Listeners:
                 await asyncio.sleep(_FLUSH_S)
 
     async def _end_pending(self) -> None:
-        """Cancels the requests under way; what they undo of theirs needs the stores, which close next."""
+        """Cancels pending requests now, because their clean-up needs the stores, which close next."""
         tasks = tuple(self._server.server_state.tasks)
         for task in tasks:
             task.cancel()
@@ -228,7 +228,7 @@ class Listeners:
             self._clock = asyncio.create_task(self._tick(), name="server clock")
 
     async def _tick(self) -> None:
-        """Keeps the Date header right, and clients from taking their time."""
+        """Once a second: renews the Date header, closes slow connections."""
         while True:
             due_s = asyncio.get_running_loop().time() + 1
             await asyncio.sleep(1)
@@ -247,7 +247,7 @@ class Listeners:
     ) -> None:
         servers = self._servers.setdefault(reserved.port, [])
         for each in reserved.sockets:
-            # not as whoever wants it opened: what clients cause would stand in that experiment's log
+            # in an empty context: log lines about clients would go to the log of the experiment that opened the port
             opening = asyncio.create_task(
                 self._serve(each, tls, keep_alive_s), name="opening a port", context=contextvars.Context()
             )
@@ -263,12 +263,12 @@ class Listeners:
         return await asyncio.get_running_loop().create_server(protocol, sock=socket, ssl=tls)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on by its port, not its address: a listener on all interfaces is reached by any of them."""
+        """Passes a request on by its port, not its address: a listener on all interfaces has many addresses."""
         port = (scope.get("server") or ("", 0))[1] or 0
         try:
             await self._by_port.get(port, self._application)(scope, receive, send)
-        except asyncio.CancelledError:  # by `close` alone
-            with contextlib.suppress(RuntimeError):  # a stream has begun its answer
+        except asyncio.CancelledError:  # only `close` cancels
+            with contextlib.suppress(RuntimeError):  # the answer of a stream has begun
                 await JSONResponse({"error": _ENDS}, status_code=503)(scope, receive, send)
 
     def _protocol(self, keep_alive_s: float | None = None) -> asyncio.Protocol:

@@ -1,9 +1,9 @@
 """The user at the other end of a TCP connection, where that end is on this machine.
 
-The kernel is asked for the one socket whose addresses are the connection's, the other way round (netlink's
-``sock_diag``); where it does not answer, as in some sandboxes, its tables are read. Both know the sockets of our
-network namespace alone, so what comes from another machine or a container has no user here. A socket without an inode
-belongs to no process any more: its user id would read as root's.
+The kernel is asked for the socket with the connection's addresses swapped (netlink's ``sock_diag``); if it does not
+answer, as in some sandboxes, /proc/net/tcp is read. Both cover our network namespace only, so a connection from another
+machine or a container has no user here. A socket without an inode belongs to no process any more: its user id would
+read as root's.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pathlib import Path
 Address = tuple[str, int]
 _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-#: Numbers of the kernel's interface (linux/sock_diag.h, linux/inet_diag.h, net/tcp_states.h).
+#: Constants of the kernel (linux/sock_diag.h, linux/inet_diag.h, net/tcp_states.h).
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _TCP = 4, 20, 1, 6
 _NO_COOKIE = 0xFFFFFFFF
 _TCP_CLOSE = 7
-#: Established, and half closed by one side: a socket that is only being opened is nobody's peer yet.
+#: Established, or half closed by one side; a socket that is still being opened does not count.
 _CONNECTED = (1, 4, 5, 8)
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBBI")
 _ENDS = struct.Struct("!HH16s16s")
 _REST = struct.Struct("=III")
 _ANSWER = struct.Struct("=BBBB")
-#: Behind the ends of an answer: interface, cookie, timer and queues, then user id and inode.
+#: In an answer, after the addresses: interface, cookie, timer and queues (skipped), then user id and inode.
 _OWNER = struct.Struct("=4x8x12xII")
 _TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 
@@ -45,7 +45,7 @@ class _Found:
 
 
 class Peer:
-    """One connection's. It is looked up once, when somebody asks first."""
+    """The peer of one connection, looked up once, at the first call."""
 
     def __init__(self, transport: BaseTransport) -> None:
         self._transport = transport
@@ -55,34 +55,34 @@ class Peer:
         self._looking: asyncio.Future[int | None] | None = None
 
     async def uid(self) -> int | None:
-        """The user id; None: nobody's of this machine, or it cannot be told."""
+        """The user id; None: not a user of this machine, or unknown."""
         if self._looking is None:
             self._looking = asyncio.ensure_future(self._look())
         return await asyncio.shield(self._looking)
 
     async def _look(self) -> int | None:
-        """While our end lives, no other socket can take the addresses of the other one."""
+        """The user id, trusted only while our end is open: until then no other socket can take the peer's addresses."""
         if self._here is None or self._there is None or not self._is_open():
             return None
         uid = await uid_of(self._there, self._here)
         return uid if self._is_open() else None
 
     def _is_open(self) -> bool:
-        if self._transport.is_closing():  # its descriptor may be another connection's
+        if self._transport.is_closing():  # the descriptor may be another connection's
             return False
         try:
             return bool(self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _TCP_CLOSE)
-        except (OSError, ValueError):  # ValueError: it has none any more
+        except (OSError, ValueError):  # ValueError: no descriptor any more
             return False
 
 
 async def uid_of(there: Address, here: Address) -> int | None:
-    """The user of the socket at `there` that is connected to ours at `here`; None: there is none with a process.
+    """The user of the socket at `there` that is connected to ours at `here`; None: no such socket with a process.
 
-    The kernel finds one socket in a few microseconds, less than a thread takes to begin; its tables may be long.
+    The kernel finds a socket in microseconds, faster than a thread starts; reading its tables may take long.
     """
     found = _ask_kernel(there, here)
-    if found is None and _ask_kernel(here, there) is None:  # it does not even know our own end
+    if found is None and _ask_kernel(here, there) is None:  # sock_diag does not even find our own end
         found = await asyncio.to_thread(_read_tables, there, here)
     if found is None or found.inode == 0 or found.state not in _CONNECTED:
         return None
@@ -97,12 +97,12 @@ def _address(name: object) -> Address | None:
 
 
 def _ask_kernel(local: Address, remote: Address) -> _Found | None:
-    """None: it has no such socket, or gives no answer."""
+    """The socket, from sock_diag; None: no such socket, or no answer."""
     with suppress(OSError, ValueError, struct.error):
         family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
             kernel.sendto(_question(family, local, remote), (0, 0))
-            answer, sender = kernel.recvfrom(8192, socket.MSG_DONTWAIT)  # it answers while it is asked
+            answer, sender = kernel.recvfrom(8192, socket.MSG_DONTWAIT)  # the kernel answers within the call of `send`
             return _parsed(answer, local, remote) if sender[0] == 0 else None
     return None
 
@@ -114,7 +114,7 @@ def _question(family: int, local: Address, remote: Address) -> bytes:
 
 
 def _parsed(answer: bytes, local: Address, remote: Address) -> _Found | None:
-    """The socket of an answer; None where it is an error, or another socket, such as one that listens there."""
+    """The socket of an answer; None: an error, or another socket, such as the listening one."""
     if _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY:
         return None
     family, state, *_ = _ANSWER.unpack_from(answer, _HEADER.size)
@@ -133,7 +133,7 @@ def _plain(address: Address) -> tuple[_IpAddress, int]:
 
 
 def _bare(packed: bytes) -> _IpAddress:
-    """An IPv4 address that an IPv6 socket wrote in its own form is that IPv4 address."""
+    """The address; an IPv4 address mapped into IPv6 becomes the IPv4 address."""
     address = ipaddress.ip_address(packed)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
@@ -162,7 +162,7 @@ def _lines(table: Path) -> Iterator[tuple[tuple[tuple[_IpAddress, int], ...], _F
 
 
 def _table_address(text: str) -> tuple[_IpAddress, int]:
-    """``0100007F:1F90``: words of 32 bits in the machine's own order, and the port."""
+    """Parses ``0100007F:1F90``: 32-bit words in native byte order, and the port."""
     digits, _, port = text.partition(":")
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     return _bare(struct.pack(f"={len(words)}I", *words)), int(port, 16)

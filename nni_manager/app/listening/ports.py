@@ -1,5 +1,4 @@
-"""TCP ports: reserved before they are served, and refused without a token where others than this machine's users can
-reach them."""
+"""TCP ports: reserved before they are served; a port that other machines can reach requires a token."""
 
 from __future__ import annotations
 
@@ -15,12 +14,13 @@ from typing import Any
 from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
-#: Characters of a token on an address that others can reach.
+#: Fewest characters of a token on an address that other machines can reach.
 SHORTEST_TOKEN = 16
 
 
 def check_exposure(settings: Settings) -> None:
-    """Requires a token where others reach service and endpoints, which share host and token. Raises InvalidInput."""
+    """Requires a token where other machines reach service and endpoints, which share host and token. Raises
+    InvalidInput."""
     if is_loopback(settings.host):
         return
     if not settings.token:
@@ -48,23 +48,23 @@ _BACKLOG = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """A TCP port that is ours. `address`: ``http://host:port``, the host as it was given."""
+    """A reserved TCP port. `address`: ``http://host:port``, the host as given."""
 
     address: str
     port: int
-    #: They listen; several where a name stands for several addresses.
+    #: Listening sockets; several when the host name has several addresses.
     sockets: tuple[socket.socket, ...]
 
     def give_back(self) -> None:
-        """Gives back a port that was not needed after all."""
+        """Releases a port that is not needed."""
         for each in self.sockets:
             each.close()
 
 
 def reserve(host: str, port: int, *, options: str = "") -> Reserved:
-    """Looks the host up and takes the port; 0: any free one. `options`: what ``--port`` and ``--host`` begin with.
+    """Resolves the host and takes the port; 0: any free one. `options`: prefix of ``port`` and ``host`` in messages.
 
-    Raises AlreadyOwned, naming who holds it, or InvalidInput for an address that is not ours.
+    Raises AlreadyOwned, naming the process, or InvalidInput for an address that is not this machine's.
     """
     try:
         taken = _take(host, port)
@@ -83,13 +83,13 @@ def reserve(host: str, port: int, *, options: str = "") -> Reserved:
 
 
 async def reserve_in_thread(choose: Callable[[], Reserved]) -> Reserved:
-    """Off the loop, as host names are looked up. Whoever is cancelled meanwhile leaves no port taken. Raises what
-    `choose` raises."""
+    """Calls `choose` in a thread, as it resolves host names. When cancelled, the port is released. Raises what `choose`
+    raises."""
     reserving = asyncio.ensure_future(asyncio.to_thread(choose))
     try:
         return await asyncio.shield(reserving)
     except asyncio.CancelledError:
-        await asyncio.wait({reserving})  # the next one to try would find the port taken
+        await asyncio.wait({reserving})  # else the next attempt would find the port taken
         if not reserving.cancelled() and reserving.exception() is None:
             reserving.result().give_back()
         raise
@@ -101,7 +101,7 @@ def http_address(host: str, port: int, *, tls: bool = False) -> str:
 
 
 def _take(host: str, port: int) -> list[socket.socket]:
-    """All addresses of a name that this machine has; one port for all. Raises OSError."""
+    """Sockets on all local addresses of a host name, with the same port. Raises OSError."""
     taken: list[socket.socket] = []
     missing: OSError | None = None
     for family, address in _addresses(host, port):
@@ -112,7 +112,7 @@ def _take(host: str, port: int) -> list[socket.socket]:
                 for each in taken:
                     each.close()
                 raise
-            missing = error  # such as the IPv6 address of localhost where there is no IPv6
+            missing = error  # such as localhost's ::1 without IPv6
     if not taken and missing is not None:
         raise missing
     return taken
@@ -139,7 +139,7 @@ def _listen(family: int, address: tuple[Any, ...], port: int) -> socket.socket:
 
 
 def _holder(port: int) -> str:
-    """The process that listens on a port, as far as we may know."""
+    """The process that listens on a port, if it may be read."""
     import psutil
 
     with suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""The trial listener's socket, and its port, kept for the next daemon: jobs that run know no other."""
+"""The trial listener's socket, and its port, stored for the next daemon: running jobs report to that port."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from trial_runner.wire import foreign_files
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPort:
     port: int
-    #: Experiments whose jobs may have been told of it; None: an earlier version did not say.
+    #: Experiments with jobs that may report to it; None: unknown, written by an earlier version.
     experiments: frozenset[str] | None
-    #: Where it was to be; 0: anywhere, or an earlier version did not say.
+    #: The port that was expected; 0: any, or unknown.
     expected: int = 0
 
 
 class TrialPortFile:
-    """The file that tells the listener's port, while it is open and after a daemon that ended or was killed. Blocks."""
+    """The file with the listener's port, kept after the daemon ended or was killed. Blocks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> StoredPort | None:
-        """The port in the file; None: there is no file, or nothing that means anything."""
+        """The stored port; None: no file, or it is invalid."""
         try:
             entry = json.loads(self._path.read_text(encoding="utf-8"))
             port, experiments, expected = entry["port"], entry.get("experiments"), entry.get("expected")
@@ -65,10 +65,10 @@ class TrialPortFile:
 
 log = logging.getLogger(__name__)
 
-#: Codes of warnings.
+#: Warning codes.
 _MOVED = "TRIAL_PORT_MOVED"
 _CERTIFICATE = "TRIAL_CERTIFICATE"
-#: Addresses that stand for all of this machine's → an address of the same family somewhere else.
+#: Wildcard address → an address of the same family on another machine.
 _EVERYWHERE = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104 (named, not bound)
 
 
@@ -78,11 +78,11 @@ class TrialListenerSocket:
     def __init__(
         self, settings: Settings, warnings: DaemonWarnings, *, allowed: bool, neighbour: Callable[[], int] | None = None
     ) -> None:
-        """`warnings`: where it tells its users that it is not where it was expected. `neighbour`: the port beside which
-        it opens unless told otherwise; 0: none; by default the service's.
+        """`warnings`: receives the warning that it is not on the expected port. `neighbour`: the port next to which it
+        opens by default; 0: none; None: the service's.
 
-        Raises OSError when the secret behind the tokens cannot be read or made, InvalidInput for a certificate that is
-        none.
+        Raises OSError when the secret behind the tokens cannot be read or made, InvalidInput for an invalid
+        certificate.
         """
         self.tokens = RunnerTokens.of(settings.data_dir)
         self._tls = trial_tls.of(settings)
@@ -92,20 +92,20 @@ class TrialListenerSocket:
         self._allowed = allowed
         self._neighbour = neighbour or (lambda: settings.port)
         self._file = TrialPortFile(settings.data_dir / "trial-listener.json")
-        #: Experiments that want it open, whether it could be opened or not.
+        #: Experiments that need it open, even if it could not be opened.
         self._users: set[str] = set()
-        #: Those of them that the file names.
+        #: Those recorded in the file.
         self._recorded: frozenset[str] = frozenset()
         self._is_at_work: Callable[[str], bool] = lambda _: True
         self._listeners: asyncio.Future[tuple[Listeners, ASGIApp]] = asyncio.get_running_loop().create_future()
         self._opening = asyncio.Lock()
         self._reserved: Reserved | None = None
-        #: Where it was to open; 0: anywhere.
+        #: The expected port; 0: any.
         self._expected = 0
 
     def bind(self, listeners: Listeners, application: ASGIApp, is_at_work: Callable[[str], bool]) -> None:
-        """Connects it to the daemon's listeners and to the application it serves; a caller of `open` waits for this.
-        `is_at_work`: whether jobs of that experiment may run; all that an earlier daemon worked on are known by now."""
+        """Sets the daemon's listeners and the application to serve; `open` waits for this. `is_at_work`: whether jobs
+        of an experiment may run; must know all experiments of earlier daemons."""
         self._is_at_work = is_at_work
         self._listeners.set_result((listeners, application))
 
@@ -156,8 +156,7 @@ class TrialListenerSocket:
         return http_address(host_of(self._settings, manager_ip), self._reserved.port, tls=self._tls is not None)
 
     async def _refresh_certificate(self) -> None:
-        """Uses a renewed certificate from now on; of one that cannot be used the warning tells, and the old one is
-        kept."""
+        """Uses a renewed certificate from now on; an unusable one causes a warning, and the old one stays."""
         if self._tls is not None and not self._tls.is_fresh:
             with suppress(InvalidInput):
                 await asyncio.to_thread(self._tls.refresh)
@@ -201,7 +200,7 @@ class TrialListenerSocket:
         return found
 
     def _is_known(self, stored: StoredPort) -> bool:
-        """Whether jobs may run that report there."""
+        """Whether running jobs may report to the stored port."""
         return stored.experiments is None or any(map(self._is_at_work, stored.experiments))
 
     def _record(self, port: int) -> None:
@@ -211,7 +210,8 @@ class TrialListenerSocket:
         self._recorded = users
 
     def _take_again(self, stored: StoredPort) -> Reserved:
-        """Takes the port of before. Where somebody else has it, only a person may give up what jobs report there."""
+        """Takes the stored port. Raises AlreadyOwned if another process has it, unless the user chose another port:
+        jobs that report there would lose their results."""
         try:
             found = self._take(stored.port)
         except AlreadyOwned as error:
@@ -227,7 +227,7 @@ class TrialListenerSocket:
         return found
 
     def _take_new(self) -> Reserved:
-        """Takes the expected port, or any where that is taken and was not chosen, as no job knows it yet."""
+        """Takes the expected port; any free one if that is taken and was only a default, as no job knows it yet."""
         try:
             return self._take(self._expected)
         except AlreadyOwned:
@@ -236,12 +236,13 @@ class TrialListenerSocket:
             return self._take(0)
 
     def _expected_port(self) -> int:
-        """The chosen one, else the one beside the service or the first endpoint; 0: any."""
+        """The configured port, else the one above the service's or the first endpoint's; 0: any."""
         neighbour = self._neighbour()
         return self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
 
     def _moved(self) -> ExperimentWarning | None:
-        """A port that was published or opened in a firewall is known to nobody here: people must be told."""
+        """The warning for another port than expected, which may be closed in a firewall or unpublished; None: as
+        expected."""
         assert self._reserved is not None, "it is open"
         expected, port = self._expected, self._reserved.port
         if expected in (0, port):
@@ -258,13 +259,13 @@ class TrialListenerSocket:
 
 
 def host_of(settings: Settings, manager_ip: str) -> str:
-    """The name or address by which runners reach this machine."""
+    """The host name or address at which runners reach this machine."""
     host = manager_ip or settings.trial_host
     return _own_address(_EVERYWHERE[host]) if host in _EVERYWHERE else host
 
 
 def check(settings: Settings) -> None:
-    """Requires that service and trial listener may both be opened. Raises InvalidInput."""
+    """Requires different ports for service and trial listener. Raises InvalidInput."""
     trial_tls.require_url(settings.trial_url)
     if settings.port and settings.port == settings.trial_port:
         raise InvalidInput(
@@ -273,7 +274,7 @@ def check(settings: Settings) -> None:
 
 
 def _own_address(elsewhere: str) -> str:
-    """The address of the way out of this machine; nothing is sent."""
+    """The local address that a connection to `elsewhere` would have; nothing is sent."""
     family, nowhere = (socket.AF_INET6, "::1") if ":" in elsewhere else (socket.AF_INET, "127.0.0.1")
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

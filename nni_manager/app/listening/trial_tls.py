@@ -1,4 +1,4 @@
-"""The trial listener's certificate: what it serves with, what runners go by, and whether the two fit together."""
+"""The trial listener's certificate, the authority that runners trust, and whether the two match."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.errors import InvalidInput
 
-#: Days before the end of a certificate at which people are told.
+#: Days before a certificate's end from which a warning is given.
 SOON_DAYS = 14
-#: Seconds for which a certificate that was judged is not judged again, and files that were looked at are not looked at
-#: again.
+#: Seconds for which a verdict on a certificate, and a check of its files, are reused.
 JUDGED_S = 60.0
 LOOKED_S = 1.0
 _FIX = "name a certificate and its key, PEM, with trialTlsCertificate and trialTlsKey"
@@ -21,32 +20,33 @@ _ROUNDS = 8
 
 
 class TrialTls:
-    """Read anew whenever the files change, so that a certificate can be renewed under a daemon at work."""
+    """The certificate, read again when its files change, so that it can be renewed while the daemon runs."""
 
     def __init__(self, certificate: Path, key: Path, authority: Path) -> None:
-        """`authority`: what runners trust, PEM; the certificate itself where it is signed by itself."""
+        """`authority`: PEM file that runners trust; the certificate itself if it is self-signed."""
         self._files = certificate, key, authority
         self._read: tuple[int, ...] = ()
         self._looked_s = float("-inf")
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.num_tickets = 0  # a runner keeps its connection, and resumes none
+        self._context.num_tickets = 0  # runners keep their connection and never resume a session
         #: PEM.
         self.authority = ""
-        #: What `trouble` said, of which host and files, and until when it holds, by a clock that nobody sets.
+        #: Cached verdict of `trouble`: (host, identity of the files, sentence, valid until on the monotonic clock).
         self._judged: tuple[str, tuple[int, ...], str, float] = ("", (), "", 0.0)
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context of all connections, of which later ones get a later certificate."""
+        """The TLS context of all connections; a renewed certificate applies to later ones."""
         return self._context
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the files were looked at a moment ago."""
+        """Whether the files were checked within `JUDGED_S`."""
         return time.monotonic() - self._looked_s < LOOKED_S
 
     def refresh(self) -> None:
-        """Reads the files again. Raises InvalidInput for files that are no certificate with its key. Blocks."""
+        """Reads the files again if they changed. Raises InvalidInput unless they are a certificate and its key.
+        Blocks."""
         certificate, key, authority = self._files
         self._looked_s = time.monotonic()
         try:
@@ -56,17 +56,17 @@ class TrialTls:
             text = authority.read_text("ascii")
             client_context(text)
             self._context.load_cert_chain(certificate, key)
-        except (OSError, ValueError) as error:  # errors of TLS are among them
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             reason = getattr(error, "strerror", None) or str(error)
             sentence = f"the trial listener's certificate {certificate} cannot be used ({reason}); {_FIX}"
             raise InvalidInput(sentence) from None
         self.authority, self._read = text, now
 
     def trouble(self, host: str) -> str:
-        """What runners that reach the listener as `host` say against its certificate; empty: nothing.
+        """Why runners that reach the listener as `host` refuse its certificate; empty: they accept it.
 
-        Judged anew for other files and a minute later, as certificates end: a handshake that knows all authorities of
-        the machine costs more than a trial.
+        Cached for `JUDGED_S` and these files: a handshake that loads all authorities of the machine costs more than a
+        trial.
         """
         of, read, told, until_s = self._judged
         if (of, read) != (host, self._read) or time.monotonic() >= until_s:
@@ -82,9 +82,9 @@ class TrialTls:
         return ""
 
     def days_left(self, host: str) -> float:
-        """The days until the certificate ends, as a runner that reaches the listener as `host` finds it.
+        """The days until the certificate that a runner sees at `host` ends. To be called after `refresh`.
 
-        Raises InvalidInput with what that runner would say. After `refresh`.
+        Raises InvalidInput with that runner's error if it refuses the certificate.
         """
         to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
         runner = client_context(self.authority).wrap_bio(to_client, to_server, server_hostname=host)
@@ -103,7 +103,7 @@ class TrialTls:
 
 
 def of(settings: Settings) -> TrialTls | None:
-    """The TLS of the trial listener; None: runners come without. Raises InvalidInput."""
+    """The TLS of the trial listener; None: plain HTTP. Raises InvalidInput."""
     certificate, key = settings.trial_tls_certificate, settings.trial_tls_key
     if not certificate and not key:
         return None
@@ -116,8 +116,7 @@ def of(settings: Settings) -> TrialTls | None:
 
 
 def authority_of(settings: Settings, tls: TrialTls | None) -> str:
-    """Certificates that runners are to trust beside their own machine's authorities, PEM; empty: none. Raises
-    InvalidInput."""
+    """Certificates, PEM, that runners trust in addition to their machine's; empty: none. Raises InvalidInput."""
     if tls is not None and not settings.trial_url:
         return tls.authority
     if not settings.trial_tls_authority:
@@ -136,9 +135,9 @@ def require_url(url: str) -> None:
 
 
 def client_context(authority: str) -> ssl.SSLContext:
-    """A context as the runner's. Raises ValueError for a text that holds no certificate."""
+    """A context as the runner's. Raises ValueError for a text without a certificate."""
     context = ssl.create_default_context()
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # what we name is trusted, whoever signed it
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust the given certificates without their issuer
     context.load_verify_locations(cadata=authority)
     return context
 

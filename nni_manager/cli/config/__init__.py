@@ -1,1 +1,1 @@
-"""Commands about what experiments are configured with: files, algorithms, platforms."""
+"""Commands about configuration: experiment files, algorithms, platforms."""

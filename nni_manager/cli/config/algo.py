@@ -1,4 +1,4 @@
-"""`nnictl algo`: users' tuners and assessors under names of their own."""
+"""`nnictl algo`: registers users' tuners and assessors under names."""
 
 from __future__ import annotations
 

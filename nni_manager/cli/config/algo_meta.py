@@ -1,4 +1,4 @@
-"""Reads NNI's meta file of algorithms into what is registered, once the classes were seen to be there."""
+"""Reads NNI's meta file of algorithms; checks that the classes can be imported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _registered(entry: dict[str, Any], folder: Path, file: str) -> Registered:
 
 
 def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
-    """The folder of an algorithm's module: the meta file's own if it stands beside that, empty if it is installed.
+    """The folder of an algorithm's module: the meta file's folder if the module is there, empty if it is installed.
 
     Raises ConfigInvalid.
     """
@@ -80,7 +80,7 @@ def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
 
 
 def _complaint(kind: str, classes: list[str], directory: str) -> str:
-    """Why the classes cannot be used by the Python that would run them, the caller's default; empty: they can be."""
+    """Why the Python that would run the classes (the caller's default) cannot import them; empty: it can."""
     import asyncio
 
     from nni_manager.config import user_classes

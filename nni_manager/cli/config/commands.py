@@ -1,21 +1,31 @@
-"""`nnictl config`: checks and converts experiment files, and shows what an experiment was made with."""
+"""`nnictl config`: checks and converts experiment files, shows an experiment's config."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.caller import data_directory_option, program, resolve_data_directory, tuner_python_option
+from nni_manager.cli.caller import (
+    data_directory_option,
+    own_environment,
+    program,
+    resolve_data_directory,
+    tuner_python_option,
+)
 from nni_manager.cli.command_group import BAD_INPUT
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output.values import echo_json, warn
 from nni_manager.cli.session import Connect, to_read
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 
 if TYPE_CHECKING:
-    from nni_manager.cli.config.config_verdict import CheckResult
+    from nni_manager.domain.experiment import ExperimentSpec
 
 
 @click.group()
@@ -34,9 +44,7 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
 
     Secrets are looked up, and not shown. A tuner or assessor of your own is imported, by the Python that would run it.
     """
-    from nni_manager.cli.config import config_verdict
-
-    verdicts = [config_verdict.of_file(file, resolve_data_directory(data_dir), program(tuner_python)) for file in files]
+    verdicts = [_check_file(file, resolve_data_directory(data_dir), program(tuner_python)) for file in files]
     if as_json:
         echo_json([verdict.as_json() for verdict in verdicts])
     else:
@@ -82,9 +90,58 @@ def show(connect: Connect, *, id: str | None) -> None:
     echo_json(client.experiment(selection.choose(client, id))["config"])
 
 
-def _tell(verdict: CheckResult) -> None:
+def _tell(verdict: _Verdict) -> None:
     if verdict.summary:
         click.echo(f"{verdict.file}: {verdict.summary}")
     for problem in verdict.problems:
         click.echo(str(problem), err=True)
     warn(map(str, verdict.warnings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    """The verdict on one experiment file: the checks of `create`, made without a daemon."""
+
+    file: str
+    #: One line about the experiment; empty when the file is invalid.
+    summary: str = ""
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "valid": not self.problems,
+            "problems": [asdict(problem) for problem in self.problems],
+            "warnings": [asdict(warning) for warning in self.warnings],
+        }
+
+
+def _check_file(file: Path, data_directory: Path, python: str) -> _Verdict:
+    """The verdict on an experiment file. Reads it and the files that it names.
+
+    `python`: the requested Python for a user's tuner, or empty.
+    """
+    from nni_manager.config import admission, experiment_file
+
+    try:
+        spec = experiment_file.read_file(file, data_directory, os.environ).spec
+    except ConfigInvalid as error:
+        return _Verdict(file=str(file), problems=error.problems, warnings=error.warnings)
+    try:
+        admission.check_here(spec, data_directory, own_environment(), file=str(file), python=python)
+    except InvalidInput as error:
+        return _Verdict(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
+    return _Verdict(
+        file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *admission.without_direction(spec, str(file))]
+    )
+
+
+def _problems(error: InvalidInput, file: str) -> Sequence[Problem]:
+    return error.problems if isinstance(error, ConfigInvalid) else [Problem(message=str(error), file=file)]
+
+
+def _summary(spec: ExperimentSpec) -> str:
+    trials = f"at most {spec.max_trial_number} trials" if spec.max_trial_number is not None else "any number of trials"
+    platforms = " and ".join(platform.service for platform in spec.platforms)
+    return f"valid; {trials} of {spec.tuner.name or spec.tuner.class_name} on {platforms}"

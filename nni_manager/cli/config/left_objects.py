@@ -1,5 +1,5 @@
-"""What experiments left on the services of a config, found there although no data directory knows them: listed, and
-removed after a yes, as another manager may be at work with it."""
+"""Objects that experiments left on a config's training services and no data directory here knows. They are listed and
+removed after confirmation, since another manager may be using them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _WHOSE = {
 
 
 def clean(connect: Connect, config: str, *, yes: bool) -> bool:
-    """Lists what was found on the services of an experiment file, asks about each experiment unless `yes`, removes what
-    may be removed. Answers whether there was anything. Raises ClickException when something was kept or in the way."""
+    """Lists the objects left on the services of an experiment file, asks about each experiment unless `yes`, and
+    removes those that may be removed. Returns whether there were any. Raises ClickException when some were kept or
+    could not be removed."""
     client, experiment = sent(connect, config, "")
 
     def ask(remove: list[str] | None = None) -> list[dict[str, Any]]:
@@ -46,7 +47,7 @@ def clean(connect: Connect, config: str, *, yes: bool) -> bool:
 
 
 def _chosen(services: list[dict[str, Any]], *, yes: bool) -> tuple[set[str], set[str]]:
-    """The experiments whose objects are to be removed, and those that might be, and are not."""
+    """Two sets of experiments: their objects are to be removed; or could be, and are kept."""
     agreed: set[str] = set()
     kept: set[str] = set()
     for name, objects in _by_experiment(services).items():

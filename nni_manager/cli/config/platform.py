@@ -1,4 +1,4 @@
-"""`nnictl platform`: trusts host keys of machines, cleans up what experiments leave on their training services."""
+"""`nnictl platform`: trusts host keys of machines, removes what experiments left on their training services."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def clean(connect: Connect, *, names: tuple[str, ...], config: str | None, yes: 
 
 
 def _end_noted(connect: Connect, chosen: list[str]) -> bool:
-    """Whether anything is known to be left. Raises ClickException when some cannot be ended."""
+    """Ends the recorded leftover jobs; returns whether there were any. Raises ClickException when some cannot be
+    ended."""
     cleaned = connect().clean(chosen)
     for one in cleaned:
         what = "jobs" if one["jobs"] is None else "1 job" if one["jobs"] == 1 else f"{one['jobs']} jobs"
@@ -78,34 +79,34 @@ def trust(*, config: Path, yes_these: tuple[str, ...], data_dir: str | None) -> 
     """Show the host keys of the machines of an experiment file that are not known here, and write those that you agree
     to into ~/.ssh/known_hosts.
 
-    To be run as the daemon's user on its machine. Compare with `ssh-keygen -lf` on the machine: who stands between
-    shows another key. A key that has changed is never written.
+    To be run as the daemon's user on its machine. Compare with `ssh-keygen -lf` on the machine: a different key means
+    that the connection is intercepted. A key that has changed is never written.
     """
     from nni_manager.app.host_keys import trust as judged
 
     data_directory = resolve_data_directory(data_dir)
-    sentences = list(_told(judged(config, data_directory, os.environ, partial(_agrees, these=yes_these))))
+    sentences = list(_printed(judged(config, data_directory, os.environ, partial(_agrees, these=yes_these))))
     refused = sum(": not trusted: " in sentence for sentence in sentences)
     if refused:
         raise click.ClickException(f"{refused} of {len(sentences)} machines are not trusted")
 
 
 def _agrees(host: str, key: HostKey, *, these: tuple[str, ...]) -> bool:
-    """Whether a key is to be trusted: of those given, or after a yes at the terminal."""
+    """Whether a key is to be trusted: it is among `these`, or else confirmed at the terminal."""
     if these:
         return key.fingerprint in these
     click.echo(f"{host}: {key.place} shows {key.text.split()[0]} {key.fingerprint}")
     return click.confirm("Is this its key?", default=False)
 
 
-def _told(sentences: Iterator[str]) -> Iterator[str]:
+def _printed(sentences: Iterator[str]) -> Iterator[str]:
     for sentence in sentences:
         click.echo(sentence)
         yield sentence
 
 
 def _platforms(file: str) -> list[str]:
-    """The names of the platforms in a file of either format; the rest of it does not matter. Raises ConfigInvalid."""
+    """The names of the platforms in a file of either format, which may be invalid otherwise. Raises ConfigInvalid."""
     from nni_manager.config.reading import yaml_reader
     from nni_manager.config.reading.document import fold
     from nni_manager.config.reading.source import read_text
@@ -121,7 +122,7 @@ def _platforms(file: str) -> list[str]:
 
 
 def _known(name: str) -> str:
-    """The present name of a platform, where an older one is given; a name that is not known stays."""
+    """The current name of a platform for an older one; an unknown name is returned as it is."""
     from nni_manager.platform_kit import registry
 
     with suppress(InvalidInput):

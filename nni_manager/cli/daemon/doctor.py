@@ -1,4 +1,4 @@
-"""`nni-manager doctor`: looks at everything that experiments need, and says what to do about what is wrong."""
+"""`nni-manager doctor`: checks everything that experiments need, and says how to fix what fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
     """
     from nni_manager.app.doctor.examination import examine
 
-    found = _told(examine(resolve_data_directory(data_dir), os.environ, config=config), quiet=as_json)
+    found = _printed(examine(resolve_data_directory(data_dir), os.environ, config=config), quiet=as_json)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
     else:
@@ -42,7 +42,7 @@ def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
     sys.exit(FAILED if any(finding.verdict == "FAIL" for finding in found) else 0)
 
 
-def _told(findings: Iterator[CheckFinding], *, quiet: bool) -> list[CheckFinding]:
+def _printed(findings: Iterator[CheckFinding], *, quiet: bool) -> list[CheckFinding]:
     """The findings as a list; each is printed at once unless `quiet`, since some checks take a second."""
     found = []
     for finding in findings:

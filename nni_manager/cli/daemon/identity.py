@@ -15,10 +15,10 @@ from nni_manager.domain.errors import Conflict, InvalidInput
 @click.option("--own", is_flag=True, help="It is a copy: give it a name of its own.")
 @data_directory_option
 def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
-    """Show the name by which the data directory is known on other machines, and say what it is when they ask.
+    """Show the name by which the data directory is known on other machines, or settle which directory has that name.
 
-    Machines take jobs of one data directory under a name. One that comes from another place, with --moved, goes on with
-    its trials there; a copy, with --own, leaves them to the other one and has folders of its own there.
+    Machines take jobs of one data directory under a name. --moved: the directory was moved and keeps its trials there.
+    --own: it is a copy, which gets another name and other folders; the trials stay with the original.
     """
     from nni_manager.app import identity as names
 

@@ -1,6 +1,6 @@
-"""`nnictl log stdout` and `log stderr`: what the manager and the tuner of an experiment have written.
+"""`nnictl log stdout` and `log stderr`: the logs of the manager and of an experiment's tuner.
 
-One daemon serves many experiments, so what NNI's manager printed stands in the experiment's own logs.
+One daemon serves many experiments, so what NNI's manager printed is in the experiment's own logs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ stdout, stderr = _command("stdout"), _command("stderr")
 
 
 def _lines(read: Read) -> Iterator[bytes]:
-    """The lines of a log, up to what the file holds when its last part is read."""
+    """The lines of a log, up to the file's size when its last part is read."""
     offset, rest = 0, b""
     while data := (part := read(offset)).data:
         offset = part.end

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,13 +14,11 @@ from nni_manager.cli.experiment.stop import stop as stop_experiments
 from nni_manager.cli.output import terminal
 from nni_manager.cli.output.values import echo_json, facts, moment
 from nni_manager.cli.session import connect, current, daemon_options
-from nni_manager.client.address import find
-from nni_manager.domain.errors import NniManagerError
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
-#: Seconds for which the daemon's end is waited for.
+#: Seconds to wait for the daemon's end.
 _PATIENCE_S = 10
 
 
@@ -90,7 +87,7 @@ def _end(client: ManagerClient) -> None:
 
 
 def _opened(pid: int) -> int | None:
-    """A descriptor of the daemon's process; None where it cannot be had: in another container it has another id."""
+    """A descriptor of the daemon's process; None in another container, where the process has another id."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -98,22 +95,16 @@ def _opened(pid: int) -> int | None:
 
 
 def _running() -> ManagerClient | None:
-    """A client of the daemon that is meant; None: none runs here. Raises NniManagerError if one cannot be reached."""
-    from nni_manager.client.daemon import is_taken
+    """A client of the chosen daemon; None: none runs here. Raises NniManagerError if it runs and cannot be reached."""
+    from nni_manager.client.daemon import find_running
     from nni_manager.client.manager_client import ManagerClient
 
     place = current()
     if place.is_remote:
         return connect(place)
-    address = find(place.data_directory)
-    if address is None and is_taken(place.data_directory):
-        raise NniManagerError(f"the daemon of {place.data_directory} runs and cannot be reached; see {_log()}")
+    address = find_running(place.data_directory)
     return ManagerClient(address) if address is not None else None
 
 
 def _none() -> str:
     return f"no daemon runs for {current().data_directory}"
-
-
-def _log() -> Path:
-    return current().data_directory / "daemon.log"

@@ -1,5 +1,5 @@
-"""`nni-manager serve`, `runner` and `stand-in-path`: the daemon, the program that runs trials inside a cluster's
-containers, and the SDK's stand-in."""
+"""`nni-manager serve` (the daemon), `runner` (the program that runs trials in containers of a cluster) and
+`stand-in-path` (the substitute for NNI's SDK)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def serve(
 
 
 def _serve(settings: dict[str, object], **listeners: Any) -> int:
-    gc.disable()  # until all is built: to look for garbage among modules in the making is a sixth of the start
+    gc.disable()  # until all is built: collecting garbage during the imports is a sixth of the start
     from nni_manager.app import serve as app
     from nni_manager.config.daemon_settings import settings as configured
 
@@ -135,11 +135,11 @@ def _allowed(text: object) -> object:
 
 @contextmanager
 def _waiting(ready_fd: int | None) -> Iterator[Callable[[str], None]]:
-    """A function that tells a sentence to whoever waits until the daemon is ready; once it is, to nobody."""
+    """A function that writes an error sentence to `ready_fd`; after the daemon is ready it writes nothing."""
     if ready_fd is None:
         yield lambda sentence: None
         return
-    # a descriptor of our own: the daemon closes `ready_fd`, whose number may then stand for another file
+    # a duplicate: the daemon closes `ready_fd`, and its number may then be another file's
     own = _duplicate(ready_fd)
     try:
         yield lambda sentence: _tell(own, sentence)
@@ -155,5 +155,5 @@ def _duplicate(descriptor: int) -> int:
 
 
 def _tell(descriptor: int, sentence: str) -> None:
-    with suppress(OSError):  # nobody waits any more, or it is known already
+    with suppress(OSError):  # the reader has gone, or the descriptor is closed
         os.write(descriptor, f"error: {' '.join(sentence.splitlines())}\n".encode())

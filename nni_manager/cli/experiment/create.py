@@ -101,11 +101,11 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
 
 
 def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
-    """A client of the daemon, and the fields that describe the experiment to it.
+    """(client of the daemon, fields of its request to make the experiment).
 
     A daemon on this machine also gets the environment, and the folder where relative paths start. One on another
-    machine gets the config, its secrets and the packed code. `python`: what is to run a user's tuner, as it is called
-    where the daemon is; or empty.
+    machine gets the config, its secrets and the packed code. `python`: path or name, on the daemon's machine, of the
+    Python for a user's tuner; or empty.
     """
     text, directory = _read(file)
     chosen = {"interpreter": python} if python else {}
@@ -119,7 +119,7 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
 
     config, secrets, code, warnings = sent_config.read(text, directory, file, os.environ)
     client = connect()
-    warn(warnings)  # the manager gets the config as it was understood here
+    warn(warnings)  # the manager gets the parsed config, and cannot warn again
     found = {"config": sent_config.as_text(config), "code": sent_config.send_code(client, code), **chosen}
     return client, {**found, "secrets": secrets} if secrets else found
 
@@ -134,7 +134,7 @@ def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> No
 
 
 def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -> None:
-    """Prints what became of an experiment, where to find it, and commands about it; its warnings go to stderr.
+    """Prints the outcome for an experiment, where to find it, and commands about it; its warnings go to stderr.
 
     `hints`: label → command, without program and id.
     """
@@ -150,7 +150,7 @@ def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -
 
 
 def _kept(variables: int | None) -> str:
-    """What is said of the environment that an experiment keeps."""
+    """The text about the environment that an experiment keeps."""
     return f"{variables or 0} variables of your environment; `callerEnvironment` in the file says which"
 
 
@@ -163,7 +163,7 @@ def _as_nni(id: str, page: str) -> str:
 
 
 def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
-    """The address of an experiment's page, and its endpoint's port and URL prefix, where NNI's own tools find it."""
+    """The address of an experiment's page, and the port and URL prefix of its endpoint for NNI's tools."""
     endpoint = experiment["endpoint"]
     if not endpoint:
         return {"page": webui.service_page(client, experiment["id"])}
@@ -171,12 +171,12 @@ def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
 
 
 def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
-    """The endpoint to ask for. Without a port the daemon decides: it knows whether it shows experiments anyway."""
+    """The endpoint to ask for. Without a port the daemon decides: it opens none if its service has the page."""
     return {"port": port, "urlPrefix": url_prefix or ""}
 
 
 def _absolute(path: str | None) -> str | None:
-    """The path of a folder, made absolute; as it is for a manager on another machine, which alone knows its folders."""
+    """The absolute path of a folder; unchanged for a manager on another machine."""
     if path is None or current().is_remote:
         return path
     return os.path.abspath(os.path.expanduser(path))
@@ -192,7 +192,7 @@ def _read(file: str) -> tuple[str, str]:
     return read_text(str(path)), str(path.parent)
 
 
-#: What the reason names → the `nnictl update` command that changes it.
+#: Term in the reason → the `nnictl update` command that changes it.
 _COMMANDS = {
     "maxTrialNumber": "trialnum {} -v NUMBER",
     "maxExperimentDuration": "duration {} -v DURATION",

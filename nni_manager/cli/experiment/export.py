@@ -1,7 +1,6 @@
 """`nnictl experiment export`: the trials of an experiment as a file, with the fields of NNI's own export and more.
 
-Trials are read a page at a time and kept in a temporary file; only intermediate results, where they are asked for, are
-held in memory, once.
+Trials are read a page at a time and kept in a temporary file; only intermediate results, if requested, are in memory.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ Record = dict[str, Any]
 Intermediates = dict[tuple[str, int], list[str]]
 
 _INTERMEDIATE, _TRIAL, _REWARD = "intermediate", "trialJobId", "reward"
-#: Fields of a trial that stand in its record as they are: times in milliseconds since the epoch.
+#: Fields of a trial that are copied into its record; times in milliseconds since the epoch.
 FACTS = ("sequenceId", "status", "startedMs", "endedMs")
-#: Metrics asked for at a time: the most that the API answers.
+#: Metrics per request: the API's maximum.
 _PAGE = 10_000
 _KINDS = ["json", "csv"]
 
@@ -85,9 +84,9 @@ def _form_of(filename: Path) -> str:
 
 
 def _trials(client: ManagerClient, id: str, without_result: list[Record]) -> Iterator[Record]:
-    """The trials of an experiment, each once: one that is made meanwhile may shift the pages.
+    """The trials of an experiment, each once, although new ones may shift the pages.
 
-    `without_result` gets those that succeeded without a final result.
+    Those that succeeded without a final result are also appended to `without_result`.
     """
     seen = set()
     for trial in client.all_trials(id):
@@ -100,7 +99,7 @@ def _trials(client: ManagerClient, id: str, without_result: list[Record]) -> Ite
 
 
 def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
-    """Writes a line of JSON for each trial into `spool`; answers how many there are."""
+    """Writes a line of JSON for each trial into `spool`; returns the number of trials."""
     count = 0
     for trial in trials:
         kept = {name: trial[name] for name in ("id", "attempt", "parameters", "finalResult", *FACTS)}
@@ -112,7 +111,7 @@ def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
 def _intermediates(client: ManagerClient, id: str) -> Intermediates:
     """All results that trials of the experiment reported, for the field `intermediate`.
 
-    They are read after the trials, so that those of a trial that ended are complete.
+    Read after the trials, so that the results of a trial that ended are complete.
     """
     found: Intermediates = {}
     after = 0
@@ -124,7 +123,7 @@ def _intermediates(client: ManagerClient, id: str) -> Intermediates:
 
 
 def _records(spool: IO[str], intermediates: Intermediates | None) -> Iterator[Record]:
-    """The records of an export: NNI's fields, and ours; with `intermediate` only where it is asked for."""
+    """The records of an export: NNI's fields and ours, with `intermediate` if requested."""
     spool.seek(0)
     for line in spool:
         trial = json.loads(line)
@@ -136,7 +135,7 @@ def _records(spool: IO[str], intermediates: Intermediates | None) -> Iterator[Re
 
 
 def _value(text: str | None) -> object:
-    """A result as JSON has it; the JSON text that was reported for a text, and where NaN or Infinity is in it."""
+    """A result as a JSON value; a text, or a result with NaN or Infinity, stays the JSON text that was reported."""
     if text is None:
         return None
     value = json.loads(text)
@@ -217,10 +216,7 @@ def _to_be_written(path: Path) -> AbstractContextManager[IO[str]]:
 
 
 def _stream_of(path: Path) -> int | None:
-    """The descriptor of the standard stream that `path` leads to, 1 or 2; None: it leads to neither.
-
-    What was written to the stream before must stay, wherever it goes.
-    """
+    """Descriptor, 1 or 2, of the standard stream that `path` names; its earlier content must stay. None: neither."""
     if str(path) == "-":
         return 1
     with suppress(OSError):
@@ -248,16 +244,16 @@ def _replacing(path: Path) -> Iterator[IO[str]]:
 
 
 def _opened_stream(descriptor: int) -> IO[str]:
-    """The standard stream, opened where it stands now, behind what was written before. Raises OSError."""
-    if (sys.__stdout__, sys.__stderr__)[descriptor - 1] is None:  # it was closed, and is by now some file of ours
+    """The standard stream, opened for writing after its present content. Raises OSError."""
+    if (sys.__stdout__, sys.__stderr__)[descriptor - 1] is None:  # it was closed, and its number is another file's now
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     return open(os.dup(descriptor), "w", encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def _opened(path: Path, mode: int = 0o666) -> IO[str]:
-    """The file at `path`, opened to be written; `mode` counts for a file that is made.
+    """The file at `path`, opened to be written; `mode` is used if it is created.
 
-    Half of a surrogate pair becomes an escape, as JSON spells it.
+    A lone surrogate is written as an escape, as in JSON.
     """
     return open(
         path,

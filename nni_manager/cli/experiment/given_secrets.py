@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def require_secrets(references: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The values of secrets, reference → value. Raises InvalidInput that names all that are missing."""
+    """The values of secrets, reference → value. Raises InvalidInput, naming all that are missing."""
     found = {reference: _follow(reference, environment) for reference in references}
     missing = [f"{reference} {value}" for reference, value in found.items() if isinstance(value, ValueError)]
     if missing:
@@ -21,9 +21,9 @@ def require_secrets(references: Iterable[str], environment: Mapping[str, str]) -
 
 
 def secrets_of_experiment(client: ManagerClient, id: str, environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``; empty where none can.
+    """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``; empty: none.
 
-    The daemon keeps its values of the others.
+    For the others the daemon keeps its values.
     """
     found = {reference: _follow(reference, environment) for reference in client.experiment(id)["references"]}
     values = {reference: value for reference, value in found.items() if isinstance(value, str)}

@@ -15,7 +15,7 @@ from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import TrialStatus
 
-#: Bytes of JSON sent at a time; the API takes 8 MB.
+#: Bytes of JSON per request; the API's limit is 8 MB.
 _BATCH_BYTES = 4_000_000
 
 
@@ -56,19 +56,19 @@ def _read(file: str) -> list[Any]:
 
 
 def _is_without_result(entry: Any) -> bool:
-    """Whether an entry is of an export, and of a trial that did not succeed or has no result."""
+    """Whether an entry comes from an export, and its trial did not succeed or has no result."""
     if not isinstance(entry, dict) or "status" not in entry:
         return False
     return entry["status"] != TrialStatus.SUCCEEDED or entry.get("value") is None
 
 
 def _without_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry without what an export tells of the trial and no tuner asks for."""
+    """An entry without the fields of an export that tuners do not use."""
     return {name: value for name, value in entry.items() if name not in FACTS}
 
 
 def _entry(entry: Any, number: int) -> dict[str, Any]:
-    """An entry as the API takes it: JSON text, as an export has it, becomes the value itself. Raises InvalidInput."""
+    """An entry for the API: a value that is JSON text, as in an export, is parsed. Raises InvalidInput."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
     value = entry["value"]
@@ -79,7 +79,7 @@ def _entry(entry: Any, number: int) -> dict[str, Any]:
 
 
 def _unknown_parameters(entries: Sequence[Mapping[str, Any]], search_space: object) -> Iterator[str]:
-    """The warning, if any, that entries have parameters outside the search space: a tuner can make nothing of them."""
+    """The warning, if any, that entries have parameters outside the search space, which a tuner cannot use."""
     known = search_space if isinstance(search_space, dict) else {}
     unknown = {name: None for entry in entries for name in entry["parameter"] if known and name not in known}
     if unknown:

@@ -1,4 +1,4 @@
-"""`nnictl experiment`: lists and deletes experiments, and shows how they go."""
+"""`nnictl experiment`: lists, shows and deletes experiments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def experiment() -> None:
     """List, show, import, export and delete experiments."""
 
 
-#: The status that a list shows of an experiment that waits for a person.
+#: The status in lists of an experiment that waits for a person.
 _ON_HOLD = "ON HOLD"
 _STATUSES = [*(status.value for status in ExperimentStatus), _ON_HOLD.replace(" ", "_")]
 
@@ -65,7 +65,7 @@ def list_experiments(
 def _known(connect: Connect) -> list[dict[str, Any]]:
     try:
         return connect().experiments()
-    except NotFound:  # no daemon was ever here
+    except NotFound:  # no daemon has used the data directory
         return []
 
 
@@ -145,7 +145,7 @@ def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: boo
 
 def _question(client: ManagerClient, ids: Sequence[str]) -> str:
     if len(ids) == 1:
-        # from the list, which knows also the folder of one that cannot be read
+        # from the list: it has the folder even of an experiment that cannot be read
         folders = {one["id"]: one["logPath"] for one in client.experiments()}
         return f"Remove experiment {ids[0]} and all that is in {folders.get(ids[0], 'its folder')}?"
     return f"Remove {len(ids)} experiments ({selection.listing(ids)}) and all that is in their folders?"
@@ -167,7 +167,7 @@ def _row(experiment: dict[str, Any]) -> Row:
 
 
 def _trials(experiment: dict[str, Any]) -> str:
-    """The number of trials that have ended, of how many there may be; empty where the manager does not know."""
+    """Trials that have ended, "of" the limit if there is one; empty where the manager does not know."""
     counts, total = experiment.get("counts"), experiment.get("maxTrialNumber")
     if counts is None:
         return ""
@@ -176,7 +176,7 @@ def _trials(experiment: dict[str, Any]) -> str:
 
 
 def shown_status(experiment: dict[str, Any]) -> str:
-    """The status to show of an experiment: ``ON HOLD`` for an active one that waits for a person."""
+    """The displayed status of an experiment: ``ON HOLD`` for an active one that waits for a person."""
     is_held = experiment["hold"] and ExperimentStatus(experiment["status"]).is_active
     return _ON_HOLD if is_held else str(experiment["status"])
 
@@ -194,7 +194,7 @@ def _status(experiment: dict[str, Any]) -> dict[str, str]:
 
 
 def _service(service: dict[str, Any]) -> str:
-    """The state of a training service; empty of a closed experiment.
+    """The state of a training service; empty for a closed experiment.
 
     Such as ``away since 2026-11-20 18:57:03 UTC: no route to host; 3 trials there``.
     """

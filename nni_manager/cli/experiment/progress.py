@@ -23,18 +23,18 @@ State = Mapping[str, Any]
 class Progress:
     """The progress of an experiment at one moment."""
 
-    #: Trials that have ended, in whatever way.
+    #: Trials that have ended, with any status.
     done: int
     running: int
-    #: Trials that ended by an error of theirs or of their platform.
+    #: Trials that failed by their own code or by their platform.
     failed: int
     #: The experiment's `maxTrialNumber`; None: no limit.
     total: int | None
-    #: Time that the experiment was at work, without the time it was stopped.
+    #: Seconds the experiment was active; time when it was stopped does not count.
     elapsed_s: float
     #: The experiment's `maxExperimentDuration`; None: no limit.
     limit_s: float | None
-    #: Whether `elapsed_s` grows: it does not on hold.
+    #: Whether `elapsed_s` grows; False on hold.
     is_active: bool
     #: The best final result; None: there is no best trial yet.
     best_value: float | None
@@ -44,14 +44,14 @@ class Progress:
 
     @property
     def fraction(self) -> float | None:
-        """The share that is done, 0 to 1, by the limit that is nearer; None without a limit."""
+        """The share that is done, 0 to 1, by the nearer limit; None without a limit."""
         parts = [self.done / self.total] if self.total else []
         parts += [self.elapsed_s / self.limit_s] if self.limit_s else []
         return min(max(parts), 1.0) if parts else None
 
     @property
     def left_s(self) -> float | None:
-        """The time that is left, an estimate in seconds; None while there is nothing to go by."""
+        """The estimated time left, in seconds; None: cannot be estimated yet."""
         estimates = [self.limit_s - self.elapsed_s] if self.limit_s is not None else []
         if self.total is not None and self.done:
             estimates.append(self.elapsed_s / self.done * (self.total - self.done))
@@ -59,7 +59,7 @@ class Progress:
 
 
 def read(state: State, *, since_s: float = 0.0) -> Progress:
-    """The progress that a state shows. `since_s`: how long ago the state was told, in seconds."""
+    """The progress in a state. `since_s`: age of the state, in seconds."""
     counts: Mapping[str, int] = state["counts"]
     best = state["best"] or {}
     is_active = ExperimentStatus(state["status"]).is_active and not state["hold"]
@@ -78,7 +78,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
 
 
 def ended(counts: Mapping[str, int]) -> int:
-    """The number of trials that have ended, in whatever way."""
+    """The number of trials that have ended, with any status."""
     return sum(count for status, count in counts.items() if status not in OPEN_STATUSES)
 
 
@@ -115,7 +115,7 @@ def line(progress: Progress, columns: int | None = None) -> str:
 
 
 def tenth(progress: Progress) -> int:
-    """The number of tenths of the experiment that are done; without a limit, of tens of trials."""
+    """Tenths of the experiment that are done, 0 to 10; without a limit, tens of trials."""
     return progress.done // 10 if progress.fraction is None else int(progress.fraction * 10 + 1e-9)
 
 
@@ -145,7 +145,7 @@ REDRAW_S = 0.2
 
 
 class Display(Protocol):
-    #: How long to wait for news before `show` is called again, in seconds; None: until there are some.
+    #: Seconds to wait for a new state before `show` is called again; None: no limit.
     tick_s: float | None
 
     def show(self, now: Progress) -> None: ...
@@ -158,7 +158,8 @@ class Display(Protocol):
 
 
 class TerminalDisplay:
-    """A display on a terminal, which redraws its line; what comes too soon is shown by the next tick."""
+    """A display on a terminal, which redraws its line, at most once in `REDRAW_S`; a later state waits for the next
+    tick."""
 
     tick_s: float | None = REDRAW_S
 

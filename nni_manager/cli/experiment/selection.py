@@ -1,5 +1,5 @@
-"""The experiment that a command means, and the trial: an id, the beginning of one, a number, or none where only one is
-open."""
+"""Resolves the experiment and trial of a command: an id, its beginning, a trial's number, or the only open
+experiment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ trial_help = "Its id, the beginning of one, or its number."
 
 
 def choose(client: ManagerClient, given: str | None) -> str:
-    """The id of the one experiment that is meant. Raises NotFound, or InvalidInput where several could be."""
+    """The id of the chosen experiment. Raises NotFound, or InvalidInput if several match."""
     if given is not None:
         _refuse_empty(given)
     experiments = client.experiments()
@@ -32,10 +32,9 @@ def choose(client: ManagerClient, given: str | None) -> str:
 
 
 def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
-    """The ids of the open experiments that are meant; ``ab*`` means every one that begins with ab.
+    """The ids of the chosen open experiments; ``ab*`` chooses every one that begins with ab.
 
-    A whole id may be that of a closed experiment. Closed ones come first: a daemon may end with the last open
-    experiment.
+    A whole id may be that of a closed experiment. Closed ones come first: a daemon may end with the last open one.
     """
     for text in given:
         _refuse_empty(text)
@@ -48,9 +47,9 @@ def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
 
 def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
-    """The ids of the experiments that are meant: all closed ones when none is given.
+    """The ids of the chosen experiments: all closed ones when none is given.
 
-    ``ab*`` means every closed one that begins with ab; a whole id may be that of an open one.
+    ``ab*`` chooses every closed one that begins with ab; a whole id may be that of an open one.
     """
     for text in given:
         _refuse_empty(text)
@@ -73,12 +72,12 @@ def listing(ids: Sequence[str]) -> str:
 
 
 def _matches(given: str, ids: Sequence[str], all_ids: Sequence[str], kind: str = "open") -> list[str]:
-    """The ids that one argument means: a whole id or the beginning of one, or with ``*`` all of `ids` that begin so.
+    """The ids that one argument chooses: by a whole id or its beginning, or with ``*`` all of `ids` that begin so.
 
-    `ids`: those of experiments of that kind.
+    `ids`: of the experiments of that kind (open or closed).
     """
     if not given.endswith("*"):
-        is_begun = any(id.startswith(given) for id in ids)  # else it may mean a closed one
+        is_begun = any(id.startswith(given) for id in ids)  # else it may be a closed one's
         return [given] if given in all_ids else [_only_match(given, ids if kind == "open" and is_begun else all_ids)]
     found = [id for id in ids if id.startswith(given[:-1])]
     return found or _refuse(f"no {kind} experiment's id begins with {given[:-1]!r}")
@@ -104,7 +103,7 @@ def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _refuse_empty(given: str) -> None:
-    """Refuses an empty id, perhaps a script's unset variable: every id begins so, and it would mean any experiment."""
+    """Refuses an empty id, perhaps a script's unset variable: every id begins with it."""
     if not given.strip():
         raise InvalidInput("the ID is empty, perhaps an unset variable; give the ID of an experiment")
 
@@ -114,7 +113,7 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def choose_trial(client: ManagerClient, id: str, given: str) -> dict[str, Any]:
-    """The trial that is meant, with its attempts. Raises NotFound, or InvalidInput where several could be meant."""
+    """The chosen trial, with its attempts. Raises NotFound, or InvalidInput if several match."""
     if not given.strip():
         raise InvalidInput("the trial is empty, perhaps an unset variable; give the id or the number of a trial")
     if given.isascii() and given.isdecimal():  # ids begin with a letter
@@ -126,7 +125,7 @@ def choose_trial(client: ManagerClient, id: str, given: str) -> dict[str, Any]:
 
 
 def _numbered(client: ManagerClient, id: str, number: int) -> str:
-    # numbers are given in the order that the list has
+    # the list is ordered by number
     found = client.trials(id, limit=1, offset=number)["trials"] if number < 2**53 else []
     return str(found[0]["id"]) if found and found[0]["sequenceId"] == number else _refuse_trial(id, str(number))
 

@@ -1,7 +1,7 @@
-"""An experiment as it is sent to a manager on another machine: the file, read here, and the packed code directory.
+"""The request for an experiment on another machine's manager: the file, parsed here, and the packed code directory.
 
-Everything that the file names by path is looked up on this machine. Paths in the code directory become relative to it:
-the manager finds them where it has unpacked the code.
+Files that it names by path are read on this machine. Paths inside the code directory become relative to it, as the
+manager unpacks it elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 
-#: A mark for an experimentWorkingDirectory that the file does not set; one that it sets is for the manager.
+#: Placeholder of an experimentWorkingDirectory that the file does not set, which is not sent.
 _DEFAULT_FOLDER = "/proc/nni-manager-default"
 _DIRECTORY = "trialCodeDirectory"
 
@@ -28,11 +28,8 @@ _DIRECTORY = "trialCodeDirectory"
 def read(
     text: str, directory: str, file: str, environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], Mapping[str, str], Path, tuple[str, ...]]:
-    """What an experiment file becomes for a manager elsewhere. Raises ConfigInvalid.
-
-    Answers the config as the manager is to get it, its secrets by reference, the code directory on this machine, and
-    warnings.
-    """
+    """(config for the manager, its secrets by reference, code directory on this machine, warnings). Raises
+    ConfigInvalid."""
     from nni_manager.config import experiment_file
 
     reading = experiment_file.read(
@@ -50,7 +47,7 @@ def read(
 
 
 def send_code(client: ManagerClient, directory: Path) -> str:
-    """Packs a code directory and sends it unless the manager has it; answers its SHA-256. Raises InvalidInput."""
+    """Packs a code directory and sends it unless the manager has it; returns its SHA-256. Raises InvalidInput."""
     from nni_manager.code_archive import pack
 
     with tempfile.TemporaryDirectory(prefix="nnictl-") as folder:

@@ -1,4 +1,4 @@
-"""`nnictl stop`, and waiting for a daemon that was started for one command and ends with its last experiment."""
+"""`nnictl stop`; waits for the daemon if it ends with its last experiment."""
 
 from __future__ import annotations
 
@@ -21,19 +21,16 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 
-#: Seconds after which a daemon that does not end is left to itself.
+#: Seconds to wait for a daemon's end.
 _PATIENCE_S = 10
-#: Seconds between two looks whether the daemon is still to end.
+#: Seconds between two checks whether the daemon is still about to end.
 _LOOK_S = 0.5
 
 
 @contextmanager
 def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
-    """Waits, after the block in which experiments are stopped, for the end of a daemon that ends with the last one.
-
-    Its keeper, its socket and its pointer file are gone then. `of_all`: all are stopped, which ends the daemon even if
-    none was open.
-    """
+    """Waits, after the block in which experiments are stopped, for a daemon that ends with the last one: then its
+    keeper, socket and pointer file are gone. `of_all`: all are stopped, which ends the daemon even if none was open."""
     process = _process(client, of_all)
     try:
         yield
@@ -47,7 +44,7 @@ def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> It
 def _process(client: ManagerClient, of_all: bool) -> int | None:
     """A descriptor of the daemon's process; None: the daemon does not end with this stop, or runs elsewhere.
 
-    It is opened before the stop, as the process id may be somebody else's after it.
+    It is opened before the stop, after which another process may get the id.
     """
     if not client.is_here:
         return None
@@ -56,7 +53,7 @@ def _process(client: ManagerClient, of_all: bool) -> int | None:
         return None
     try:
         return os.pidfd_open(daemon["pid"])
-    except OSError:  # in another container it has another id
+    except OSError:  # in another container the process has another id
         return None
 
 
@@ -68,7 +65,7 @@ def _has_work(client: ManagerClient) -> bool:
 
 
 def _wait(process: int, client: ManagerClient) -> None:
-    """Waits for the end of the process, but not while the daemon has work, which it may get at any moment."""
+    """Waits for the process to end; gives up once the daemon has work again."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     deadline = time.monotonic() + _PATIENCE_S
@@ -102,17 +99,15 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
 
 
 def _tell_what_may_run(client: ManagerClient, id: str) -> None:
-    """Warns of trials that may still run, on training services that could not be asked.
-
-    An experiment that cannot be read says nothing.
-    """
+    """Warns of trials that may still run, on services that could not be reached; not if the experiment cannot be
+    read."""
     with suppress(NniManagerError):
         found = client.experiment(id)["warnings"]
         warn(one["message"] for one in found if one["code"] == "MAY_STILL_RUN")
 
 
 def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
-    """The experiment whose endpoint has the port. Raises NotFound, or InvalidInput when the IDs say something else."""
+    """The experiment with an endpoint at the port. Raises NotFound, or InvalidInput if `ids` are other experiments."""
     found = [one["id"] for one in client.experiments() if (one["endpoint"] or {}).get("port") == port]
     if not found:
         raise NotFound(f"no experiment has port {port}; `nnictl experiment list` shows every open one")

@@ -1,4 +1,4 @@
-"""`nnictl top`: the open experiments and their running trials, drawn again and again."""
+"""`nnictl top`: shows the open experiments and their running trials, refreshed every few seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Terminal codes: cursor home and clear to the end; enter the alternate screen; leave it.
 _CLEAR, _ENTER, _LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h", "\x1b[?1049l"
-#: Running trials shown of one experiment.
+#: Running trials shown per experiment.
 _MOST_TRIALS = 100
 
 
@@ -41,7 +41,7 @@ def top(connect: Connect, *, interval: int) -> None:
 
 
 def _redraw(picture: Callable[[], str], pause: Callable[[], object]) -> None:
-    """Draws the picture again and again, until interrupted, or until the daemon goes away, which is raised."""
+    """Redraws the screen until interrupted. Raises NniManagerError when the daemon goes away."""
     sys.stdout.write(_ENTER)
     try:
         while True:

@@ -1,4 +1,4 @@
-"""`nnictl update`: what may change while an experiment is open."""
+"""`nnictl update`: changes an open experiment."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     id_ = selection.choose(client, id)
     secrets = given_secrets.require_secrets(references, os.environ)
     found = client.change(id_, body(sections, secrets, directory, now=now))
-    click.echo(f"Experiment {id_}: {_told(found['services'])}.")
+    click.echo(f"Experiment {id_}: {_summary(found['services'])}.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
@@ -110,7 +110,7 @@ def _change(connect: Connect, given: str | None, field: str, value: object) -> N
 
 
 def _read(file: str) -> dict[str, Any]:
-    """The search space of a file, read as an experiment file's `searchSpaceFile` is. Raises ConfigInvalid."""
+    """The search space in a file, read like `searchSpaceFile` of an experiment file. Raises ConfigInvalid."""
     from nni_manager.config.reading.source import Source
     from nni_manager.config.sections.search_space import read_search_space
     from nni_manager.config.sections.section import Section
@@ -146,7 +146,7 @@ def _of_whole(values: Any, file: str) -> object:
 def _references(sections: object) -> tuple[str, ...]:
     """The references to variables and files in the secret fields of sections.
 
-    A section that names no platform has none; the manager says what is wrong with it.
+    A section without a platform has none; the manager refuses it.
     """
     from nni_manager.config import secrets
     from nni_manager.platform_kit import registry
@@ -159,12 +159,12 @@ def _references(sections: object) -> tuple[str, ...]:
 
 
 def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: bool) -> dict[str, Any]:
-    """The body of the request. The folder is left out for a manager on another machine, which has other folders."""
+    """The request's body. The folder is left out for a manager on another machine."""
     sent = {"trainingService": sections, "now": now, **({"secrets": dict(secrets)} if secrets else {})}
     return sent if current().is_remote else {**sent, "directory": directory}
 
 
-def _told(services: Sequence[Mapping[str, Any]]) -> str:
+def _summary(services: Sequence[Mapping[str, Any]]) -> str:
     """The changed services as a sentence.
 
     Such as ``its trials run on scripted, scripted-2; local takes nothing new, 3 attempts there go on``.

@@ -1,4 +1,4 @@
-"""Waiting for an experiment's end: its states as they come, read in a thread so that waiting can have a limit and be
+"""Waits for an experiment's end. Its states are read in a thread, so that waiting can have a limit and be
 interrupted."""
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ log = logging.getLogger(__name__)
 
 
 class StreamEnded(Exception):
-    """No more states will come, for whatever reason."""
+    """The stream of states is over: at its end or by an error."""
 
 
 class StateFeed:
-    """The states of an experiment as they come: `states` is called, and read to its end, in a thread of its own."""
+    """The states of an experiment as they arrive: a thread calls `states` and reads it to the end."""
 
     def __init__(self, states: Callable[[], Iterable[State]]) -> None:
         self._queue: queue.SimpleQueue[State | StreamEnded] = queue.SimpleQueue()
-        # a daemon thread: a stream that nobody reads any more must not keep the process
+        # a daemon thread: an abandoned stream must not keep the process alive
         threading.Thread(target=self._read, args=(states,), name="events", daemon=True).start()
 
     def next(self, timeout_s: float | None) -> State | None:
-        """The newest state; None when there was no news for `timeout_s`. Raises StreamEnded."""
+        """The newest state; None when no state arrived for `timeout_s`. Raises StreamEnded."""
         try:
             news = self._queue.get(timeout=timeout_s)
         except queue.Empty:
@@ -62,13 +62,13 @@ class StateFeed:
         try:
             for state in states():
                 self._queue.put(state)
-        except Exception as error:  # whoever waits asks the daemon again, and is told why
+        except Exception as error:  # the caller asks the daemon again, and gets the reason
             log.debug("the events broke off: %s", error)
         finally:
             self._queue.put(StreamEnded())
 
 
-#: Holds that end by themselves, so waiting goes on.
+#: Holds that end without a person, so waiting goes on.
 PASSING_HOLDS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE, HoldCode.STORE_UNAVAILABLE})
 
 
@@ -76,15 +76,15 @@ PASSING_HOLDS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE,
 class WaitEnd:
     """Why waiting for an experiment is over."""
 
-    #: Nothing is left to do: the experiment may be closed.
+    #: Nothing is left to run: the experiment may be closed.
     is_done: bool
-    #: The experiment went as it should.
+    #: The experiment succeeded, see `_went_well`.
     is_good: bool
     text: str
 
 
 def judge(state: State) -> WaitEnd | None:
-    """Why waiting is over at this state of the experiment; None: it goes on."""
+    """Why waiting ends at this state of the experiment; None: it goes on."""
     status, id_ = state["status"], state["id"]
     if status == ExperimentStatus.DONE:
         return WaitEnd(is_done=True, is_good=_went_well(state), text=_result(state))
@@ -99,7 +99,7 @@ def judge(state: State) -> WaitEnd | None:
 
 
 def passing_hold(state: State) -> str:
-    """Why nothing new starts at the moment, where that ends by itself; else empty."""
+    """The sentence of a hold that ends without a person; empty: no such hold."""
     hold = state["hold"]
     return hold["sentence"] if hold and hold["code"] in PASSING_HOLDS else ""
 
@@ -130,7 +130,7 @@ def _result(state: State) -> str:
 
 
 def without_best(id: str) -> str:
-    """The sentence about an experiment whose trials succeeded without a result that can be the best."""
+    """The sentence about trials that succeeded without a result that can be the best."""
     return f"no trial that succeeded has a final result that is a finite number; `nnictl trial ls {id}` says why"
 
 
@@ -144,10 +144,10 @@ def _trouble(state: State, what: str) -> str:
 
 
 def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[], float] = time.monotonic) -> int:
-    """Waits for an experiment's end, showing its progress; answers the exit code.
+    """Waits for an experiment's end, showing its progress; returns the exit code.
 
-    An experiment that is done is closed; Ctrl-C stops it; in trouble it is left as it is. Raises NniManagerError when
-    the daemon goes away, or stops working on the experiment.
+    An experiment that is done is closed; Ctrl-C stops it; one on hold or in error stays open. Raises NniManagerError
+    when the daemon goes away or stops working on the experiment.
     """
     try:
         verdict = _Watch(StateFeed(lambda: client.events(id)), display, clock).wait()
@@ -164,7 +164,7 @@ def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[],
 
 
 class _Watch:
-    """Shows each state of an experiment, and in between what changes with time."""
+    """Shows each state of an experiment, and between states its elapsed time."""
 
     def __init__(self, feed: StateFeed, display: Display, clock: Callable[[], float]) -> None:
         self._feed = feed
@@ -206,7 +206,7 @@ def _interrupt(client: ManagerClient, id: str) -> int:
 
 
 def _broken_off(client: ManagerClient, id: str) -> str:
-    """Why there is no more news: nobody works on the experiment, or nobody answers at all."""
+    """Why the stream of states broke off: the experiment was closed, or the daemon does not answer."""
     from nni_manager.client.errors import Unreachable
 
     try:

@@ -1,4 +1,4 @@
-"""The address of an experiment's page, as whoever runs the command reaches it."""
+"""The address of an experiment's page, as seen from where the command runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
 def endpoint_page(experiment: Json) -> str:
     """The address of an experiment's own page; empty: it has none.
 
-    For a manager elsewhere its host is the one by which the command reaches the manager: the daemon cannot know by
-    which name others reach its machine.
+    For a manager elsewhere, the host is that of the manager's URL: the daemon cannot know its machine's name outside.
     """
     endpoint = experiment.get("endpoint")
     if not endpoint:
@@ -41,8 +40,7 @@ def endpoint_page(experiment: Json) -> str:
 def service_page(client: ManagerClient, id: str) -> str:
     """The address of an experiment's page on the daemon's service; empty: the daemon listens on no port.
 
-    It begins with the URL by which the command reaches a manager elsewhere; on this machine, with an address on which
-    the daemon says that it listens.
+    It begins with the URL of a manager elsewhere, or on this machine with an address that the daemon listens on.
     """
     here = session.current()
     if here.is_remote:
@@ -82,7 +80,7 @@ def url(connect: Connect, *, id: str | None) -> None:
 
 
 def _no_page(experiment: dict[str, Any]) -> str:
-    """The sentence that an experiment has no page, with the command that gives it one at once: `resume` or `view`."""
+    """The sentence that an experiment has no page, with the command that opens one: `resume` or `view`."""
     verb = "resume" if selection.is_open(experiment) else "view"
     command = f"nnictl {verb} {experiment['id']} --port 8080{same_daemon()}"
     return (

@@ -1,1 +1,1 @@
-"""Values, tables and what a terminal can show."""
+"""Formatting of values and tables; what the terminal supports."""

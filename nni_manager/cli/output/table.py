@@ -1,6 +1,6 @@
-"""Tables that fit the terminal: columns get narrower, then fewer, and a long reason goes below its row.
+"""Tables that fit the terminal: columns are narrowed, then left out, and a long note goes below its row.
 
-Where there is no terminal, every column is there and as wide as its widest cell.
+Without a terminal every column is shown, as wide as its widest cell.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nni_manager.cli.output import terminal
 from nni_manager.cli.output.values import cut, flat, wrapped
 
 _GAP = "  "
-#: Indent of a note that stands below its row.
+#: Indent of a note below its row.
 _INDENT = "    "
 
 Row = tuple[str, ...]
@@ -20,12 +20,12 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table. `is_note`: the last one, a sentence or more; where it has no room it goes below its row."""
+    """A column of a table. `is_note`: the last column, of sentences; without room a note goes below its row."""
 
     header: str
-    #: How narrow it may get, in characters; None: as wide as its widest cell.
+    #: Smallest width, in characters; None: the width of its widest cell.
     least: int | None = None
-    #: Where room is short, the column with the greatest is left out first; 0: it stays.
+    #: Without room the column with the greatest value is left out first; 0: never.
     dispensable: int = 0
     #: The most lines of a note below its row.
     note_lines: int = 2
@@ -42,12 +42,12 @@ class Table:
 
 
 def plain(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The table as text, as wide as it gets."""
+    """The table as text, at its natural width."""
     return layout([Column(header=header) for header in headers], rows, None).text
 
 
 def layout(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None) -> Table:
-    """The table in `width` characters, if that can be; None: in as many as it takes. A cell never breaks its line."""
+    """The table in `width` characters if possible; None: at its natural width. A cell never breaks its line."""
     cells = [tuple(map(flat, row)) for row in rows]
     if width is None:
         return Table(text=_lines(columns, cells, _natural(columns, cells)))
@@ -62,7 +62,7 @@ def layout(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int 
 
 
 def natural_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
-    """The width of the table without its notes, nothing cut."""
+    """The width of the table without its notes and without cutting."""
     beside = [index for index, column in enumerate(columns) if not column.is_note and not _is_empty(index, rows)]
     widths = _natural(columns, rows)
     return _total([widths[index] for index in beside])
@@ -80,7 +80,7 @@ def _without(columns: Sequence[Column], cells: list[Row], gone: Sequence[int]) -
 def _notes_apart(
     columns: Sequence[Column], cells: list[Row], width: int
 ) -> tuple[Sequence[Column], list[Row], list[list[str]]]:
-    """Columns, rows, and the lines below each row: the notes, where not all can be read beside their rows."""
+    """(columns, rows, lines below each row): the notes go below when not all of them fit beside their rows."""
     if not columns or not columns[-1].is_note or _total(_natural(columns, cells)) <= width:
         return columns, cells, [[] for _ in cells]
     most = columns[-1].note_lines
@@ -99,7 +99,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[int] | None:
-    """The widths with which the columns fit, the widest made narrower first. None: a column must be left out."""
+    """The widths at which the columns fit, the widest narrowed first; None: a column must be left out."""
     spare = [0 if column.least is None else found - column.least for column, found in zip(columns, widths, strict=True)]
     while _total(widths) > width:
         index = max((index for index, more in enumerate(spare) if more > 0), key=widths.__getitem__, default=None)
@@ -122,7 +122,7 @@ def _lines(
 
 
 def _line(row: Sequence[str], widths: Sequence[int], looks: Sequence[Callable[[str], str]]) -> str:
-    """The line of a row; it ends with its last cell that is not empty."""
+    """The line of a row, which ends with its last non-empty cell."""
     last = max((index for index, cell in enumerate(row) if cell), default=0)
     cells = [
         look(cut(cell, width) if index == last else cut(cell, width).ljust(width))

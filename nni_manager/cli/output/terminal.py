@@ -1,4 +1,4 @@
-"""The terminal's width and colours, and a person's answer. Where output goes into a file or a pipe there are none."""
+"""The terminal's width, colours and confirmations. A file or a pipe has neither width nor colours."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def width() -> int | None:
 
 
 def coloured_status(text: str) -> str:
-    """A status in its colour. `text` may have blanks around it, and a sentence after its colon."""
+    """A status in its colour. `text`: the status, perhaps with blanks around it, or with a colon and a sentence."""
     colour = _COLOURS.get(text.partition(":")[0].strip())
     return click.style(text, fg=colour) if colour and _has_colours() else text
 
@@ -39,7 +39,7 @@ def heading(text: str) -> str:
 
 
 def _has_colours() -> bool:
-    """Whether output has colours; the variable NO_COLOR switches them off, whatever it says: no-color.org."""
+    """Whether output has colours; any value of the variable NO_COLOR switches them off (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

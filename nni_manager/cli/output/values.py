@@ -1,4 +1,4 @@
-"""The form of answers: lists of facts for people (tables: `table`), JSON for programs. `echo_json` and `warn` print."""
+"""Formats output: lists of facts for people (tables: `table`), JSON for programs. `echo_json` and `warn` print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 from nni_manager.cli.output import terminal
 
-#: Line breaks, tabs, and what else would move a terminal's cursor.
+#: Line breaks, tabs and other characters that move a terminal's cursor.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 _COMMAND = re.compile(r"`[^`]+`")
@@ -32,8 +32,7 @@ def warn(messages: Iterable[str]) -> None:
 def facts(pairs: Mapping[str, str], columns: int | None = None) -> str:
     """Names and values as text, one line for each name that has a value.
 
-    With `columns`, a value takes as many lines as it needs to fit. What has no blanks, a path for instance, stays in
-    one piece, to be copied.
+    With `columns`, a value is wrapped. A word, such as a path, stays in one piece so that it can be copied.
     """
     shown = {name: flat(value) for name, value in pairs.items() if value}
     width = max(map(len, shown), default=0) + 2
@@ -49,9 +48,9 @@ def _look(name: str) -> Callable[[str], str]:
 
 
 def wrapped(text: str, columns: int, *, indent: str = "", most: int | None = None) -> list[str]:
-    """The text in lines of so many columns (20 at least), `most` of them at most.
+    """The text in lines of `columns` characters (20 at least), at most `most` lines.
 
-    A command in backticks stays in one piece, as does what has no blanks: they are there to be copied.
+    A word or a command in backticks stays in one piece, so that it can be copied.
     """
     wrap = textwrap.TextWrapper(
         width=max(columns, 20),
@@ -79,7 +78,7 @@ def number(value: object, digits: int = 6) -> str:
 
 
 def direction(optimize_mode: str | None) -> str:
-    """The meaning of "best", `` (highest)`` or `` (lowest)``; empty when nobody says."""
+    """The meaning of "best", `` (highest)`` or `` (lowest)``; empty: unknown."""
     return {"maximize": " (highest)", "minimize": " (lowest)"}.get(optimize_mode or "", "")
 
 

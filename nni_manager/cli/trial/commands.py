@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 trial_option = click.option(
     "--trial_id", "--trial-id", "-T", "trial_id", required=True, metavar="TRIAL", help=trial_help
 )
-#: The most trials that the API answers at once.
+#: Trials per request: the API's maximum.
 _MOST = 10_000
 
 
@@ -77,7 +77,7 @@ _NONE = "There is no trial yet."
 
 
 def _none(client: ManagerClient, id: str) -> str:
-    """Why no trial has a place among the best and the worst."""
+    """Why no trial can be ranked."""
     counts = client.experiment(id)["counts"]
     if not counts:
         return _NONE
@@ -130,7 +130,7 @@ def _best_or_worst(client: ManagerClient, id: str, head: int | None, tail: int |
 
 
 def _find(client: ManagerClient, id: str, status: str | None, limit: int | None) -> list[dict[str, Any]]:
-    """The trials of an experiment, all or those with that status, by their number; only the newest with `limit`."""
+    """The trials of an experiment by number, all or those with `status`; with `limit` only the newest."""
     if limit is None or limit > _MOST:
         return list(client.all_trials(id, status=status))[-(limit or 0) :]
     newest: list[dict[str, Any]] = client.trials(id, status=status, order="-sequence", limit=limit)["trials"]
@@ -166,7 +166,7 @@ def _attempt(attempt: dict[str, Any]) -> str:
 
 
 def _out_of_reach(attempt: dict[str, Any]) -> str:
-    """When and why an attempt was out of reach the last time, and how often before; empty: never."""
+    """When and why an attempt was last out of reach, and how often before; empty: never."""
     times = attempt["interruptions"]
     if attempt["unreachableMs"] is not None:
         return f"out of reach since {moment(attempt['unreachableMs'])}: {attempt['unreachable']}"
@@ -177,5 +177,5 @@ def _out_of_reach(attempt: dict[str, Any]) -> str:
 
 
 def _last_words(attempt: dict[str, Any]) -> str:
-    """The last lines of an attempt's stderr: the runner's, which is nearer to it, else the platform's."""
+    """The last lines of an attempt's stderr: as the trial runner reported them, else the platform."""
     return printable((attempt["runnerExit"] or {}).get("stderrTail") or attempt["stderrTail"]).rstrip()

@@ -1,4 +1,4 @@
-"""`nnictl log`: what a trial has written, and (`manager_log`) what was written about an experiment."""
+"""`nnictl log`: the files of a trial, and (`manager_log`) the logs of an experiment."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from nni_manager.domain.trial import TrialStatus
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import LogPart, ManagerClient
 
-#: Bytes of a log that are asked for at a time.
+#: Bytes of a log per request.
 PART = 1 << 20
-#: Seconds between two looks at a log that is followed: nothing reports that text was added.
+#: Seconds between two reads of a log that is followed: no event reports added text.
 FOLLOW_S = 0.5
 
-#: Reads a log from an offset, or from the end when it is negative.
+#: Reads a log from an offset; a negative one counts from the end.
 Read = Callable[[int], "LogPart"]
 
 
@@ -73,9 +73,9 @@ def log_trial(
 
 
 def reading(part: Callable[..., LogPart]) -> Read:
-    """The reader of a log, made of a client's method that lacks only `offset` and `limit`.
+    """The reader of a log. `part`: a client's method that lacks only `offset` and `limit`.
 
-    It answers an empty part while there is no such file yet.
+    The reader returns an empty part while the file does not exist.
     """
     from nni_manager.client.manager_client import LogPart
 
@@ -89,14 +89,14 @@ def reading(part: Callable[..., LogPart]) -> Read:
 
 
 def follow_log(read: Read, offset: int, ended: Callable[[], bool], pause: Callable[[], object]) -> Iterator[bytes]:
-    """The text that is added to a log from `offset` on, until `ended` was true before a look that found nothing new."""
+    """The text added to a log after `offset`, until a read finds nothing new although `ended` was true before it."""
     return follow_logs([(read, offset)], ended, pause)
 
 
 def follow_logs(
     places: Sequence[tuple[Read, int]], ended: Callable[[], bool], pause: Callable[[], object]
 ) -> Iterator[bytes]:
-    """The text that is added to several logs, read in turns, each from its offset on; ends as `follow_log` does."""
+    """The text added to several logs, read in turn, each from its offset; ends as `follow_log` does."""
     offsets = [offset for _, offset in places]
     while True:
         was_over, is_new = ended(), False
@@ -122,18 +122,18 @@ def last_lines(read: Read, lines: int) -> tuple[bytes, int]:
         size *= 4
 
 
-#: Bytes that a terminal may obey, but line breaks and tabs; in UTF-8, those above 127 stand after C2.
+#: Bytes that control a terminal, except line breaks and tabs; in UTF-8, those above 127 follow C2.
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\A[\x80-\x9f]|\xc2\Z")
 
 
 def is_terminal() -> bool:
-    """Whether standard output is one, and no pipe or file."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def write_bytes(parts: Iterator[bytes]) -> None:
-    """Writes bytes to standard output as they are, as a trial may write anything; a terminal gets no control codes,
-    which might do more there than to be seen."""
+    """Writes bytes to standard output unchanged; on a terminal, control codes in the trial's output are made
+    visible."""
     sys.stdout.flush()
     is_safe = not is_terminal()
     for part in parts:
@@ -148,10 +148,7 @@ def _shown(found: re.Match[bytes]) -> bytes:
 
 
 def _write_start(read: Read, tail: int | None, heading: bytes | None) -> int:
-    """Writes the log so far, or its last `tail` lines, and answers the offset where it ends.
-
-    `heading` is written above it, unless there is no text.
-    """
+    """Writes the log so far, or its last `tail` lines, below `heading` if there is text; returns its end's offset."""
     offset = 0
     parts = _start(read, tail)
     for text, end in parts:

@@ -1,4 +1,4 @@
-"""The list of trials as people read it: a column for each parameter, and why a trial waits or failed."""
+"""The list of trials as a table: a column for each parameter, and why a trial waits or failed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _FIRST = (
     Column(header="TIME"),
 )
 _LAST = (Column(header="WHERE", least=12, dispensable=2), Column(header="WHY", is_note=True))
-#: Header of parameters that are no JSON object.
+#: Header of parameters that are not a JSON object.
 _NAMELESS = "PARAMETERS"
-#: Digits of numbers among the parameters, where there is room and where there is not.
+#: Digits of numbers among the parameters: normally, and where room is short.
 _DIGITS, _FEW_DIGITS = 6, 4
-#: Words and headers are cut down to so many characters, numbers never.
+#: Smallest widths, in characters, to which words and headers are cut; numbers are never cut.
 _LEAST_WORD, _LEAST_HEADER = 8, 5
 
 
 def text(trials: Sequence[Trial], width: int | None) -> str:
-    """The list of trials as text. `width`: of the terminal; None: there is none."""
+    """The list of trials as text. `width`: of the terminal, in characters; None: no terminal."""
     columns, rows = _of(trials, _DIGITS)
     if width is not None and table.natural_width(columns, rows) > width:
         columns, rows = _of(trials, _FEW_DIGITS, with_place=len({row[-2] for row in rows}) > 1)
@@ -43,7 +43,7 @@ def text(trials: Sequence[Trial], width: int | None) -> str:
 def result(trial: Trial) -> str:
     """The final result of a trial; while it runs, its last intermediate result.
 
-    A final result that is no number, such as NaN or a list, is shown as it was reported.
+    A final result that is not a number, such as a list, is shown as it was reported.
     """
     value = trial["finalValue"]
     if value is None and trial["lastValue"] is not None and not TrialStatus(trial["status"]).is_final:
@@ -52,7 +52,7 @@ def result(trial: Trial) -> str:
 
 
 def time_taken(trial: Trial) -> str:
-    """The time that a trial took, or has taken until now; empty before it starts."""
+    """The time that a trial took, or has run so far; empty before it starts."""
     started, ended = trial["startedMs"], trial["endedMs"]
     if started is None:
         return ""
@@ -66,7 +66,7 @@ def why(trial: Trial) -> str:
 
 
 def _of(trials: Sequence[Trial], digits: int, *, with_place: bool = True) -> tuple[list[Column], list[Row]]:
-    """The columns and rows of the list. Without `with_place` that column is empty: all trials have the same place."""
+    """The columns and rows of the list. Without `with_place` the place column is empty: all trials have the same."""
     shown = [dict(_cells(trial["parameters"], digits)) for trial in trials]
     names = list(dict.fromkeys(name for cells in shown for name in cells))
     columns = [*_FIRST, *(_column(name, [cells.get(name, "") for cells in shown]) for name in names), *_LAST]
@@ -88,7 +88,7 @@ def _row(trial: Trial, cells: Mapping[str, str], names: Sequence[str], with_plac
 
 
 def _cells(parameters: object, digits: int, place: str = "") -> Iterator[tuple[str, str]]:
-    """The parameters of a trial, each with its header; a nested choice has its name, then what belongs to that."""
+    """(header, text) of each parameter of a trial; a nested choice gives its name, then its own parameters."""
     if not isinstance(parameters, Mapping):
         yield _NAMELESS, compact(parameters)
         return

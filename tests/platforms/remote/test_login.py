@@ -7,13 +7,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import pytest
-import pytest_asyncio
 
 from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Credential, Entry
@@ -23,20 +21,11 @@ from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.remote.preflight import look
 from tests.app.foreign_port import free_port
 from tests.fake_driver import FakeDriver, OnCard
-from tests.platforms.remote.ssh_machines import InProcessMachine, home_of_manager
+from tests.platforms.remote.ssh_machines import InProcessMachine
 
 pytestmark = pytest.mark.contract
 
 NOISE = "echo 'Welcome to the machine'\nprintf 'nni-manager-'\necho; echo '{not json'\nPS4=; set -x\n"
-
-
-@pytest_asyncio.fixture
-async def machine(tmp_path: Path) -> AsyncIterator[InProcessMachine]:
-    machine = InProcessMachine(tmp_path / "machine")
-    with home_of_manager(tmp_path / "manager"):
-        await machine.start()
-        yield machine
-        await machine.stop()
 
 
 async def found(*entries: dict[str, Any]) -> list[PreflightFinding]:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import pytest
-import pytest_asyncio
 import yaml
 from click.testing import CliRunner, Result
 
 from nni_manager.cli.main import nnictl
 from tests.platforms.remote.ssh_machines import InProcessMachine
-from tests.platforms.remote.test_login import home_of_manager
 
 pytestmark = pytest.mark.contract
-
-
-@pytest_asyncio.fixture
-async def machine(tmp_path: Path) -> AsyncIterator[InProcessMachine]:
-    machine = InProcessMachine(tmp_path / "machine")
-    with home_of_manager(tmp_path / "manager"):
-        await machine.start()
-        yield machine
-        await machine.stop()
 
 
 async def trust(folder: Path, entry: dict[str, Any], *words: str, answers: str = "") -> Result:

@@ -1,13 +1,10 @@
-"""The client of a manager on another machine, once it is certain that one answers there and its version fits ours."""
+"""Finds the manager at a URL, on another machine, and checks that its version fits."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from nni_manager import __version__
-from nni_manager.cli.caller import MANAGER_VARIABLE, environment_token, read_token
-from nni_manager.cli.caller import TOKEN_VARIABLE as TOKEN_VARIABLE
 from nni_manager.client.address import parse_url
 from nni_manager.client.errors import TokenRefused
 from nni_manager.client.manager_client import ManagerClient
@@ -15,25 +12,24 @@ from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.version import fits
 
 
-def reach_remote(url: str, token_file: Path | None) -> ManagerClient:
-    """A client of the manager at a URL, which has answered and whose version fits ours.
+def reach_remote(url: str, token: str = "") -> ManagerClient:
+    """A client of the manager at a URL, which has answered and has a fitting version. `token`: empty: none.
 
-    Raises InvalidInput for what is no URL, Unreachable, AccessRefused, or NniManagerError for another server.
+    Raises InvalidInput for an invalid URL, Unreachable, AccessRefused, or NniManagerError for another server.
     """
-    token = read_token(token_file) or environment_token()
     client = ManagerClient(parse_url(url, token))
-    _check_version(_greet(client, bool(token)), client)
+    _check_version(_description(client, bool(token)), client)
     return client
 
 
-def _greet(client: ManagerClient, has_token: bool) -> Any:
+def _description(client: ManagerClient, has_token: bool) -> Any:
     """The manager's description of itself."""
     try:
         return client.daemon()
     except TokenRefused:
         shown = "does not take the token it was shown" if has_token else "wants a token"
         raise TokenRefused(
-            f"the manager at {client.address} {shown}; set {TOKEN_VARIABLE}, or give --token-file"
+            f"the manager at {client.address} {shown}; set NNI_MANAGER_TOKEN, or give --token-file"
         ) from None
     except (ValueError, NotFound):
         raise _not_a_manager(client) from None
@@ -52,6 +48,6 @@ def _check_version(daemon: Any, client: ManagerClient) -> None:
 
 def _not_a_manager(client: ManagerClient) -> NniManagerError:
     return NniManagerError(
-        f"what answers at {client.address} is no nni_manager; give --manager (or {MANAGER_VARIABLE}) the address that"
-        " `nni-manager serve` prints"
+        f"what answers at {client.address} is no nni_manager; give --manager (or NNI_MANAGER_ADDRESS) the address"
+        " that `nni-manager serve` prints"
     )
