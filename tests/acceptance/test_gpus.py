@@ -75,7 +75,7 @@ def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
     assert_gone(str(daemon.data))
 
 
-def test_a_wait_reason_follows_who_is_on_the_cards(daemon: Daemon, code: Path, driver: FakeDriver) -> None:
+def test_wait_reason_names_the_jobs_on_the_cards(daemon: Daemon, code: Path, driver: FakeDriver) -> None:
     with ExitStack() as others:
         first, second, third = (others.enter_context(_somebody()) for _ in range(3))
         busy = {0: [OnCard(first, 11264), OnCard(second)], 1: [OnCard(third)], 2: [OnCard(third)], 3: [OnCard(third)]}
@@ -90,7 +90,7 @@ def test_a_wait_reason_follows_who_is_on_the_cards(daemon: Daemon, code: Path, d
         daemon.wait(id_, "DONE")
 
 
-def test_what_can_never_run_is_refused_and_what_cannot_run_now_is_planned(
+def test_impossible_request_is_refused_and_a_delayed_one_planned(
     daemon: Daemon, code: Path, driver: FakeDriver
 ) -> None:
     many = _body(daemon, code, _config("1", 1, trialGpuNumber=5))

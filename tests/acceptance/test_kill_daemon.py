@@ -29,7 +29,7 @@ KILLS = int(os.environ.get("NNI_KILLS", "8"))
 TRIALS = 8 + 8 * KILLS
 
 
-def test_kills_lose_and_double_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_killed_daemons_lose_and_double_no_result(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     notes, tuner_notes = tmp_path / "witness.jsonl", tmp_path / "hosts"
     tuner_notes.mkdir()
     config = witness.config(trials=TRIALS, steps=5, pause_s=0.03, tuner=witness.noting_tuner(tuner_notes))

@@ -58,7 +58,7 @@ def test_daemon_and_keeper_killed_together(daemon: Daemon, code: Path, tmp_path:
     witness.check_results(daemon, id_, notes)
 
 
-def test_many_deaths_of_keepers_cost_no_result(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_finished_trial_stays_finished_however_many_keepers_die(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     """A trial whose final result is stored is neither tried again nor cancelled, however many keepers it outlives."""
     notes = tmp_path / "witness.jsonl"
     config = witness.config(trials=_MANY, steps=4, pause_s=0.2, spread_s=0.4, tuner={"name": "Random"})

@@ -64,7 +64,7 @@ def at_home(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_an_example_of_the_document(at_home: Daemon, cluster: FakeCluster, code: Path, name: str) -> None:
+def test_documented_example_runs(at_home: Daemon, cluster: FakeCluster, code: Path, name: str) -> None:
     daemon, mounted = at_home, cluster.mounted
     text = (EXAMPLES / name).read_text()
     file = code / name

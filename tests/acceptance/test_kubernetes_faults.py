@@ -113,7 +113,7 @@ def stage(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterator[Stag
         shared.call("POST", f"/experiments/{stage.id}/stop")
 
 
-def test_a_daemon_killed_around_each_call_submits_nothing_twice(mortal: Stage) -> None:
+def test_daemon_killed_around_each_call_submits_nothing_twice(mortal: Stage) -> None:
     """Between intent and create, in a create that is carried out later, between create and record, and in mid-watch."""
     around = [("POST", "/secrets", 60.0), ("POST", "/tfjobs", 1.0), ("PATCH", "/secrets", 60.0)]
     for number, (method, path, delay) in enumerate(around):
@@ -135,7 +135,7 @@ def test_a_daemon_killed_around_each_call_submits_nothing_twice(mortal: Stage) -
     mortal.check(3)
 
 
-def test_an_api_server_that_goes_away_and_breaks_watches_costs_no_trial(stage: Stage) -> None:
+def test_api_server_outages_and_broken_watches_cost_no_trial(stage: Stage) -> None:
     stage.create(trials=3, at_once=2)
     stage.until_running(2)
     for _ in range(WATCHES):
@@ -164,7 +164,7 @@ def test_jobs_of_an_experiment_that_was_stopped_during_an_outage_are_ended_after
 
 
 @pytest.mark.parametrize("how", ["token file", "exec plug-in"])
-def test_a_token_that_expires_is_read_again(stage: Stage, tmp_path: Path, how: str) -> None:
+def test_expired_token_is_read_again(stage: Stage, tmp_path: Path, how: str) -> None:
     token, kubeconfig = tmp_path / "token", tmp_path / "own-kubeconfig"
     told = yaml.safe_load(stage.cluster.kubeconfig.read_text())
     user = {"tokenFile": str(token)} if how == "token file" else {"exec": _plug_in(tmp_path, token)}
@@ -202,7 +202,7 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exe
     }
 
 
-def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage) -> None:
+def test_pod_evicted_before_its_last_delivery_keeps_its_results(stage: Stage) -> None:
     """The daemon hears nothing while the command ends and the pod goes: what was posted counts, or it is run again."""
     stage.create(trials=1, at_once=1, metric_grace="1s")
     stage.until_running(1)

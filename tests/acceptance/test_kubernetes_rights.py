@@ -57,7 +57,7 @@ def with_rights(cluster: FakeCluster, folder: Path, name: str, rules: list[dict[
 
 @pytest.mark.parametrize("channel", ["push", "exec"])
 @pytest.mark.parametrize("platform", SECTIONS)
-def test_what_is_asked_for_is_enough(
+def test_documented_rights_are_enough(
     shared: Daemon, cluster: FakeCluster, tmp_path: Path, platform: str, channel: str
 ) -> None:
     section, group, plural, verbs = SECTIONS[platform]

@@ -24,9 +24,7 @@ MACHINES = {"m1": 4, "m2": 4}
 MOST_IDLE_S = 1.0
 
 
-def test_no_place_is_shared_and_none_idles_while_the_daemon_is_killed(
-    daemon: Daemon, code: Path, tmp_path: Path
-) -> None:
+def test_every_place_is_used_by_one_trial_across_daemon_kills(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     ids = [daemon.create(_config(seconds), code, ENVIRONMENT) for seconds in ("1.3", "2.1")]
 
     def process() -> int:

@@ -113,7 +113,7 @@ def test_experiment_export_and_import(world: Running, tmp_path: Path) -> None:
     assert code == 1 and "cannot be written" in sentence
 
 
-def test_an_export_of_a_closed_experiment(world: Running, tmp_path: Path) -> None:
+def test_export_of_a_closed_experiment(world: Running, tmp_path: Path) -> None:
     world.line.good("experiment", "export", world.stopped, "-t", "csv", "-f", tmp_path / "out.csv")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert rows and all((row["status"], row["reward"]) == ("USER_CANCELED", "") for row in rows)
@@ -211,7 +211,7 @@ def test_platform_clean(world: Running) -> None:
 # algo
 
 
-def test_a_registered_tuner_is_used_by_its_name(world: Running) -> None:
+def test_registered_tuner_is_used_by_its_name(world: Running) -> None:
     folder = world.line.folder / "algorithm"
     folder.mkdir()
     (folder / "counting.py").write_text(TUNER)
@@ -250,7 +250,7 @@ def test_a_registered_tuner_is_used_by_its_name(world: Running) -> None:
         ["experiment", "load", "-p", "x", "-c", "y"],
     ],
 )
-def test_what_is_left_out(world: Running, words: list[str]) -> None:
+def test_unsupported_commands_say_so(world: Running, words: list[str]) -> None:
     code, sentence = world.line.bad(*words)
     assert code == 1 and len(sentence) > 60
 

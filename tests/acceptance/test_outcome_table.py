@@ -43,7 +43,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_the_cells_of_a_column(stage: Stage, column: str) -> None:
+def test_every_outcome_of_a_column(stage: Stage, column: str) -> None:
     picture = stage.pictures(column)[0]
     for row in ROWS:
         _check_cell(picture, row, column)
@@ -82,7 +82,7 @@ def _check_attempts(row: Row, trial: Json, *, is_asked: bool) -> None:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_the_experiment_of_a_column(stage: Stage, column: str) -> None:
+def test_experiment_state_of_a_column(stage: Stage, column: str) -> None:
     picture = stage.pictures(column)[0]
     expected = [outcome(row, column)[0] for row in TABLE]
     assert picture.state["counts"] == {status: expected.count(status) for status in expected}
@@ -91,7 +91,7 @@ def test_the_experiment_of_a_column(stage: Stage, column: str) -> None:
     assert '<p class="notice error">' not in picture.page
 
 
-def test_resume_requeues_what_the_stop_ended(stage: Stage) -> None:
+def test_resume_requeues_trials_that_the_stop_ended(stage: Stage) -> None:
     stopped, resumed, over = stage.pictures("experiment stop")
     for row in [row for row in ROWS if row != "exit 0"]:
         before, waiting, after = (picture.trials[row] for picture in (stopped, resumed, over))
@@ -106,7 +106,7 @@ def test_resume_requeues_what_the_stop_ended(stage: Stage) -> None:
     assert over.state["counts"] == {GOOD: len(ROWS) + 1}
 
 
-def test_the_tuner_learns_of_requeued_trials_by_their_last_end(stage: Stage) -> None:
+def test_tuner_learns_of_requeued_trials_by_their_last_end(stage: Stage) -> None:
     """Its next process, which did not propose them, hears of each once, as of results from elsewhere."""
     notes = stage.pictures("experiment stop")[-1].notes
     imported = [(entry["parameter"]["x"], entry["value"]) for note in notes for entry in note.get("imported", [])]
@@ -118,7 +118,7 @@ def test_the_tuner_learns_of_requeued_trials_by_their_last_end(stage: Stage) -> 
 # Another attempt
 
 
-def test_a_trial_that_waits_for_its_next_attempt_says_what_ended_the_last(stage: Stage) -> None:
+def test_waiting_retry_shows_how_the_last_attempt_ended(stage: Stage) -> None:
     played = stage.experiment(
         "retry",
         ["first", "second"],
@@ -151,7 +151,7 @@ def test_a_trial_that_waits_for_its_next_attempt_says_what_ended_the_last(stage:
     }
 
 
-def test_a_verdict_on_the_attempt_before_counts_when_the_next_is_refused(stage: Stage) -> None:
+def test_assessor_verdict_holds_when_the_next_attempt_is_refused(stage: Stage) -> None:
     gate = stage.folder / "verdict"
     cluster = {
         "trials": [
@@ -177,7 +177,7 @@ def test_a_verdict_on_the_attempt_before_counts_when_the_next_is_refused(stage: 
 # The platform cannot be asked
 
 
-def test_an_outage_changes_nothing_until_half_a_minute_is_over(stage: Stage) -> None:
+def test_outage_changes_no_trial_for_half_a_minute(stage: Stage) -> None:
     before, at_first, later, after, over = stage.pictures("long outage")
     sentence = OUTAGE
     assert before.rows["left alone"] == at_first.rows["left alone"] == ("RUNNING", "")
@@ -195,7 +195,7 @@ def test_an_outage_changes_nothing_until_half_a_minute_is_over(stage: Stage) -> 
     assert over.told("left alone", "learned") == [{"learned": 0, "value": 1}]
 
 
-def test_who_is_killed_unseen_is_killed_when_it_is_seen_again(stage: Stage) -> None:
+def test_trial_killed_during_an_outage_ends_after_it(stage: Stage) -> None:
     *_, later, after, over = stage.pictures("long outage")
     assert (later.trials["killed"]["status"], later.trials["killed"]["stopRequest"]) == ("UNKNOWN", "USER")
     assert (
@@ -207,7 +207,7 @@ def test_who_is_killed_unseen_is_killed_when_it_is_seen_again(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("column", COLUMNS[1:])
-def test_who_asks_in_an_outage_is_heard_after_it(stage: Stage, column: str) -> None:
+def test_stop_request_during_an_outage_is_sent_after_it(stage: Stage, column: str) -> None:
     (asked, over), (status, reason) = stage.pictures(f"{column}, outage"), outcome("exit 3", column)
     assert asked.trials["only"]["stopRequest"] == request("exit 3", column)
     assert asked.rows["only"] == ("RUNNING", f"asked to stop: {request('exit 3', column)}")
@@ -224,7 +224,7 @@ def test_who_asks_in_an_outage_is_heard_after_it(stage: Stage, column: str) -> N
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_another_version_fails_the_trial_whoever_asked(stage: Stage, column: str) -> None:
+def test_runner_of_another_version_fails_the_trial(stage: Stage, column: str) -> None:
     """A container that is started anew with another image: its first runner fits, its second does not."""
     notes = stage.folder / f"{column}, version.jsonl"
     fields = {"assessor": {"assessor": stern_assessor()}, "maxTrialDuration": {"maxTrialDuration": "1s"}}

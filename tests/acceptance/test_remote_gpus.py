@@ -93,7 +93,7 @@ def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_kill
         daemon.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_wait_reason_follows_who_is_on_the_cards(
+def test_wait_reason_names_the_jobs_on_the_cards(
     shared: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
     two, four = machines
@@ -112,7 +112,7 @@ def test_a_wait_reason_follows_who_is_on_the_cards(
         shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_plan_says_where_trials_would_go_and_why_not_elsewhere(
+def test_plan_shows_chosen_machines_and_reasons_against_others(
     shared: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
     two, four = machines

@@ -134,7 +134,7 @@ class Run:
 
 
 @pytest.mark.machines
-def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
+def test_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
@@ -148,9 +148,7 @@ def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_pa
 
 
 @pytest.mark.machines
-def test_a_daemon_killed_and_started_on_a_full_disk(
-    daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
-) -> None:
+def test_killed_daemon_starts_on_a_full_disk(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
@@ -165,7 +163,7 @@ def test_a_daemon_killed_and_started_on_a_full_disk(
 
 
 @pytest.mark.machines
-def test_a_daemon_that_was_ended_starts_on_a_full_disk(code: Path, tmp_path: Path) -> None:
+def test_terminated_daemon_starts_on_a_full_disk(code: Path, tmp_path: Path) -> None:
     """With all that is its own there: SQLite gives the room beside an index back when the daemon ends."""
     data = tmp_path / "data"
     data.mkdir()
@@ -190,9 +188,7 @@ def test_a_daemon_that_was_ended_starts_on_a_full_disk(code: Path, tmp_path: Pat
 
 
 @pytest.mark.machines
-def test_a_full_disk_does_not_hold_up_the_end_of_the_daemon(
-    daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
-) -> None:
+def test_full_disk_does_not_delay_the_daemons_end(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
@@ -219,7 +215,7 @@ def _fill(disk: Path) -> Path:
 # Locked
 
 
-def test_a_locked_database_delays_and_refuses(shared: Daemon, code: Path, tmp_path: Path) -> None:
+def test_locked_database_delays_trials_and_refuses_calls(shared: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(shared, code, tmp_path)
     run.wait_for_progress()
     with _locked(run.database):
@@ -230,7 +226,7 @@ def test_a_locked_database_delays_and_refuses(shared: Daemon, code: Path, tmp_pa
     run.stop()
 
 
-def test_an_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: Path, tmp_path: Path) -> None:
+def test_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(shared, code, tmp_path, trials=2, steps=1)
     shared.wait(run.id, "DONE")
     with _locked(run.database):
@@ -242,7 +238,7 @@ def test_an_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: P
     run.stop()
 
 
-def test_a_daemon_started_beside_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_daemon_starts_beside_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path)
     run.wait_for_progress()
     daemon.kill()
@@ -253,7 +249,7 @@ def test_a_daemon_started_beside_a_locked_database(daemon: Daemon, code: Path, t
     run.check_end()
 
 
-def test_results_outlive_a_stop_that_the_store_cannot_hear_of(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_results_survive_a_stop_while_the_store_is_locked(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     """Some jobs end before the stop, some by it, while nobody can open the experiment; nothing that they reported is
     lost, and what has run to its end is not run again."""
     run = Run(daemon, code, tmp_path, trials=8, spread_s=2)
@@ -279,9 +275,7 @@ def test_results_outlive_a_stop_that_the_store_cannot_hear_of(daemon: Daemon, co
     _check_every_metric(run)
 
 
-def test_a_stop_that_the_store_could_not_hear_of_is_kept_by_the_next_daemon(
-    daemon: Daemon, code: Path, tmp_path: Path
-) -> None:
+def test_next_daemon_completes_a_stop_that_was_not_stored(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     # the first attempts are still at work when they are stopped, however slow the machine is; the second ones are quick
     pause = f'case "$NNI_SYS_DIR" in *-2) pause=0;; *) pause=0.5;; esac; exec {PYTHON} witness.py 80 $pause 0'
     run = Run(daemon, code, tmp_path, trials=4, trialCommand=pause)
@@ -316,7 +310,7 @@ def _check_every_metric(run: Run) -> None:
     assert sorted((f"{id_}-{n}" if n > 1 else id_, json.loads(data)) for id_, n, data in results) == wrote
 
 
-def test_a_locked_index_stops_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_locked_index_stops_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path, trials=20)
     with _locked(daemon.data / "index.sqlite"):
         run.wait_for_progress(20)
@@ -373,7 +367,7 @@ def freeze() -> Iterator[Callable[[Path], None]]:
 
 
 @pytest.mark.machines
-def test_a_database_that_becomes_read_only(
+def test_read_only_database_causes_a_hold(
     daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
 ) -> None:
     run = Run(daemon, code, tmp_path)
@@ -388,7 +382,7 @@ def test_a_database_that_becomes_read_only(
 
 
 @pytest.mark.machines
-def test_a_trials_folder_that_becomes_read_only(
+def test_read_only_trials_folder_causes_a_hold(
     daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
 ) -> None:
     run = Run(daemon, code, tmp_path)
@@ -409,7 +403,7 @@ LOCAL = {"platform": "local"}
 SCRIPTED = {"platform": "scripted", "launch": "process"}
 
 
-def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_deleted_index_is_rebuilt_from_the_folders(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path, experimentName="kept")
     other = daemon.create(
         witness.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}),
@@ -432,7 +426,7 @@ def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Pa
 
 
 @pytest.mark.parametrize("fate", ["scrambled but the head", "scrambled", "emptied", "exchanged", "config scrambled"])
-def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
+def test_corrupt_database_affects_no_other_experiment(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
     run = Run(daemon, code, tmp_path)
     (tmp_path / "second").mkdir()
     other = Run(daemon, code, tmp_path / "second")
@@ -462,7 +456,7 @@ def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path:
         ("corrupt when the daemon comes back", "it", SCRIPTED),
     ],
 )
-def test_stop_ends_the_trials_of_one_that_cannot_go_on(
+def test_stop_ends_trials_of_a_failed_experiment(
     daemon: Daemon, code: Path, fate: str, what: str, platform: dict[str, str]
 ) -> None:
     """Its own loop cannot; they would run for ever. Nothing is written into a file that nobody will find."""

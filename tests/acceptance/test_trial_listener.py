@@ -108,7 +108,7 @@ def _worst_but_few(seconds: list[float]) -> float:
     return sorted(seconds)[len(seconds) * 98 // 100]
 
 
-def test_who_may_come_in(shared: Daemon, code: Path) -> None:
+def test_trial_routes_need_the_trials_own_token(shared: Daemon, code: Path) -> None:
     cluster = Cluster(shared, code, 2)
     own, other = cluster.environments
     heartbeat = b'{"reporter": true}'
@@ -144,7 +144,7 @@ def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, cod
 
 
 @pytest.mark.alone
-def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
+def test_fifty_megabyte_body_is_refused(listening: Daemon, code: Path) -> None:
     cluster = Cluster(listening, code, 2)
     own, other = cluster.environments
     greet(own)
@@ -159,7 +159,7 @@ def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
 
 @pytest.mark.alone
 @pytest.mark.timeout(120)
-def test_a_million_metrics_in_a_minute(listening: Daemon, code: Path) -> None:
+def test_million_metrics_in_a_minute_are_stored(listening: Daemon, code: Path) -> None:
     cluster = Cluster(listening, code, 8)
     listening.call("GET", f"/experiments/{cluster.id}")
     command = [sys.executable, runner_flood.__file__, str(METRICS // 8), *map(str, cluster.files)]
@@ -178,7 +178,7 @@ def test_a_million_metrics_in_a_minute(listening: Daemon, code: Path) -> None:
     assert listening.rows(cluster.id, disorder) == [(0,)]
 
 
-def test_clients_that_take_their_time(shared: Daemon, code: Path) -> None:
+def test_slow_clients_delay_no_other(shared: Daemon, code: Path) -> None:
     """Two hundred that send a header a second, for so long as they are let."""
     cluster = Cluster(shared, code, 1)
     slow = [socket.create_connection(cluster.address) for _ in range(200)]

@@ -108,7 +108,7 @@ def impatient(hasty: Daemon, code: Path, tmp_path: Path) -> Iterator[Bench]:
 # Killed
 
 
-def test_one_death_is_no_trouble(bench: Bench) -> None:
+def test_tuner_that_dies_once_is_restarted(bench: Bench) -> None:
     bench.start(trials=20, trialConcurrency=4)
     bench.open_gate(*range(8))
     bench.wait_for_count(SUCCEEDED=8)
@@ -121,7 +121,7 @@ def test_one_death_is_no_trouble(bench: Bench) -> None:
     bench.check_end(20)
 
 
-def test_three_deaths_are_a_hold_until_somebody_resumes(bench: Bench) -> None:
+def test_third_tuner_death_causes_a_hold_until_resume(bench: Bench) -> None:
     bench.start(trials=30, trialConcurrency=3)
     pid = -1
     for number in range(3):
@@ -173,7 +173,7 @@ RAISING = {
 
 
 @pytest.mark.parametrize("fault", RAISING)
-def test_a_tuner_that_raises_is_a_hold_with_its_traceback(bench: Bench, fault: str) -> None:
+def test_raising_tuner_causes_a_hold_with_its_traceback(bench: Bench, fault: str) -> None:
     spoil, words, made = RAISING[fault]
     bench.tuner.write_text(spoil(bench.good_tuner))
     assert bench.tuner.read_text() != bench.good_tuner
@@ -196,7 +196,7 @@ def test_a_tuner_that_raises_is_a_hold_with_its_traceback(bench: Bench, fault: s
     bench.check_end()
 
 
-def test_resuming_an_unmended_tuner_holds_again(own: Bench) -> None:
+def test_resuming_an_unfixed_tuner_causes_a_hold_again(own: Bench) -> None:
     """Its module was there when the experiment was made, and is broken now."""
     bench = own
     bench.start()
@@ -214,7 +214,7 @@ def test_resuming_an_unmended_tuner_holds_again(own: Bench) -> None:
     assert bench.daemon.status(bench.id)["hold"]["code"] == "TUNER_RAISED", "a hold outlives the daemon"
 
 
-def test_an_assessor_that_raises_is_a_hold_too(bench: Bench) -> None:
+def test_raising_assessor_causes_a_hold(bench: Bench) -> None:
     assessor = bench.code / "fussy_assessor.py"
     good = assessor.read_text()
     assessor.write_text(
@@ -239,7 +239,7 @@ HANGS = {
 }
 
 
-def test_a_silent_tuner_is_a_hold_that_ends_by_itself(impatient: Bench) -> None:
+def test_silent_tuner_causes_a_hold_that_ends_by_itself(impatient: Bench) -> None:
     bench, answer = impatient, impatient.gates / "answer"
     bench.tuner.write_text(
         bench.good_tuner.replace(
@@ -261,7 +261,7 @@ def test_a_silent_tuner_is_a_hold_that_ends_by_itself(impatient: Bench) -> None:
 
 
 @pytest.mark.parametrize("hang", HANGS)
-def test_resume_ends_a_tuner_that_hangs_for_ever(impatient: Bench, hang: str) -> None:
+def test_resume_ends_a_hanging_tuner(impatient: Bench, hang: str) -> None:
     bench = impatient
     _hang(bench, hang)
     state = bench.daemon.wait_for(bench.id, lambda state: state["hold"] and state["hold"]["details"])
@@ -280,7 +280,7 @@ def test_resume_ends_a_tuner_that_hangs_for_ever(impatient: Bench, hang: str) ->
 @pytest.mark.alone
 @pytest.mark.parametrize("hang", HANGS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: signal.Signals) -> None:
+def test_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: signal.Signals) -> None:
     bench = own
     _hang(bench, hang)
     _eventually(bench.tuner_processes)
@@ -384,7 +384,7 @@ class Workers(Tuner):
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_what_a_tuner_started_ends_with_it(daemon: Daemon, code: Path, is_killed: bool) -> None:
+def test_child_processes_of_a_tuner_end_with_it(daemon: Daemon, code: Path, is_killed: bool) -> None:
     """Also what it put into a session of its own, and what outlived a killed daemon: its workers do not notice."""
     (code / "workers.py").write_text(WORKERS)
     tuner = {"className": "workers.Workers", "codeDirectory": "."}

@@ -104,7 +104,7 @@ def trials(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("version", ["0.5.1", "0.7.0", "1.6.0", "0.60.0", "latest", "", None])
-def test_what_does_not_fit_is_refused(own: Daemon, trials: Path, version: str | None) -> None:
+def test_runner_of_another_version_is_refused(own: Daemon, trials: Path, version: str | None) -> None:
     cluster = Cluster(own, trials, 1)
     status, answer = say(cluster.environments[0], "version", version=version, channel="push")
     assert (status, answer) == (409, {"error": sentence(version, "0.6.0")})
@@ -113,9 +113,7 @@ def test_what_does_not_fit_is_refused(own: Daemon, trials: Path, version: str | 
 
 
 @pytest.mark.parametrize("version", ["0.5.1", None])
-def test_a_refusal_is_told_by_the_commands_that_show_experiments(
-    own: Daemon, trials: Path, version: str | None
-) -> None:
+def test_refusal_is_told_by_the_commands_that_show_experiments(own: Daemon, trials: Path, version: str | None) -> None:
     cluster = Cluster(own, trials, 1)
     assert say(cluster.environments[0], "version", version=version, channel="push")[0] == 409
     own.wait(cluster.id, "ERROR")
@@ -130,7 +128,7 @@ def test_a_refusal_is_told_by_the_commands_that_show_experiments(
 
 
 @pytest.mark.parametrize("route", ["status", "metrics", "heartbeat"])
-def test_who_does_not_greet_is_refused(own: Daemon, trials: Path, route: str) -> None:
+def test_runner_that_does_not_register_is_refused(own: Daemon, trials: Path, route: str) -> None:
     body = {"event": "started", "outbox": "outbox/main.jsonl", "start": 0, "end": 2, "lines": ["1"]}
     cluster = Cluster(own, trials, 1)
     status, answer = say(cluster.environments[0], route, **body)
@@ -141,7 +139,7 @@ def test_who_does_not_greet_is_refused(own: Daemon, trials: Path, route: str) ->
 
 
 @pytest.mark.parametrize("version", ["0.6.0", "0.6.2", "0.6", "v0.6.11"])
-def test_what_fits_is_taken(own: Daemon, trials: Path, version: str) -> None:
+def test_runner_of_a_fitting_version_is_accepted(own: Daemon, trials: Path, version: str) -> None:
     cluster = Cluster(own, trials, 1)
     status, answer = say(cluster.environments[0], "version", version=version, channel="push")
     assert (status, answer["managerVersion"]) == (200, "0.6.0")
@@ -150,7 +148,7 @@ def test_what_fits_is_taken(own: Daemon, trials: Path, version: str) -> None:
 
 @pytest.mark.parametrize("off", [{"versionCheck": False}, {"debug": True}])
 @pytest.mark.parametrize(("version", "known_as"), [("0.5.1", "0.5.1"), (None, "unknown")])
-def test_without_the_check_everything_is_taken(
+def test_disabled_check_accepts_every_version(
     own: Daemon, trials: Path, off: dict[str, Any], version: str | None, known_as: str
 ) -> None:
     cluster = Cluster(own, trials, 1, **off)
@@ -159,7 +157,7 @@ def test_without_the_check_everything_is_taken(
 
 
 @pytest.mark.parametrize(("version", "fitting"), [("2.10.7", "2.10.0"), ("2.1.7", "2.1.0"), ("2.11.0", "")])
-def test_ten_is_not_one(later: Daemon, trials: Path, version: str, fitting: str) -> None:
+def test_version_numbers_are_compared_as_numbers(later: Daemon, trials: Path, version: str, fitting: str) -> None:
     manager = later.call("GET", "/daemon")["version"]
     cluster = Cluster(later, trials, 1)
     status, answer = say(cluster.environments[0], "version", version=version, channel="push")
@@ -190,7 +188,7 @@ def test_one_refusal_ends_no_other_trial(own: Daemon, trials: Path) -> None:
 # Real runners
 
 
-def test_a_runner_that_is_refused_says_so_itself(own: Daemon, trials: Path, tmp_path: Path) -> None:
+def test_refused_runner_reports_the_refusal(own: Daemon, trials: Path, tmp_path: Path) -> None:
     cluster, done = _run_runner(own, trials, tmp_path, "0.5.1")
     words = sentence("0.5.1", "0.6.0")
     assert (done.returncode, done.stdout) == (protocol.EXIT_VERSION_REFUSED, "")
@@ -200,7 +198,7 @@ def test_a_runner_that_is_refused_says_so_itself(own: Daemon, trials: Path, tmp_
     close(own, cluster.id)
 
 
-def test_a_runner_that_fits_runs_its_command(own: Daemon, trials: Path, tmp_path: Path) -> None:
+def test_fitting_runner_runs_its_command(own: Daemon, trials: Path, tmp_path: Path) -> None:
     cluster, done = _run_runner(own, trials, tmp_path, "0.6.9")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "ran").exists()
@@ -221,7 +219,7 @@ def _run_runner(
 
 
 @pytest.mark.parametrize("version", ["2.10.3", "2.1.3"])
-def test_real_runners_of_real_managers(later: Daemon, trials: Path, tmp_path: Path, version: str) -> None:
+def test_real_runner_checks_a_real_managers_version(later: Daemon, trials: Path, tmp_path: Path, version: str) -> None:
     """Started by the platform, with a Python that runs a runner of this version; the manager's is in its greeting."""
     manager = later.call("GET", "/daemon")["version"]
     config = {

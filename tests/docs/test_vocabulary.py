@@ -76,7 +76,7 @@ def test_every_code_of_a_warning_is_in_the_table() -> None:
     assert section("troubleshooting.md", "### A warning refuses nothing") == codes
 
 
-def test_pictures_have_every_state() -> None:
+def test_diagrams_have_every_state() -> None:
     pictures = text("architecture.md").split("stateDiagram-v2")
     for status in TrialStatus:
         assert status in pictures[1].split("```")[0]
