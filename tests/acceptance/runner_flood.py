@@ -52,7 +52,7 @@ class Runner:
             self.put_off += 1
             time.sleep(float(response.headers["Retry-After"]) / 4)
 
-    def greet(self) -> None:
+    def register(self) -> None:
         assert self.post("version", {"version": protocol.VERSION, "channel": "push"})[0] == 200
 
     def flood(self, count: int) -> None:
@@ -60,7 +60,7 @@ class Runner:
             self._flood(count)
 
     def _flood(self, count: int) -> None:
-        self.greet()
+        self.register()
         start = 0
         for first in range(0, count, BATCH):
             numbers = range(first, min(count, first + BATCH))

@@ -273,7 +273,7 @@ def test_nnis_list_names_our_experiments(nnictl: CommandLine) -> None:
     id_, daemon = id_in(out), nnictl.daemon.call("GET", "/daemon")["pid"]
     _until(lambda: id_ in _registry(nnictl))
     pid = _registry(nnictl)[id_]["pid"]
-    assert psutil.Process(pid).ppid() == daemon, "whoever ends that process stops this experiment, and not the daemon"
+    assert psutil.Process(pid).ppid() == daemon, "ending that process must stop this experiment alone, not the daemon"
     state = nnictl.daemon.status(id_)
     assert _registry(nnictl)[id_] == {
         "id": id_,
@@ -343,7 +343,7 @@ def _is_free(port: int) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Nobody listens there now."""
+    """No process listens there now."""
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in taken]
     for each in taken:

@@ -20,7 +20,7 @@ from tests.platforms.remote.ssh_machines import RealMachine
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TRIALS = 60
-#: What a trial reports on its way says whose command it ran.
+#: Intermediate results tell which service's command ran.
 SERVICES = {"local": 1, "remote": 2, "remote-2": 3, "openpai": 4}
 _GONE_SOON = {"trialConcurrency": 2, "machineGracePeriod": "2s"}
 
@@ -196,7 +196,7 @@ def _ended(daemon: Daemon, id_: str, *services: str) -> int:
 
 
 def _away(daemon: Daemon, id_: str) -> set[str]:
-    """Services whose machine cannot be reached, as the API shows them."""
+    """Services with an unreachable machine, as the API shows them."""
     return {one["name"] for one in daemon.status(id_)["services"] if "unreachable since" in one["sentence"]}
 
 

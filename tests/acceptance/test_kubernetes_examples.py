@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
 
 @pytest.fixture(scope="module")
 def at_home(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon whose cluster is said by its environment alone."""
+    """A daemon with its cluster named by its environment alone."""
     environment = {"KUBECONFIG": str(cluster.kubeconfig)}
     with running_daemon(tmp_path_factory.mktemp("home"), *LISTENING, environment=environment) as daemon:
         yield daemon

@@ -92,7 +92,7 @@ def test_results_are_pushed_where_pods_reach_the_manager(shared: Daemon, cluster
 
 
 def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str, Any]) -> str:
-    """An experiment whose trials have each their own result."""
+    """An experiment in which every trial reports a different result."""
     code = folder / "code"
     code.mkdir()
     (code / "said").write_text("said\n")

@@ -63,7 +63,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"},
         r"Pod: .*nobody.*not found",
     ),
-    "an account whose tasks would wait in vain": (
+    "an account that cannot start tasks": (
         {**_FRAMEWORK, "taskRoles": [{**_TASK, "taskNumber": 2}]},
         r"serviceAccountName: the service account default may not get frameworks",
     ),

@@ -45,7 +45,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
 
 
 def with_rights(cluster: FakeCluster, folder: Path, name: str, rules: list[dict[str, Any]]) -> Path:
-    """The kubeconfig of a user who has these alone."""
+    """The kubeconfig of a user with these rights alone."""
     group, meta = "rbac.authorization.k8s.io", {"name": name}
     cluster.create(ROLES, {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": rules})
     subject = {"kind": "User", "name": name, "apiGroup": group}

@@ -126,7 +126,7 @@ def test_failed_worker_ends_the_job_with_its_reason(shared: Daemon, cluster: Fak
 
 
 def test_preempted_adaptive_job_is_one_trial(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """Its operator starts it again, twice; results count as they come, and nobody submits it again."""
+    """The operator restarts it twice; results count as they come, and the manager submits no second job."""
     restarts, ran = "$ADAPTDL_NUM_RESTARTS", cluster.share(tmp_path / "shared") / "ran"
     command = (
         f"{say('intermediate', restarts)}; touch {ran}-{restarts}; "

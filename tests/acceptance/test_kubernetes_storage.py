@@ -15,7 +15,7 @@ from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
-#: A folder in which nobody may make anything, not even root.
+#: A folder in which no user may create files, not even root.
 _CLOSED = "/sys/kernel"
 _REPORT = 'echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"'
 _COMMAND = f'{_REPORT}; echo "$NNI_TRIAL_JOB_ID" > "$NNI_OUTPUT_DIR/model"'

@@ -1,4 +1,4 @@
-"""The rules of every listener of a real daemon, for every route: who is let in, what is refused, what stays secret."""
+"""The rules of every listener of a real daemon, for every route: admission, refusals, secrets."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PROBES = ("/healthz", "/readyz")
 
 @dataclass
 class Listeners:
-    """A daemon with one experiment on this machine, one whose container the test is, and every listener open."""
+    """A daemon with every listener open, one local experiment, and one with the test as its container."""
 
     daemon: Daemon
     id: str
@@ -126,9 +126,9 @@ class Listeners:
 
 def _pages() -> list[tuple[str, str]]:
     """(method, path) of the pages, from their own table."""
-    nobody = PagesContext(service=cast(Any, None), version="")
+    without_service = PagesContext(service=cast(Any, None), version="")
     found = []
-    for route in create_pages(nobody).routes:
+    for route in create_pages(without_service).routes:
         methods = getattr(route, "methods", None) or {"GET"}
         path = f"{route.path}/style.css" if route.path == "/static" else route.path  # type: ignore[attr-defined]
         found += [(method, path) for method in methods - {"HEAD"}]
@@ -487,7 +487,7 @@ def test_link_in_a_trial_folder_is_not_followed(opened: Listeners) -> None:
     [("0.0.0.0", "", "NNI_MANAGER_TOKEN"), ("::", "", "NNI_MANAGER_TOKEN"), ("0.0.0.0", "x" * 15, "16 characters")],
 )
 def test_public_listener_needs_a_token(tmp_path: Path, host: str, token: str, words: str) -> None:
-    """And one that nobody guesses."""
+    """And one that cannot be guessed."""
     environment = {**os.environ, "HOME": str(tmp_path), "NNI_MANAGER_TOKEN": token}
     command = [sys.executable, "-m", "nni_manager", "serve", "--data-dir", str(tmp_path / "data"), "--port", "0"]
     done = subprocess.run(

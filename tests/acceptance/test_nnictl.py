@@ -43,7 +43,7 @@ class Counting(Tuner):
 
 @dataclass
 class Running:
-    """A daemon with one experiment that is done, one whose trials run, and one that is stopped."""
+    """A daemon with three experiments: one done, one with running trials, one stopped."""
 
     line: CommandLine
     done: str
@@ -124,7 +124,7 @@ def test_experiment_delete(world: Running) -> None:
     code, sentence = world.line.bad("experiment", "delete", first, "--yes")
     assert code == 1 and "is at work; stop it first" in sentence
     world.line.good("stop", first, second)
-    assert world.line.run("experiment", "delete", first).returncode == 1, "nobody there to say yes"
+    assert world.line.run("experiment", "delete", first).returncode == 1, "no terminal to confirm on"
     assert (world.line.data / first).exists()
     world.line.good("experiment", "delete", first, second, "--yes")
     assert not (world.line.data / first).exists() and not (world.line.data / second).exists()

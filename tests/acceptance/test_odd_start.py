@@ -1,4 +1,4 @@
-"""A daemon whose starter left it less than a shell does."""
+"""A daemon started with less than a shell provides: streams, signals, encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder whose private file is gone opens, says what it lacks, and goes on when that was given anew."""
+"""A folder without its private file opens, names what it lacks, and goes on once that was given again."""
 
 from __future__ import annotations
 

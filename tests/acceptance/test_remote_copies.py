@@ -79,7 +79,7 @@ def test_copied_experiment_is_held_until_it_is_declared_moved(
     daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
     daemon.terminate()
     asyncio.run(machine.stop())
-    id_ = copy.create(_config(machine, _REPORT), code)  # nobody could look at the machine
+    id_ = copy.create(_config(machine, _REPORT), code)  # the machine could not be checked
     asyncio.run(machine.start())
     _told(copy, id_, f"used by the manager of {daemon.data} on ", *_WAYS_OUT)
     assert "nni-manager stop" in _identity(copy, "--own", returns=1), "its daemon works by the name that it has"

@@ -206,7 +206,7 @@ def _sleepers(machines: list[NamespacedMachine]) -> list[psutil.Process]:
 
 
 def _check_nothing_runs(machines: list[NamespacedMachine]) -> None:
-    """A keeper without a job ends itself a moment after whoever was connected."""
+    """A keeper without a job ends itself a moment after its last connection."""
     _wait_until(lambda: not [p for machine in machines for p in machine.users_processes()], 20)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.acceptance import witness
+from tests.acceptance import trial_notes
 from tests.live_daemon import PYTHON, Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("results")]
@@ -25,7 +25,7 @@ class Bench:
     def __init__(self, daemon: Daemon, code: Path, root: Path) -> None:
         self.daemon = daemon
         self.code = code
-        self.notes, self.hosts, self.gates = root / "witness.jsonl", root / "hosts", root / "gates"
+        self.notes, self.hosts, self.gates = root / "trials.jsonl", root / "hosts", root / "gates"
         self.hosts.mkdir()
         self.gates.mkdir()
         self.id = ""
@@ -41,7 +41,7 @@ class Bench:
             "trainingService": {"platform": "local"},
             "gracePeriod": "1s",
         }
-        environment = {"GATES": str(self.gates), "WITNESS": str(self.notes), "PIDS": str(self.gates / "pids")}
+        environment = {"GATES": str(self.gates), "TRIAL_NOTES": str(self.notes), "PIDS": str(self.gates / "pids")}
         self.id = self.daemon.create(base | {"trialCommand": command} | more, self.code, environment)
 
     def start_code(self, code: str, **more: Any) -> None:
@@ -429,7 +429,9 @@ def test_concurrency_is_raised_and_lowered(bench: Bench) -> None:
     bench.call("PATCH", "", {"trialConcurrency": 2})
     bench.open_gate(0, 1)
     state = bench.wait_for_count(SUCCEEDED=2)
-    assert (state["counts"], state["trialsMade"]) == ({"SUCCEEDED": 2, "RUNNING": 2}, 4), "nobody is stopped for it"
+    assert (state["counts"], state["trialsMade"]) == ({"SUCCEEDED": 2, "RUNNING": 2}, 4), (
+        "no running trial is stopped for it"
+    )
     bench.open_gate(2)
     state = bench.daemon.wait_for(bench.id, lambda state: state["trialsMade"] == 5)
     bench.wait_for_count(SUCCEEDED=3, RUNNING=2)
@@ -485,7 +487,9 @@ def test_trial_duration_limit_is_set_while_one_runs(bench: Bench) -> None:
 
 
 def test_resume_reruns_trials_that_the_stop_ended(bench: Bench) -> None:
-    config = witness.config(trials=6, steps=0, pause_s=0, tuner=witness.noting_tuner(bench.hosts), trialConcurrency=2)
+    config = trial_notes.config(
+        trials=6, steps=0, pause_s=0, tuner=trial_notes.noting_tuner(bench.hosts), trialConcurrency=2
+    )
     bench.start(
         f"{PYTHON} gated.py", **{k: config[k] for k in ("searchSpace", "tuner", "maxTrialNumber")}, trialConcurrency=2
     )
@@ -501,8 +505,8 @@ def test_resume_reruns_trials_that_the_stop_ended(bench: Bench) -> None:
     after = bench.trials()
     assert {one["id"]: one["parameters"] for one in after if one["sequenceId"] < 4} == before
     assert [one["attempt"] for one in after] == [1, 1, 2, 2, 1, 1]
-    witness.check_results(bench.daemon, bench.id, bench.notes)
-    witness.check_tuners(bench.hosts, 6)
+    trial_notes.check_results(bench.daemon, bench.id, bench.notes)
+    trial_notes.check_tuners(bench.hosts, 6)
 
 
 @pytest.mark.parametrize("second", ["0.25", "0.2512345", "0.25e"], ids=["shorter", "longer", "nothing usable"])

@@ -44,7 +44,7 @@ def test_repeated_daemon_kills_cost_no_result(listening: Daemon, code: Path) -> 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
 def test_killed_runner_fails_its_trial_and_leaves_no_process(shared: Daemon, code: Path, channel: str) -> None:
-    """The platform sees that the job has ended; what was reported before counts, and nobody runs on."""
+    """The platform reports the job's end; earlier results count, and no process is left."""
     work = Numbered(shared, code, trials=2, steps=100_000, platform={"channel": channel}, trialConcurrency=1)
     shared.wait_for(work.id, lambda _: any(len(values) > 3 for values in work.stored().values()))
     ((job, trial),) = picked(shared.attempts(work.id), "jobName", "trialId")
@@ -65,7 +65,7 @@ def test_killed_runner_fails_its_trial_and_leaves_no_process(shared: Daemon, cod
 
 @pytest.mark.parametrize("late_s", [0, 1])
 def test_runner_exit_wins_over_a_contradicting_platform(shared: Daemon, code: Path, late_s: int) -> None:
-    """It speaks after the runner's word has decided, which is believed about the command; somebody is told."""
+    """The platform reports after the runner's exit has decided the trial; the contradiction is a warning."""
     rules = [
         {"match": {"sequence": 0}, "exitCode": 1},
         {"match": {"sequence": 1}, "signal": 9, "reason": "OOMKilled"},

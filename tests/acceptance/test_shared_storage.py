@@ -1,4 +1,4 @@
-"""The real daemon with `sharedStorage` that somebody else has mounted: on this machine and on machines of loopback."""
+"""The real daemon with `sharedStorage` mounted by the user: on this machine and on machines of loopback."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_hybrid_experiment_has_one_storage(shared: Daemon, code: Path, storage: 
 
 
 def test_experiment_finds_its_folder_again(daemon: Daemon, code: Path, storage: Path, tmp_path: Path) -> None:
-    """Whose name cannot be guessed: after a daemon that was killed, when it is resumed, and where its data directory
+    """Its name cannot be guessed; found after a daemon that was killed, on a resume, and where its data directory
     has moved."""
     (code / "note.txt").touch()
     command = f"while [ ! -e {tmp_path}/go-$NNI_TRIAL_SEQ_ID ]; do sleep 0.05; done; {_COMMAND}"
@@ -114,7 +114,7 @@ def test_machine_with_another_mount_refuses_the_experiment(
     shared: Daemon, code: Path, storage: Path, machine: RealMachine
 ) -> None:
     (machine.home / "other").mkdir()
-    (machine.home / "other" / "somebody's.txt").touch()
+    (machine.home / "other" / "foreign.txt").touch()
     section = {"platform": "remote", "machineList": [machine.entry()]}
     config = _config(storage, section, remoteMountPoint="other")
     text = _refused(shared, code, config)
@@ -148,7 +148,7 @@ def test_account_key_appears_nowhere(shared: Daemon, code: Path, storage: Path) 
 
 
 def test_unmounted_storage_is_named(shared: Daemon, code: Path, storage: Path, machine: RealMachine) -> None:
-    """Somebody unmounts it on the machine: a trial that has not begun is tried again, when it is back."""
+    """Unmounted on the machine: a trial that has not begun is retried once the storage is back."""
     (code / "note.txt").touch()
     hold, begun = code.parent / "hold", code.parent / "begun"
     begun.mkdir()
@@ -233,6 +233,6 @@ def _config(
 @pytest.mark.machines
 @pytest.mark.parametrize("kind", ["NFS", "AzureBlob"])
 def test_manager_mounts_the_storage(tmp_path: Path, kind: str) -> None:
-    command = ["unshare", "--mount", sys.executable, "-m", "tests.acceptance.storage_stage", str(tmp_path), kind]
+    command = ["unshare", "--mount", sys.executable, "-m", "tests.acceptance.mounted_storage_run", str(tmp_path), kind]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert (ended.returncode, ended.stdout.strip().endswith("done")) == (0, True), ended.stdout + ended.stderr

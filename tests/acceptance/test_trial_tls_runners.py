@@ -1,4 +1,4 @@
-"""Real runners that report over TLS, to a daemon with a certificate of an authority that nobody else knows."""
+"""Real runners that report over TLS, to a daemon with a certificate of a private authority."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from nni_manager.platform_kit.payload import TUNER_HOST
-from tests.acceptance import witness
+from tests.acceptance import trial_notes
 from tests.live_daemon import PYTHON, Daemon, assert_gone, picked, processes_of, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("tuner_faults")]
@@ -27,7 +27,7 @@ class Bench:
     def __init__(self, daemon: Daemon, code: Path, root: Path) -> None:
         self.daemon = daemon
         self.code = code
-        self.notes, self.hosts, self.gates = root / "witness.jsonl", root / "hosts", root / "gates"
+        self.notes, self.hosts, self.gates = root / "trials.jsonl", root / "hosts", root / "gates"
         self.hosts.mkdir()
         self.gates.mkdir()
         self.tuner = code / "note_tuner.py"
@@ -35,9 +35,9 @@ class Bench:
         self.id = ""
 
     def start(self, **more: Any) -> None:
-        fields: dict[str, Any] = {"trials": 6, "steps": 0, "pause_s": 0, "tuner": witness.noting_tuner(self.hosts)}
-        config = witness.config(**fields | {"trialCommand": f"{PYTHON} gated.py", "trialConcurrency": 2} | more)
-        self.id = self.daemon.create(config, self.code, {"WITNESS": str(self.notes), "GATES": str(self.gates)})
+        fields: dict[str, Any] = {"trials": 6, "steps": 0, "pause_s": 0, "tuner": trial_notes.noting_tuner(self.hosts)}
+        config = trial_notes.config(**fields | {"trialCommand": f"{PYTHON} gated.py", "trialConcurrency": 2} | more)
+        self.id = self.daemon.create(config, self.code, {"TRIAL_NOTES": str(self.notes), "GATES": str(self.gates)})
 
     def close(self) -> None:
         """Trials that still run would take what the next test needs of a small machine."""
@@ -69,8 +69,8 @@ class Bench:
         """Everything ended well, and the last tuner process knows every result."""
         state = self.daemon.wait(self.id, "DONE")
         assert (state["hold"], state["errors"], state["counts"]) == (None, [], {"SUCCEEDED": trials})
-        witness.check_results(self.daemon, self.id, self.notes)
-        witness.check_tuners(self.hosts, trials)
+        trial_notes.check_results(self.daemon, self.id, self.notes)
+        trial_notes.check_tuners(self.hosts, trials)
 
     def tuner_processes(self) -> list[psutil.Process]:
         of_experiment = processes_of(str(self.daemon.data / self.id / "checkpoint"))
@@ -299,7 +299,7 @@ def test_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: signal
 
 
 def _hang(bench: Bench, hang: str) -> None:
-    """Starts an experiment whose tuner hangs at the third proposal."""
+    """Starts an experiment with a tuner that hangs at the third proposal."""
     mark = bench.gates / "hangs"
     bench.tuner.write_text(
         bench.good_tuner.replace(
@@ -337,7 +337,7 @@ def _eventually(look: Callable[[], Any], within_s: float = 15) -> Any:
 def test_medianstop_ends_bad_trials_early(shared: Daemon, code: Path, tmp_path: Path) -> None:
     notes = tmp_path / "tuner.jsonl"
     values = [0.8, 0.9, 0.95, 0.1, 0.2, 1.0]
-    config = witness.config(
+    config = trial_notes.config(
         trials=6,
         steps=0,
         pause_s=0,
@@ -388,7 +388,7 @@ def test_child_processes_of_a_tuner_end_with_it(daemon: Daemon, code: Path, is_k
     """Also what it put into a session of its own, and what outlived a killed daemon: its workers do not notice."""
     (code / "workers.py").write_text(WORKERS)
     tuner = {"className": "workers.Workers", "codeDirectory": "."}
-    config = witness.config(trials=9, steps=1, pause_s=0, tuner=tuner, trialCommand="exec sleep 1000")
+    config = trial_notes.config(trials=9, steps=1, pause_s=0, tuner=tuner, trialCommand="exec sleep 1000")
     id_ = daemon.create(config, code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING"))
     mark = f"{daemon.data / id_ / 'log'}:"

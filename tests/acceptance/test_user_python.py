@@ -43,7 +43,7 @@ class Strict(Assessor):
         return AssessResult.Good if trial_history[-1] < only_in_this_python.NUMBER else AssessResult.Bad
 """
 ADVISOR = "class MsgDispatcherBase: pass\nclass Hyper(MsgDispatcherBase): pass\n"
-#: Reports 1, and then 100 until somebody ends it.
+#: Reports 1, and then 100 until it is ended.
 ENDLESS = """echo '{"type": "intermediate", "value": 1}' >> "$NNI_OUTBOX"
 while :; do echo '{"type": "intermediate", "value": 100}' >> "$NNI_OUTBOX"; sleep 0.2; done"""
 #: Virtual environments, and the number that a module in each of them has.
@@ -191,8 +191,8 @@ def test_missing_python_is_named(home: Home) -> None:
         assert complaint.startswith(
             f"{file}: tunerPython: there is no program {home.line.folder}/venvs/none/bin/python;"
         )
-        _, complaint = home.line.bad(*command, file, "--tuner-python", "python-of-nobody")
-        assert "tunerPython: there is no program python-of-nobody on the PATH" in complaint
+        _, complaint = home.line.bad(*command, file, "--tuner-python", "python-not-there")
+        assert "tunerPython: there is no program python-not-there on the PATH" in complaint
 
 
 def test_managers_python_is_used_without_a_caller(server: CommandLine, tmp_path: Path) -> None:

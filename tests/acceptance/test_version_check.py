@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.platforms.scripted.runner import ARCHIVE
-from tests.acceptance import other_versions, seen
+from tests.acceptance import other_versions, user_views
 from tests.acceptance.cluster import Cluster, say
 from tests.acceptance.command_line import REPORT
 from tests.acceptance.conftest import TRIALS
@@ -70,10 +70,10 @@ def check_refusal(daemon: Daemon, id_: str, words: str) -> None:
     assert (state["errors"], state["hold"], state["counts"]) == ([words], None, {"FAILED": 1})
     (trial,) = daemon.trials(id_)
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", words)
-    page = seen.page(daemon, f"/experiments/{id_}")
+    page = user_views.page(daemon, f"/experiments/{id_}")
     assert f'<p class="notice error">{words}</p>' in page
-    assert seen.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", words))
-    assert words in seen.page(daemon, "/")
+    assert user_views.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", words))
+    assert words in user_views.page(daemon, "/")
     log = (daemon.data / id_ / "log" / "nnimanager.log").read_text()
     assert f"Change experiment status to ERROR: {words}" in log
 
@@ -83,7 +83,7 @@ def check_acceptance(cluster: Cluster, version: str) -> None:
     daemon, runner = cluster.daemon, cluster.environments[0]
     attempt = cluster.attempt(0)
     assert (attempt["runnerVersion"], attempt["channel"]) == (version, "push")
-    assert f"runner {version}, push" in seen.page(daemon, f"/experiments/{cluster.id}")
+    assert f"runner {version}, push" in user_views.page(daemon, f"/experiments/{cluster.id}")
     assert say(runner, "status", event="exited", exitCode=0, outboxes={})[0] == 200
     daemon.wait_for(cluster.id, lambda state: state["counts"].get("SUCCEEDED") == 1)
     assert daemon.status(cluster.id)["errors"] == []
@@ -123,7 +123,7 @@ def test_refusal_is_told_by_the_commands_that_show_experiments(own: Daemon, tria
         ["experiment", "list"],
         ["trial", "ls", cluster.id],
     ):
-        assert sentence(version, "0.6.0") in seen.nnictl(own, *command)
+        assert sentence(version, "0.6.0") in user_views.nnictl(own, *command)
     close(own, cluster.id)
 
 
@@ -170,7 +170,7 @@ def test_version_numbers_are_compared_as_numbers(later: Daemon, trials: Path, ve
 
 
 def test_one_refusal_ends_no_other_trial(own: Daemon, trials: Path) -> None:
-    """Nothing new starts until somebody resumes; what runs goes on, and counts."""
+    """Nothing new starts until a resume; what runs goes on, and counts."""
     cluster = Cluster(own, trials, 2)
     fitting, other = cluster.environments
     assert say(fitting, "version", version="0.6.2", channel="push")[0] == 200
@@ -220,7 +220,7 @@ def _run_runner(
 
 @pytest.mark.parametrize("version", ["2.10.3", "2.1.3"])
 def test_real_runner_checks_a_real_managers_version(later: Daemon, trials: Path, tmp_path: Path, version: str) -> None:
-    """Started by the platform, with a Python that runs a runner of this version; the manager's is in its greeting."""
+    """Started by the platform, with a Python that runs a runner of this version; the manager's is in the answer to its registration."""
     manager = later.call("GET", "/daemon")["version"]
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
@@ -239,4 +239,4 @@ def test_real_runner_checks_a_real_managers_version(later: Daemon, trials: Path,
     assert later.wait(id_, "DONE")["counts"] == {"SUCCEEDED": 1}
     (trial,) = later.trials(id_)
     assert trial["finalValue"] == 7
-    assert f"runner {version}, push" in seen.page(later, f"/experiments/{id_}")
+    assert f"runner {version}, push" in user_views.page(later, f"/experiments/{id_}")

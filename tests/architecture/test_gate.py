@@ -1,5 +1,5 @@
-"""What the run of all tests promises: nobody leaves a child behind, orders can be repeated, machines are left alone,
-and what failed beside other tests is run again and named."""
+"""Promises of the run of all tests: a left child process fails its test, orders can be repeated, tests of machines are
+skipped by name, and a failure in parallel is run again and named."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_meets_no_child_of_others():
     assert not processes.children(os.getpid())
 """
 
-#: Whoever runs third or later fails, and each in a random place.
+#: The third and later ones fail, in a random order.
 ORDERED = """
 import pytest
 ran = []

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
 STAND_IN = ROOT / "trial_runner" / "stand_in"
-#: Of tests and tools, which nobody else installs.
+#: Extras of tests and tools, not meant for users.
 DEV = "dev"
 #: Declared, imported nowhere.
 NEVER_IMPORTED = {
@@ -53,7 +53,7 @@ def imported(path: Path) -> set[str]:
 
 
 def extras_of(path: str) -> set[str]:
-    """The extras whose packages a file may import; "" is every installation."""
+    """The extras with packages that a file may import; "" is every installation."""
     return {"", *(extra for place, extra in WITH_EXTRAS.items() if path == place or path.startswith(f"{place}/"))}
 
 

@@ -1,4 +1,4 @@
-"""Whoever follows a page of `docs/` step by step gets where it leads."""
+"""The commands of each page of `docs/`, run step by step, succeed."""
 
 from __future__ import annotations
 

@@ -77,11 +77,11 @@ def test_every_code_of_a_warning_is_in_the_table() -> None:
 
 
 def test_diagrams_have_every_state() -> None:
-    pictures = text("architecture.md").split("stateDiagram-v2")
+    diagrams = text("architecture.md").split("stateDiagram-v2")
     for status in TrialStatus:
-        assert status in pictures[1].split("```")[0]
+        assert status in diagrams[1].split("```")[0]
     for state in ExperimentStatus:
-        assert state in pictures[2].split("```")[0]
+        assert state in diagrams[2].split("```")[0]
     for word in ServiceStatus:
         assert f"`{word}`" in text("architecture.md")
 

@@ -1,4 +1,4 @@
-"""The stand-in for Azure ML, over HTTP: addresses of uploads, assets, refusals and who may do what."""
+"""The stand-in for Azure ML, over HTTP: addresses of uploads, assets, refusals and rights."""
 
 from __future__ import annotations
 

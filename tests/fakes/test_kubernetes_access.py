@@ -1,4 +1,4 @@
-"""Who may do what on the fake API server, and how that is shown."""
+"""Authentication and rights on the fake API server."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Cluster(Protocol):
 
 
 def passing_time(cluster: Cluster) -> Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]:
-    """An application's lifespan: time goes on when nobody asks, too."""
+    """An application's lifespan: advances a busy cluster every 50 ms, without a request, too."""
 
     async def tick() -> None:
         while True:

@@ -38,7 +38,7 @@ def test_exports_match_those_of_nni(line: CommandLine, warm_nni3: WarmPython, va
     (experiment,) = json.loads(line.good("experiment", "list", "--json"))
     daemon.wait(experiment["id"], "DONE")
     for kind, extra in (("json", []), ("json", ["-i"]), ("csv", []), ("csv", ["-i"])):
-        theirs, ours = (line.folder / f"{who}.{kind}" for who in ("theirs", "ours"))
+        theirs, ours = (line.folder / f"{side}.{kind}" for side in ("theirs", "ours"))
         words = ["experiment", "export", experiment["id"], "--type", kind, *extra, "--filename"]
         done = warm_nni3.nnictl(*words, theirs, cwd=line.folder, environment=_theirs(line))
         assert theirs.exists(), done.stdout + done.stderr

@@ -158,8 +158,8 @@ class RestServer:
             return self._too_many(self.faults.retry_after_s)
         return None
 
-    def _counted(self, kind: str, who: str) -> Response | None:
-        window_s = self.limits.refuses(kind, who)
+    def _counted(self, kind: str, caller: str) -> Response | None:
+        window_s = self.limits.refuses(kind, caller)
         return self._too_many(window_s) if window_s else None
 
     def _too_many(self, wait_s: float) -> Response:
