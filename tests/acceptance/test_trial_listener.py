@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.acceptance import runner_flood
-from tests.acceptance.cluster import Cluster, bearer, register, post, until
+from tests.acceptance.cluster import Cluster, bearer, post, register, until
 from tests.acceptance.runner_flood import Runner
 from tests.live_daemon import Daemon
 from trial_runner import protocol

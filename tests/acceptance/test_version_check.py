@@ -220,7 +220,7 @@ def _run_runner(
 
 @pytest.mark.parametrize("version", ["2.10.3", "2.1.3"])
 def test_real_runner_checks_a_real_managers_version(later: Daemon, trials: Path, tmp_path: Path, version: str) -> None:
-    """Started by the platform, with a Python that runs a runner of this version; the manager's is in the answer to its registration."""
+    """Started by the platform, with a Python that runs a runner of this version; registration returns the manager's."""
     manager = later.call("GET", "/daemon")["version"]
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},

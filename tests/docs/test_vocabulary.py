@@ -66,6 +66,11 @@ def test_tables_of_words_are_complete(name: str, heading: str, words: list[str])
     assert section(name, heading) == {str(word) for word in words}
 
 
+def test_glossary_has_at_most_ten_words() -> None:
+    part = text("architecture.md").split("\n## Words\n", 1)[1].split("\n#", 1)[0]
+    assert 1 < len(re.findall(r"^\| \*", part, re.MULTILINE)) <= 10
+
+
 def test_every_code_of_a_warning_is_in_the_table() -> None:
     codes: set[str] = set()
     for path in (ROOT / "nni_manager").rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The child process of one experiment that hosts our own tuner and assessor: ``python -m …tuner_process``.
+"""The process of an experiment's built-in tuner and assessor: ``python -m nni_manager.scheduler.tuning.process``.
 
 The frame and its verbs are `trial_runner.tuner_host`'s, whose own process hosts users' classes.
 """

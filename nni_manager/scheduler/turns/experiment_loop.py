@@ -49,8 +49,7 @@ class ServicesAtWork(Protocol):
 
 
 class ExperimentLoop:
-    """Owned and run by the supervisor. `settings`: of the platform, secrets in place. `changed` is called after
-    everything that clients might want to see."""
+    """The loop of one experiment, run by the supervisor. `changed`: called after each change that clients may show."""
 
     def __init__(
         self,
