@@ -37,16 +37,16 @@ def test_every_path_and_module_that_a_page_names_exists() -> None:
 
 
 def _places(text: str) -> Iterator[str]:
-    """Paths and dotted modules of the source, in backticks. Patterns and placeholders are none."""
+    """Paths and dotted modules of the source, in backticks. Patterns, placeholders and plain file names are none."""
     for word in re.findall(r"`([\w.-]+(?:[./][\w.-]+)+)/?`", text):
-        if re.split("[./]", word)[0] in TOP:
+        if re.split("[./]", word)[0] in TOP and ("/" in word or not word.endswith((".py", ".json"))):
             yield word
 
 
 def _exists(word: str) -> bool:
-    """A path, or a module with at most one name of it, below the root or below `nni_manager`."""
+    """A path, a package, or a module with at most one name of it, below the root or below `nni_manager`."""
     module, outer = word.replace(".", "/"), word.rpartition(".")[0].replace(".", "/")
-    found = [word, *(path + end for path in (module, outer) if path for end in ("", ".py"))]
+    found = [word, module, f"{module}.py", f"{outer}.py"]
     return any((top / path).exists() for top in (ROOT, ROOT / "nni_manager") for path in found)
 
 
