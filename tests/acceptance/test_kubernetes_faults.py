@@ -114,11 +114,15 @@ def cluster_run(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterato
 
 
 def test_daemon_killed_around_each_call_submits_nothing_twice(run_on_own_daemon: ClusterRun) -> None:
-    """Between intent and create, in a create that is carried out later, between create and record, and in mid-watch."""
-    around = [("POST", "/secrets", 60.0), ("POST", "/tfjobs", 1.0), ("PATCH", "/secrets", 60.0)]
-    for number, (method, path, delay) in enumerate(around):
+    """Before the create, in a create that is carried out later, between a job and its Secret, and in mid-watch."""
+    around: list[dict[str, Any]] = [
+        {"path": "/tfjobs", "drop": "before"},
+        {"path": "/tfjobs", "delay": 1.0},
+        {"path": "/secrets", "delay": 60.0},
+    ]
+    for number, fault in enumerate(around):
         met = run_on_own_daemon.met()
-        run_on_own_daemon.cluster.control("fault", method=method, path=path, delay=delay, times=-1)
+        run_on_own_daemon.cluster.control("fault", method="POST", **fault, times=-1)
         if number == 0:
             run_on_own_daemon.create(trials=3, at_once=3)
         else:
