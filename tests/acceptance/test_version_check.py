@@ -169,7 +169,7 @@ def test_version_numbers_are_compared_as_numbers(later: Daemon, trials: Path, ve
     return close(later, cluster.id)
 
 
-def test_one_refusal_ends_no_other_trial(own: Daemon, trials: Path) -> None:
+def test_refused_runner_ends_no_other_trial(own: Daemon, trials: Path) -> None:
     """Nothing new starts until a resume; what runs goes on, and counts."""
     cluster = Cluster(own, trials, 2)
     fitting, other = cluster.environments

@@ -189,7 +189,7 @@ def test_no_job_can_turn_the_retries_off(client: Client) -> None:
         ("Segmentation fault", 234, "ContainerSigvFault"),
     ],
 )
-def test_what_is_printed_decides_the_code_of_a_failure(client: Client, printed: str, code: int, phrase: str) -> None:
+def test_printed_output_decides_the_code_of_a_failure(client: Client, printed: str, code: int, phrase: str) -> None:
     client.submit(f'echo "{printed}" >&2', "exit 66")
     status = client.ended()
     assert (status["appExitCode"], status["appExitSpec"]["phrase"]) == (code, phrase)

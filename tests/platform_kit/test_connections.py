@@ -54,7 +54,7 @@ class Tower:
         return self.made[-1]
 
 
-async def test_one_connection_per_key_from_the_first_lease_to_the_last() -> None:
+async def test_connection_is_shared_per_key_from_first_to_last_lease() -> None:
     async with AsyncExitStack() as outer:
         tower = Tower(outer)
         async with AsyncExitStack() as inner:
