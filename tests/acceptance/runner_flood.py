@@ -1,7 +1,7 @@
 """Posts results as fast as they are taken, as a process of its own: ``python runner_flood.py COUNT ENV_FILE…``.
 
-COUNT results for each attempt with an environment file among the arguments, each over a connection of its own. Prints one JSON
-object: how many posts were asked to come later, and the seconds it took.
+COUNT results for each attempt (one environment file each), over a connection of its own. Prints one JSON object:
+how many posts were asked to come later, and the seconds it took.
 """
 
 from __future__ import annotations
