@@ -23,7 +23,7 @@ WORKERS ?= $(shell expr $$(nproc) + 3)
 # Tests are compiled once, not by each process that runs them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test machines live live-gpu check style types debian nni3 docs picture bench fuzz lock lowest latest dist clean
+.PHONY: demo test machines live live-gpu check style types debian nni3 docs screenshot bench fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -77,9 +77,9 @@ nni3: $(VENV)/bin/python
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m nni_manager.config.field_reference > docs/configuration.md
 
-# README's picture, of a real search.
-picture: $(VENV)/.dev
-	$(BIN)/python -m tests.docs.picture docs/page.png
+# The screenshot in README, of a real search.
+screenshot: $(VENV)/.dev
+	$(BIN)/python -m tests.docs.screenshot docs/page.png
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks

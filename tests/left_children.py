@@ -1,4 +1,4 @@
-"""A test that starts processes waits for their ends: it fails when it leaves one behind, and not a later one."""
+"""Fails a test that leaves a child process behind, and not a later test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from trial_runner import processes
 
-#: Seconds for threads and loops that reap what has just ended; nobody waits who left nothing.
+#: Seconds for threads and loops to reap children that have just ended; without children there is no wait.
 _REAPED_WITHIN_S = 2.0
 _LOOK_S = 0.01
 
@@ -31,8 +31,8 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobody_leaves_a_child() -> Iterator[None]:
-    """What shared fixtures started has ended, too, when all is over."""
+def no_child_of_shared_fixtures_is_left() -> Iterator[None]:
+    """Children of shared fixtures have ended, too, at the end of the session."""
     before = set(processes.children(os.getpid()))
     yield
     _shared.clear()
@@ -41,7 +41,7 @@ def nobody_leaves_a_child() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
-    """First to be made, last to be ended: what another fixture started is that one's to end."""
+    """Set up first and torn down last, so that other fixtures have ended their own children."""
     before = set(processes.children(os.getpid()))
     yield
     _require_none(before)
@@ -56,8 +56,8 @@ def _require_none(before: set[int]) -> None:
 
 @contextmanager
 def reaped() -> Iterator[None]:
-    """Waits for the children that were started meanwhile and that nobody waits for: daemons, and orphans of a test that
-    is their subreaper. They end by themselves, or were told to."""
+    """Waits for children that were started meanwhile and have no waiting parent: daemons, and orphans of a test that is
+    their subreaper. They end by themselves, or were told to."""
     before = set(processes.children(os.getpid()))
     yield
     for pid in set(processes.children(os.getpid())) - before:

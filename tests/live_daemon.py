@@ -1,4 +1,4 @@
-"""A real daemon as a subprocess, its API over the control socket, and what is left of processes when all is over.
+"""A real daemon as a subprocess, its API over the control socket, and the processes that it leaves.
 
 Used by acceptance tests and benchmarks.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import psutil
 
-#: Seconds without an event after which who waits looks again.
+#: Seconds without an event after which a waiting test polls.
 _SILENCE_S = 1.0
 #: The most that a list of the API has; no test makes as many.
 _ALL = 10_000
@@ -223,7 +223,7 @@ def assert_gone(mark: str, within_s: float = 5) -> None:
 
 
 def processes_of(mark: str) -> list[psutil.Process]:
-    """Live processes whose environment or command line speaks of `mark`."""
+    """Live processes with `mark` in environment or command line."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""The folder of an experiment on storage, whose name nobody can guess."""
+"""The folder of an experiment on storage; its name cannot be guessed."""
 
 from __future__ import annotations
 

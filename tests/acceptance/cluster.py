@@ -1,4 +1,4 @@
-"""A cluster whose containers the test stands for: it holds their environments and posts what their runners would."""
+"""A cluster with the test in place of its containers: it has their environments and posts as their runners would."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Cluster:
         return sorted(folder.glob("*/start.env"))
 
     def start(self, number: int) -> None:
-        """As whoever starts the container does: from here on its end is waited for."""
+        """Writes the file that the platform writes at a container's start; the job's end is awaited from then on."""
         start = self.files[number].with_name(START_FILE)
         start.rename(start.with_name(STARTED_FILE))
 
     def trial(self, number: int) -> dict[str, Any]:
-        """As the API shows it: the trial whose environment has this number."""
+        """The trial with this environment, as the API shows it."""
         found = self.daemon.call("GET", f"/experiments/{self.id}/trials/{self.trial_id(number)}")
         return found  # type: ignore[no-any-return]
 
@@ -82,9 +82,9 @@ def say(variables: Variables, route: str, **body: Any) -> tuple[int, dict[str, A
     return post(variables, route, json.dumps(body).encode(), **bearer(variables))
 
 
-def greet(variables: Variables) -> None:
+def register(variables: Variables) -> None:
     with Runner(variables) as runner:
-        runner.greet()
+        runner.register()
 
 
 def bearer(variables: Variables) -> dict[str, str]:

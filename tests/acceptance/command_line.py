@@ -128,7 +128,7 @@ class CommandLine:
         return found
 
     def traces(self) -> list[str]:
-        """What nobody may leave: processes, sockets, the pointer file."""
+        """Leftovers of a daemon: processes, sockets, the pointer file."""
         pointer = [str(path) for path in self.data.glob("control.json*")]
         return [*self.processes(), *map(str, self.runtime.rglob("*.sock")), *pointer]
 

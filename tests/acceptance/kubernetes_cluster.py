@@ -76,7 +76,7 @@ class FakeCluster:
         return asyncio.run(listed())
 
     def user(self, folder: Path, name: str, *groups: str) -> Path:
-        """The kubeconfig of somebody else."""
+        """The kubeconfig of another user."""
         return self.with_token(folder, self.control("user", name=name, groups=groups)["token"], name)
 
     def with_token(self, folder: Path, token: str, name: str) -> Path:

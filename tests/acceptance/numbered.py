@@ -12,13 +12,13 @@ from tests.live_daemon import PYTHON, Daemon, picked
 
 Json = dict[str, Any]
 
-#: Of whoever creates the experiment: jobs start with the `python3` that stands first here.
+#: Environment of the creating user: jobs start with the first `python3` of its PATH.
 ENVIRONMENT = {"PATH": os.pathsep.join((str(Path(PYTHON).parent), os.environ["PATH"]))}
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 
 
 class Numbered:
-    """One experiment. `platform`: fields of its section; `fields`: of the config; `environment`: of who creates it."""
+    """One experiment. `platform`: fields of its section; `fields`: of the config; `environment`: of its creator."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Numbered:
         return {path.name: [json.loads(line) for line in _lines(path)] for path in self.notes.iterdir()}
 
     def ended(self) -> int:
-        """Trials whose command came to its own end."""
+        """Number of trials with a command that ended by itself."""
         return sum(entries[-1:] != [] and entries[-1].get("event") == "ended" for entries in self.noted().values())
 
     def results(self, job: str) -> list[Any]:

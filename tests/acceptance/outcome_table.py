@@ -1,7 +1,7 @@
-"""The table of trial outcomes as data: what befalls jobs, who asks them to stop, and what becomes of their trials.
+"""The table of trial outcomes as data: how a job ends, what asks it to stop, and the status of its trial.
 
-A column is an experiment, a row a trial of it. The scripted cluster tells everything a minute later than it happens, so
-that a trial can be asked to stop when its end has come and nobody knows: what it tells then is evidence, not obedience.
+A column is an experiment, a row a trial of it. The scripted cluster reports every event a minute late, so a trial can
+be asked to stop after its job has ended and before the manager knows: the report then is evidence of its own end.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import Any
 
 Json = dict[str, Any]
 
-#: How much later the cluster tells what happened, in seconds. Whoever asks a trial to stop has so long for it, and
-#: somewhat less than `REFUSED_AFTER_S` when its job is one that will be refused.
+#: Delay of the cluster's reports, in seconds: a stop request must come within it, and within `REFUSED_AFTER_S` for the
+#: job that will be refused.
 LATE_S = 60
 REFUSED_AFTER_S = 30
-#: How long jobs run, and what must pass until it is told that they run and what their first result is.
+#: Seconds that jobs run, and seconds until their start and first result are reported.
 DURATION_S, UNTIL_FIRST_RESULT_S = 600, 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`rule`: what befalls the job; `attempt`: the evidence that the API shows of it."""
+    """`rule`: the cluster's script for the job; `attempt`: the evidence that the API shows."""
 
     rule: Json
     attempt: Json
     message: str = ""
-    #: What the message has more when nobody asked for the end.
+    #: Appended to the message without a stop request.
     suspicion: str = ""
-    #: Attempts that it befalls, of so many as there may be; the next one goes well.
+    #: Number of attempts under this rule; the next one succeeds.
     befalls: int = 3
-    #: How many attempts there are when nobody asks the trial to stop.
+    #: Number of attempts without a stop request.
     attempts: int = 1
 
 
@@ -92,11 +92,11 @@ STOP = "USER_CANCELED EXPERIMENT_STOPPED"
 MEMORY, GPU = "FAILED OUT_OF_MEMORY", "FAILED GPU_OUT_OF_MEMORY"
 THERE = "SYS_CANCELED CANCELLED_THERE"
 TAKEN, GONE, REFUSED = "SYS_CANCELED PREEMPTED", "SYS_CANCELED LOST", "FAILED SUBMIT_REJECTED"
-#: Nothing runs while a job is submitted: its first attempt cannot be bad yet, and none too long. A second one can be
-#: bad: `test_a_verdict_on_the_attempt_before…`.
+#: No command runs while a job is submitted, so neither assessor nor maxTrialDuration can end its first attempt. A later
+#: attempt: `test_assessor_verdict_holds_when_the_next_attempt_is_refused`.
 NEVER = REFUSED
 
-COLUMNS = ("nobody", "user", "assessor", "maxTrialDuration", "experiment stop")
+COLUMNS = ("no request", "user", "assessor", "maxTrialDuration", "experiment stop")
 TABLE = {
     "exit 0": (GOOD, GOOD, GOOD, GOOD, GOOD),
     "exit 3": (CODE, USER, BAD, LONG, STOP),
@@ -112,7 +112,7 @@ TABLE = {
     "removed twice": (THERE, USER, BAD, LONG, STOP),
     "refused": (REFUSED, USER, NEVER, NEVER, STOP),
 }
-#: As the API names who asked.
+#: Reason → `stopRequest` in the API.
 REQUESTS = {USER: "USER", BAD: "ASSESSOR", LONG: "TIMEOUT", STOP: "EXPERIMENT_STOPPED"}
 
 
@@ -123,12 +123,12 @@ def outcome(row: str, column: str) -> tuple[str, str]:
 
 
 def request(row: str, column: str) -> str | None:
-    """Who asked this trial to stop, as the API names it."""
+    """`stopRequest` of this trial in the API."""
     return None if TABLE[row][COLUMNS.index(column)] == NEVER else REQUESTS.get(TABLE["exit 3"][COLUMNS.index(column)])
 
 
 def rules(*, is_asked: bool) -> list[Json]:
-    """When somebody is going to ask, the first attempt takes its time and the ones after it go well."""
+    """With a stop request (`is_asked`), the first attempt runs long and later ones succeed."""
     run = {"results": [0.1, 0.2], "duration": DURATION_S} if is_asked else {"duration": 0.2}
     refusal = {"delay": REFUSED_AFTER_S}  # when the others are over: a refusal puts the experiment on hold
     return [

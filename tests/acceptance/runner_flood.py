@@ -1,7 +1,7 @@
 """Posts results as fast as they are taken, as a process of its own: ``python runner_flood.py COUNT ENV_FILE…``.
 
-COUNT results for each attempt whose environment file is given, each over a connection of its own. Prints one JSON
-object: how many posts were asked to come later, and the seconds it took.
+COUNT results for each attempt (one environment file each), over a connection of its own. Prints one JSON object:
+how many posts were asked to come later, and the seconds it took.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Runner:
             self.put_off += 1
             time.sleep(float(response.headers["Retry-After"]) / 4)
 
-    def greet(self) -> None:
+    def register(self) -> None:
         assert self.post("version", {"version": protocol.VERSION, "channel": "push"})[0] == 200
 
     def flood(self, count: int) -> None:
@@ -60,7 +60,7 @@ class Runner:
             self._flood(count)
 
     def _flood(self, count: int) -> None:
-        self.greet()
+        self.register()
         start = 0
         for first in range(0, count, BATCH):
             numbers = range(first, min(count, first + BATCH))

@@ -1,6 +1,6 @@
-"""Moves the time of a scripted cluster, whose jobs are files: what its script has happen, happens when a test wants it.
+"""Moves the clock of a scripted cluster by editing its job files, so that a test decides when scripted events happen.
 
-The daemon reads the files when it next looks at its jobs, within five seconds.
+The daemon reads the files again within five seconds.
 """
 
 from __future__ import annotations

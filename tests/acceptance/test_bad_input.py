@@ -60,7 +60,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         ({"experimentWorkingDirectory": "experiment.yml/below"}, "experimentWorkingDirectory", "is no folder"),
     ],
 )
-def test_a_field_that_cannot_be_used(served: CommandLine, fields: dict[str, Any], place: str, words: str) -> None:
+def test_unusable_field_is_refused(served: CommandLine, fields: dict[str, Any], place: str, words: str) -> None:
     config = served.config(**fields)
     with _unchanged(served):
         code, line = served.bad("create", "--config", config)
@@ -69,14 +69,14 @@ def test_a_field_that_cannot_be_used(served: CommandLine, fields: dict[str, Any]
         assert served.bad("config", "check", config) == (2, line)
 
 
-def test_what_this_version_or_machine_cannot_do(served: CommandLine) -> None:
+def test_gpus_without_a_driver_are_refused(served: CommandLine) -> None:
     section = {"platform": "local", "useActiveGpu": False}
     with _unchanged(served):
         code, line = served.bad("create", "--config", served.config(trialGpuNumber=1, trainingService=section))
     assert code == 2 and "trialGpuNumber" in line
 
 
-def test_text_that_is_no_config(served: CommandLine) -> None:
+def test_text_that_is_no_config_is_refused(served: CommandLine) -> None:
     path = served.folder / "wrong.yml"
     for text, line in (("a: [1, 2\nb: 3\n", 2), ("- 1\n", 0), ("", 0), ("\0", 0), ("a: *b\n", 1)):
         path.write_text(text)
@@ -87,7 +87,7 @@ def test_text_that_is_no_config(served: CommandLine) -> None:
     assert served.bad("create", "-c", path) == (2, f"{path}:1: not UTF-8 text; save the file in that encoding")
 
 
-def test_a_file_that_is_not_there_starts_nothing(nnictl: CommandLine) -> None:
+def test_missing_config_file_starts_no_daemon(nnictl: CommandLine) -> None:
     missing = nnictl.folder / "missing.yml"
     code, line = nnictl.bad("create", "--config", missing)
     assert (code, line) == (
@@ -98,7 +98,7 @@ def test_a_file_that_is_not_there_starts_nothing(nnictl: CommandLine) -> None:
     assert not nnictl.data.exists() and nnictl.processes() == []
 
 
-def test_unknown_experiments_and_trials(served: CommandLine) -> None:
+def test_unknown_experiment_or_trial_is_named(served: CommandLine) -> None:
     for words in (
         ["experiment", "status", "nosuch"],
         ["stop", "nosuch"],
@@ -121,7 +121,7 @@ def test_unknown_experiments_and_trials(served: CommandLine) -> None:
 # Data directories and listeners
 
 
-def test_a_data_directory_that_cannot_be_written(nnictl: CommandLine) -> None:
+def test_unwritable_data_directory_is_refused(nnictl: CommandLine) -> None:
     below_a_file = nnictl.config() / "data"
     for program, words in (("nnictl", ["experiment", "list"]), ("nni-manager", ["serve", "--no-listen"])):
         code, line = nnictl.bad(*words, "--data-dir", below_a_file, program=program)
@@ -131,7 +131,7 @@ def test_a_data_directory_that_cannot_be_written(nnictl: CommandLine) -> None:
     assert nnictl.processes() == []
 
 
-def test_a_second_daemon_names_the_first(nnictl: CommandLine) -> None:
+def test_second_daemon_names_the_first(nnictl: CommandLine) -> None:
     first = nnictl.serve()
     assert first.process is not None
     sentence = f"nni-manager: the data directory {nnictl.data} is in use by process {first.process.pid}"
@@ -140,7 +140,7 @@ def test_a_second_daemon_names_the_first(nnictl: CommandLine) -> None:
     assert nnictl.good("experiment", "list"), "the first one is not harmed"
 
 
-def test_a_busy_port_names_its_process_and_starts_nothing(nnictl: CommandLine) -> None:
+def test_busy_port_names_its_process_and_starts_nothing(nnictl: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         code, line = nnictl.bad("serve", "--port", port, program="nni-manager")
@@ -152,7 +152,7 @@ def test_a_busy_port_names_its_process_and_starts_nothing(nnictl: CommandLine) -
     assert nnictl.traces() == [] and not (nnictl.data / "index.sqlite").exists()
 
 
-def test_addresses_that_are_not_ours(nnictl: CommandLine) -> None:
+def test_public_or_foreign_listen_address_is_refused(nnictl: CommandLine) -> None:
     code, line = nnictl.bad("serve", "--host", "0.0.0.0", program="nni-manager")
     assert code == 2 and "--host 0.0.0.0 can be reached by others: set NNI_MANAGER_TOKEN" in line
     assert not nnictl.data.exists()
@@ -162,7 +162,7 @@ def test_addresses_that_are_not_ours(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_a_data_directory_with_a_long_path_works(tmp_path: Path) -> None:
+def test_data_directory_with_a_long_path_works(tmp_path: Path) -> None:
     folder = tmp_path / ("long " * 20) / ("länger" * 10)
     folder.mkdir(parents=True)
     with command_line(folder) as nnictl:
@@ -175,7 +175,7 @@ def test_a_data_directory_with_a_long_path_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_of_sixty_megabytes(served: CommandLine, chunked: bool) -> None:
+def test_sixty_megabyte_body_is_refused_unread(served: CommandLine, chunked: bool) -> None:
     daemon = psutil.Process(served.daemon.call("GET", "/daemon")["pid"])
     before = daemon.memory_info().rss
     with _unchanged(served), _listener(served) as client:
@@ -210,7 +210,7 @@ EVIL = (
 )
 
 
-def test_paths_lead_nowhere_else(served: CommandLine) -> None:
+def test_path_parameters_cannot_leave_their_folder(served: CommandLine) -> None:
     (served.folder / "secret").write_text("the secret\n")
     id_ = served.create(maxTrialNumber=1)
     served.daemon.wait(id_, "DONE")
@@ -228,7 +228,7 @@ def test_paths_lead_nowhere_else(served: CommandLine) -> None:
     served.good("experiment", "delete", id_, "-y")
 
 
-def test_bytes_that_are_no_request(served: CommandLine) -> None:
+def test_malformed_request_is_refused(served: CommandLine) -> None:
     host, port = _address(served)
     for raw in (b"GET /api/v1/\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\0\1\2\3" * 100, b"GET\r\n\r\n"):
         with socket.create_connection((host, port), timeout=10) as connection:
@@ -249,13 +249,13 @@ def test_bytes_that_are_no_request(served: CommandLine) -> None:
         (b"[" * 100_000, "nested too deep"),
     ],
 )
-def test_bodies_that_make_no_experiment(served: CommandLine, body: bytes, words: str) -> None:
+def test_body_that_is_no_experiment_is_refused(served: CommandLine, body: bytes, words: str) -> None:
     with _unchanged(served), _listener(served) as client:
         answer = client.post("/api/v1/experiments", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400 and words in answer.json()["error"]
 
 
-def test_names_and_origins_of_other_sites(served: CommandLine) -> None:
+def test_foreign_host_and_origin_are_refused(served: CommandLine) -> None:
     host, port = _address(served)
     for headers, status in (
         ({}, 200),
@@ -272,7 +272,7 @@ def test_names_and_origins_of_other_sites(served: CommandLine) -> None:
         assert status == 200 or list(answer.json()) == ["error"]
 
 
-def test_a_listener_with_a_token(nnictl: CommandLine) -> None:
+def test_listener_with_a_token_requires_it(nnictl: CommandLine) -> None:
     token = "Zr8-only-for-this-test"
     nnictl.environment["NNI_MANAGER_TOKEN"] = token
     daemon = nnictl.serve("--port", "0")

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 LATENCY_S = 1.0
 
 
-def test_a_slow_network_that_loses_requests_and_answers(code: Path, tmp_path: Path) -> None:
+def test_no_trial_is_lost_on_a_slow_and_lossy_network(code: Path, tmp_path: Path) -> None:
     port = bad_network.free_port()
     at_port = running_daemon(tmp_path, *LISTENING, "--trial-port", str(port))
     with bad_network.bad_network(port, LATENCY_S) as network, at_port as daemon:

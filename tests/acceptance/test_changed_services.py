@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
 TRIALS = 16
 
 
-def test_services_change_under_way(daemon: Daemon, code: Path) -> None:
+def test_services_are_added_and_removed_while_trials_run(daemon: Daemon, code: Path) -> None:
     first = {"platform": "scripted", "launch": "process", "channel": "pull"}
     second = {**first, "machines": [_machine("m1")]}
     report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """

@@ -18,10 +18,10 @@ TRIALS = 100
 LIMIT_S = 60.0
 
 
-# httpcore leaves its socket to the garbage collector where nobody listens, as while the daemon is dead
+# httpcore leaves its socket to the garbage collector where no process listens, as while the daemon is dead
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_no_trial_is_lost_or_run_again_whatever_breaks(tmp_path: Path) -> None:
+def test_no_trial_is_lost_or_run_twice_under_random_faults(tmp_path: Path) -> None:
     with prepared(tmp_path, trials=TRIALS, seed=SEED, limit_s=LIMIT_S) as run:
         found = run.go()
     print(f"seed {SEED}, {run.broken.total()} faults in {run.took_s:.0f} s\n{found}")

@@ -69,7 +69,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
-def test_what_trials_see(shared: Daemon, tree: Path, notes: Path, channel: str) -> None:
+def test_trial_sees_the_code_as_it_was_sent(shared: Daemon, tree: Path, notes: Path, channel: str) -> None:
     expected = {"lister.py": str(LISTER.stat().st_size), "logs/deep": "folder", "logs": "folder", "data": "folder"}
     for name, (text, travels) in TREE.items():
         path = tree / name
@@ -101,7 +101,7 @@ def test_what_trials_see(shared: Daemon, tree: Path, notes: Path, channel: str) 
         assert {os.fsdecode(bytes.fromhex(name)): what for name, what in entry["found"].items()} == expected
 
 
-def test_as_many_files_as_may_travel(shared: Daemon, tree: Path, notes: Path) -> None:
+def test_largest_allowed_number_of_files_is_sent(shared: Daemon, tree: Path, notes: Path) -> None:
     for number in range(1998):
         (tree / f"{number}.txt").touch()
     (tree / "big").write_bytes(os.urandom(32 * MIB))  # which no compression makes small
@@ -156,7 +156,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 
 
 @pytest.mark.parametrize("spoil", BAD)
-def test_what_cannot_travel_is_refused_before_anything_is_made(
+def test_code_that_cannot_be_packed_is_refused_before_anything_is_made(
     served: CommandLine, tree: Path, notes: Path, spoil: Callable[[Path], str]
 ) -> None:
     words = spoil(tree)
@@ -174,7 +174,7 @@ def test_what_cannot_travel_is_refused_before_anything_is_made(
     assert list(notes.iterdir()) == []
 
 
-def test_what_is_ignored_does_not_count(served: CommandLine, tree: Path, notes: Path) -> None:
+def test_ignored_files_do_not_count(served: CommandLine, tree: Path, notes: Path) -> None:
     for spoil in BAD[:2]:
         spoil(tree)
     (tree / ".nniignore").write_text("/data\n*.txt\n")

@@ -41,7 +41,7 @@ def either(request: pytest.FixtureRequest, nnictl: CommandLine) -> CommandLine:
 # create --foreground
 
 
-def test_foreground_to_the_end(nnictl: CommandLine) -> None:
+def test_foreground_returns_when_the_experiment_is_done(nnictl: CommandLine) -> None:
     out = nnictl.good("create", "--config", nnictl.config(), "--foreground")
     id_ = id_in(out)
     assert f"folder  {nnictl.data / id_}\n" in out
@@ -94,7 +94,7 @@ def test_foreground_ends_on_an_error(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_interrupt_stops_the_experiment_and_everything(nnictl: CommandLine) -> None:
+def test_interrupt_stops_experiment_and_daemon(nnictl: CommandLine) -> None:
     with nnictl.start("create", "-c", nnictl.config(trialCommand=RUN_ON), "--foreground") as process:
         id_ = _id_of(process)
         state_of(nnictl.daemon, id_, RUNNING=2)
@@ -109,7 +109,7 @@ def test_interrupt_stops_the_experiment_and_everything(nnictl: CommandLine) -> N
 # In the background
 
 
-def test_the_life_of_an_experiment(either: CommandLine) -> None:
+def test_experiment_is_created_shown_and_stopped(either: CommandLine) -> None:
     nnictl = either
     id_ = nnictl.create(trialCommand=RUN_ON, experimentName="first", trialConcurrency=3)
     state_of(nnictl.daemon, id_, RUNNING=3)
@@ -161,7 +161,7 @@ def test_log_follows_a_trial_to_its_end(nnictl: CommandLine) -> None:
     nnictl.good("stop", "--all")
 
 
-def test_config_check(nnictl: CommandLine) -> None:
+def test_config_check_judges_without_a_daemon(nnictl: CommandLine) -> None:
     good = nnictl.config()
     assert nnictl.run("config", "check", good).stdout == f"{good}: valid; at most 4 trials of Random on local\n"
     wrong = nnictl.config("wrong.yml", trialConcurency=2, maxTrialNumber="many")
@@ -200,12 +200,12 @@ def test_nothing_is_left_when_the_last_stop_returns(nnictl: CommandLine) -> None
     assert list(nnictl.data.rglob("*-wal")) == [], "databases are closed"
 
 
-def test_stop_with_nothing_open_leaves_nothing_either(nnictl: CommandLine) -> None:
+def test_stop_with_nothing_open_leaves_nothing(nnictl: CommandLine) -> None:
     assert nnictl.good("stop", "--all") == "No experiment is open.\n"
     assert nnictl.traces() == []
 
 
-def test_a_create_beside_the_last_stop_is_worked_on_or_refused(nnictl: CommandLine) -> None:
+def test_create_during_the_last_stop_is_served_or_refused(nnictl: CommandLine) -> None:
     first = nnictl.create(trialCommand=RUN_ON)
     config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=1)
     commands = [nnictl.start("stop", first), *(nnictl.start("create", "-c", config) for _ in range(3))]
@@ -233,7 +233,7 @@ def test_serve_outlives_its_experiments(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_the_daemon_is_killed_under_a_command(nnictl: CommandLine) -> None:
+def test_command_survives_a_killed_daemon(nnictl: CommandLine) -> None:
     with nnictl.start("create", "-c", nnictl.config(trialCommand=RUN_ON), "--foreground") as process:
         id_ = _id_of(process)
         state_of(nnictl.daemon, id_, RUNNING=2)

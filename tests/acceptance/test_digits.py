@@ -42,7 +42,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("platform", SERVICES)
-def test_it_is_killed_stopped_and_resumed_in_the_middle(
+def test_digits_search_survives_kill_stop_and_resume(
     tmp_path: Path, platform: str, packages: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sandbox.IMAGE, json.dumps(packages))

@@ -64,7 +64,7 @@ def assert_every_trial_has_its_own_result(daemon: Daemon, id: str, count: int) -
     assert all(one["finalValue"] == one["parameters"]["x"] for one in trials)
 
 
-def test_answers_get_lost_and_the_daemon_is_killed(listening: Daemon, fake: FakeProcess, code: Path) -> None:
+def test_lost_answers_and_a_killed_daemon_cost_no_trial(listening: Daemon, fake: FakeProcess, code: Path) -> None:
     fake.control("behaviour", lose_answers=3)
     id = create(listening, fake, code, 5, "127.0.0.1")
     until(lambda: fake.control("jobs"), within_s=30)
@@ -76,7 +76,7 @@ def test_answers_get_lost_and_the_daemon_is_killed(listening: Daemon, fake: Fake
     assert "passw0rd" not in listening.log()
 
 
-def test_results_come_through_the_home_folder_alone(
+def test_results_arrive_through_the_home_folder(
     shared: Daemon, fake: FakeProcess, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
@@ -87,7 +87,7 @@ def test_results_come_through_the_home_folder_alone(
     assert_every_trial_has_its_own_result(shared, id, 2)
 
 
-def test_a_password_is_rotated_while_trials_run_and_none_is_lost(shared: Daemon, fake: FakeProcess, code: Path) -> None:
+def test_password_is_rotated_while_trials_run_and_none_is_lost(shared: Daemon, fake: FakeProcess, code: Path) -> None:
     fake.control("behaviour", hold=True)
     id = create(shared, fake, code, 3, "127.0.0.1")
     until(lambda: len(fake.control("jobs")) == 3, within_s=30)

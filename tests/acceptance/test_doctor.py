@@ -30,7 +30,7 @@ def examined(line: CommandLine, *words: object) -> tuple[int, dict[str, Any]]:
     return done.returncode, {finding["check"]: finding for finding in json.loads(done.stdout)}
 
 
-def test_a_fresh_machine_is_well_and_stays_as_it_is(line: CommandLine) -> None:
+def test_fresh_machine_passes_and_is_unchanged(line: CommandLine) -> None:
     folders = {path for path in TEMPORARY.iterdir() if path.name.startswith("nni-doctor-")}
     code, found = examined(line, "--config", line.config())
     assert code == 0, found
@@ -41,7 +41,7 @@ def test_a_fresh_machine_is_well_and_stays_as_it_is(line: CommandLine) -> None:
     assert processes_of("nni-doctor-") == []
 
 
-def test_the_report_is_for_people(line: CommandLine) -> None:
+def test_report_is_readable_text(line: CommandLine) -> None:
     done = line.run("doctor", program="nni-manager")
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[-1].startswith("All "), done.stdout
@@ -49,12 +49,12 @@ def test_the_report_is_for_people(line: CommandLine) -> None:
     assert any("TPE is ready in" in each for each in lines)
 
 
-def test_a_config_that_cannot_run_here_fails(line: CommandLine) -> None:
+def test_config_that_cannot_run_here_fails(line: CommandLine) -> None:
     code, found = examined(line, "--config", line.config(trainingService={"platform": "nowhere"}))
     assert code == 1 and found["config"]["verdict"] == "FAIL" and "nowhere" in found["config"]["sentence"]
 
 
-def test_a_running_daemon_is_seen_and_left_alone(line: CommandLine) -> None:
+def test_running_daemon_is_reported_and_not_disturbed(line: CommandLine) -> None:
     served = line.serve("--host", "127.0.0.1", "--port", "0")
     id_ = line.create(trialCommand=RUN_ON, maxTrialNumber=1)
     state_of(served, id_, RUNNING=1)
@@ -65,7 +65,7 @@ def test_a_running_daemon_is_seen_and_left_alone(line: CommandLine) -> None:
     assert sorted(line.processes()) == before and served.status(id_)["status"] == "NO_MORE_TRIAL"
 
 
-def test_a_killed_daemon_is_seen(line: CommandLine) -> None:
+def test_killed_daemon_is_reported(line: CommandLine) -> None:
     served = line.serve()
     id_ = line.create(trialCommand=RUN_ON, maxTrialNumber=1)
     state_of(served, id_, RUNNING=1)
@@ -78,7 +78,7 @@ def test_a_killed_daemon_is_seen(line: CommandLine) -> None:
     assert psutil.pid_exists(keeper)
 
 
-def test_a_directory_that_cannot_be_used(line: CommandLine) -> None:
+def test_unusable_data_directory_fails(line: CommandLine) -> None:
     line.data.write_text("a file")
     code, found = examined(line)
     assert code == 1 and found["data directory"]["verdict"] == "FAIL"

@@ -38,7 +38,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         yield line
 
 
-def test_two_views_on_one_daemon(nnictl: CommandLine) -> None:
+def test_one_daemon_serves_two_endpoints(nnictl: CommandLine) -> None:
     first_port, second_port = _free_ports(2)
     config = nnictl.config(trialCommand=RUN_ON)
     out = nnictl.good("create", "-c", config, "--port", first_port)
@@ -72,7 +72,7 @@ def test_two_views_on_one_daemon(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_a_port_that_is_taken_is_named_and_nothing_is_made(kept: CommandLine) -> None:
+def test_taken_port_is_named_and_nothing_is_made(kept: CommandLine) -> None:
     (port,), before = _free_ports(1), _made(kept)
     holder = kept.create(trialCommand=RUN_ON)
     config = kept.config(trialCommand=RUN_ON)
@@ -93,7 +93,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_made(kept: CommandLine) ->
     kept.good("stop", holder)
 
 
-def test_without_a_port(nnictl: CommandLine) -> None:
+def test_port_is_chosen_when_none_is_given(nnictl: CommandLine) -> None:
     """A daemon without a service gives the next free one; one with a service, or with no port at all, none."""
     first, second = nnictl.create(trialCommand=RUN_ON), nnictl.create(trialCommand=RUN_ON)
     ports = [nnictl.daemon.status(id_)["endpoint"]["port"] for id_ in (first, second)]
@@ -110,7 +110,7 @@ def test_without_a_port(nnictl: CommandLine) -> None:
         assert served.terminate() == 0
 
 
-def test_a_killed_daemon_comes_back_with_its_views(nnictl: CommandLine) -> None:
+def test_restarted_daemon_opens_its_endpoints_again(nnictl: CommandLine) -> None:
     ports = _free_ports(2)
     running = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", ports[0], "-u", "my/pre"))
     viewed = nnictl.create(trialCommand=RUN_ON)
@@ -130,7 +130,7 @@ def test_a_killed_daemon_comes_back_with_its_views(nnictl: CommandLine) -> None:
     nnictl.good("stop", running)
 
 
-def test_a_lost_index_knows_the_ports_from_the_folders(nnictl: CommandLine) -> None:
+def test_ports_are_read_from_folders_when_the_index_is_lost(nnictl: CommandLine) -> None:
     (port,) = _free_ports(1)
     nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port, "-u", "x")
     _kill(nnictl.daemon)
@@ -144,7 +144,7 @@ def test_a_lost_index_knows_the_ports_from_the_folders(nnictl: CommandLine) -> N
     nnictl.good("stop", "--all")
 
 
-def test_a_port_that_was_taken_meanwhile_is_named_until_it_is_free(nnictl: CommandLine) -> None:
+def test_taken_port_is_a_warning_until_it_is_free(nnictl: CommandLine) -> None:
     (port,) = _free_ports(1)
     id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port))
     _kill(nnictl.daemon)
@@ -161,7 +161,7 @@ def test_a_port_that_was_taken_meanwhile_is_named_until_it_is_free(nnictl: Comma
     nnictl.good("stop", "--all")
 
 
-def test_done_is_still_looked_at(nnictl: CommandLine) -> None:
+def test_done_experiment_keeps_its_endpoint(nnictl: CommandLine) -> None:
     (port,) = _free_ports(1)
     id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=REPORT), "-p", port))
     nnictl.daemon.wait(id_, "DONE")
@@ -173,7 +173,7 @@ def test_done_is_still_looked_at(nnictl: CommandLine) -> None:
     assert _is_free(port) and nnictl.traces() == []
 
 
-def test_a_viewed_experiment_keeps_the_daemon(nnictl: CommandLine) -> None:
+def test_viewed_experiment_keeps_the_daemon_alive(nnictl: CommandLine) -> None:
     other, id_ = nnictl.create(trialCommand=RUN_ON), nnictl.create(trialCommand=RUN_ON)
     nnictl.good("stop", id_)
     (port,) = _free_ports(1)
@@ -192,7 +192,7 @@ def test_a_viewed_experiment_keeps_the_daemon(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_a_copied_folder_is_viewed_and_resumed(kept: CommandLine) -> None:
+def test_copied_folder_is_viewed_and_resumed(kept: CommandLine) -> None:
     id_ = kept.create(trialCommand=REPORT, maxTrialNumber=2)
     kept.daemon.wait(id_, "DONE")
     kept.good("stop", id_)
@@ -212,7 +212,7 @@ def test_a_copied_folder_is_viewed_and_resumed(kept: CommandLine) -> None:
     kept.good("stop", id_)
 
 
-def test_debug(kept: CommandLine) -> None:
+def test_debug_option_sets_the_log_level(kept: CommandLine) -> None:
     id_ = id_in(kept.good("create", "-c", kept.config(trialCommand=RUN_ON), "--debug", "-p", 0))
     shown = json.loads(kept.good("experiment", "show", id_, "--json"))
     assert shown["config"]["debug"] is True and shown["config"]["logLevel"] == "debug"
@@ -220,7 +220,7 @@ def test_debug(kept: CommandLine) -> None:
     kept.good("stop", id_)
 
 
-def test_the_page_on_a_view(kept: CommandLine) -> None:
+def test_page_works_below_an_endpoint_prefix(kept: CommandLine) -> None:
     (port,) = _free_ports(1)
     id_ = id_in(kept.good("create", "-c", kept.config(trialCommand=RUN_ON), "-p", port, "-u", "my/pre"))
     state_of(kept.daemon, id_, RUNNING=2)
@@ -242,7 +242,7 @@ def test_the_page_on_a_view(kept: CommandLine) -> None:
     _until(lambda: _is_free(port))
 
 
-def test_a_token_is_wanted_by_views_too(nnictl: CommandLine) -> None:
+def test_endpoints_require_the_token(nnictl: CommandLine) -> None:
     nnictl.environment |= {"NNI_MANAGER_TOKEN": "s3cret"}
     (port,) = _free_ports(1)
     nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port)
@@ -255,13 +255,13 @@ def test_a_token_is_wanted_by_views_too(nnictl: CommandLine) -> None:
     nnictl.good("stop", "--all")
 
 
-def test_an_address_that_others_reach_needs_a_token(nnictl: CommandLine) -> None:
+def test_address_that_others_reach_needs_a_token(nnictl: CommandLine) -> None:
     nnictl.environment |= {"NNI_MANAGER_HOST": "0.0.0.0"}
     code, sentence = nnictl.bad("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", 0)
     assert code == 2 and "--host 0.0.0.0 can be reached by others: set NNI_MANAGER_TOKEN" in sentence
 
 
-def test_nni_s_list_of_experiments(nnictl: CommandLine) -> None:
+def test_nnis_list_names_our_experiments(nnictl: CommandLine) -> None:
     registry = nnictl.folder / "home" / "nni-experiments" / ".experiment"
     registry.parent.mkdir(parents=True)
     theirs = {"theirs01": {"id": "theirs01", "status": "RUNNING", "pid": 1, "port": 8090, "tag": []}}
@@ -273,7 +273,7 @@ def test_nni_s_list_of_experiments(nnictl: CommandLine) -> None:
     id_, daemon = id_in(out), nnictl.daemon.call("GET", "/daemon")["pid"]
     _until(lambda: id_ in _registry(nnictl))
     pid = _registry(nnictl)[id_]["pid"]
-    assert psutil.Process(pid).ppid() == daemon, "whoever ends that process stops this experiment, and not the daemon"
+    assert psutil.Process(pid).ppid() == daemon, "ending that process must stop this experiment alone, not the daemon"
     state = nnictl.daemon.status(id_)
     assert _registry(nnictl)[id_] == {
         "id": id_,
@@ -343,7 +343,7 @@ def _is_free(port: int) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Nobody listens there now."""
+    """No process listens there now."""
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in taken]
     for each in taken:

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
 @pytest.mark.filterwarnings("ignore")  # of what makes the calls up, not of ours
-def test_nothing_that_is_sent_brings_the_daemon_down() -> None:
+def test_daemon_survives_made_up_calls() -> None:
     reports = list(run(CALLS, seed=20))
     assert {"experiments", "trials", "results", "logs", "daemon", "nni", "malformed"} <= {
         each.group for each in reports

@@ -62,7 +62,7 @@ def generated(listening: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         del sys.modules[name]
 
 
-def test_a_generated_client_leads_an_experiment(generated: tuple[Any, str], code: Path) -> None:
+def test_generated_client_runs_an_experiment(generated: tuple[Any, str], code: Path) -> None:
     module, address = generated
     with module("client").Client(base_url=address) as client:
         new = module("models.new_experiment").NewExperiment(config=json.dumps(CONFIG), directory=str(code))

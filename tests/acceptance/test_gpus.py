@@ -16,7 +16,7 @@ import pytest
 
 from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
-from tests.acceptance.place_oracle import Oracle, waiting
+from tests.acceptance.place_monitor import PlaceMonitor, waiting
 from tests.fake_driver import FakeDriver, OnCard
 from tests.live_daemon import Daemon, assert_gone, picked, running_daemon
 
@@ -53,21 +53,23 @@ def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
         return daemon.process.pid if daemon.process is not None else 0
 
     limits = {alone: 1, sharing: 2}
-    with Oracle(daemon.data, {"this machine": 4}, waiting(daemon, alone, sharing), process, limits=limits) as oracle:
-        oracle.note_ready(True)
+    with PlaceMonitor(
+        daemon.data, {"this machine": 4}, waiting(daemon, alone, sharing), process, limits=limits
+    ) as monitor:
+        monitor.note_ready(True)
         for _ in range(KILLS):
             time.sleep(random.uniform(0.1, 2.0))
-            oracle.note_ready(False)
+            monitor.note_ready(False)
             daemon.kill()
             daemon.start()
-            oracle.note_ready(True)
+            monitor.note_ready(True)
         for id_ in (alone, sharing):
             daemon.wait(id_, "DONE", timeout_s=120)
-    print(f"longest idle: {oracle.longest_idle}; {KILLS} kills, {2 * TRIALS} trials")
-    assert oracle.findings == []
-    assert len(oracle.seen) == 2 * TRIALS
-    assert (oracle.most_at_once, oracle.most_on_one) == (4, 2)
-    assert oracle.longest_idle_s <= MOST_IDLE_S, oracle.longest_idle
+    print(f"longest idle: {monitor.longest_idle}; {KILLS} kills, {2 * TRIALS} trials")
+    assert monitor.findings == []
+    assert len(monitor.seen) == 2 * TRIALS
+    assert (monitor.most_at_once, monitor.most_on_one) == (4, 2)
+    assert monitor.longest_idle_s <= MOST_IDLE_S, monitor.longest_idle
     for id_ in (alone, sharing):
         assert picked(daemon.trials(id_), "status", "attempt") == [("SUCCEEDED", 1)] * TRIALS
         daemon.call("POST", f"/experiments/{id_}/stop")
@@ -75,7 +77,7 @@ def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
     assert_gone(str(daemon.data))
 
 
-def test_a_wait_reason_follows_who_is_on_the_cards(daemon: Daemon, code: Path, driver: FakeDriver) -> None:
+def test_wait_reason_names_the_jobs_on_the_cards(daemon: Daemon, code: Path, driver: FakeDriver) -> None:
     with ExitStack() as others:
         first, second, third = (others.enter_context(_somebody()) for _ in range(3))
         busy = {0: [OnCard(first, 11264), OnCard(second)], 1: [OnCard(third)], 2: [OnCard(third)], 3: [OnCard(third)]}
@@ -90,7 +92,7 @@ def test_a_wait_reason_follows_who_is_on_the_cards(daemon: Daemon, code: Path, d
         daemon.wait(id_, "DONE")
 
 
-def test_what_can_never_run_is_refused_and_what_cannot_run_now_is_planned(
+def test_impossible_request_is_refused_and_a_delayed_one_planned(
     daemon: Daemon, code: Path, driver: FakeDriver
 ) -> None:
     many = _body(daemon, code, _config("1", 1, trialGpuNumber=5))

@@ -20,7 +20,7 @@ from tests.platforms.remote.ssh_machines import RealMachine
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TRIALS = 60
-#: What a trial reports on its way says whose command it ran.
+#: Intermediate results tell which service's command ran.
 SERVICES = {"local": 1, "remote": 2, "remote-2": 3, "openpai": 4}
 _GONE_SOON = {"trialConcurrency": 2, "machineGracePeriod": "2s"}
 
@@ -102,7 +102,7 @@ def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
         _end_processes(machine)
 
 
-def test_each_has_its_own_and_no_trial_is_lost(shared: Daemon, hybrid: Hybrid, machines: list[RealMachine]) -> None:
+def test_outages_of_several_services_cost_no_trial(shared: Daemon, hybrid: Hybrid, machines: list[RealMachine]) -> None:
     comes_back, is_gone = machines
     hybrid.fake.control("behaviour", quota=1)
     id_ = shared.create(hybrid.config(*machines), hybrid.folder)
@@ -122,7 +122,7 @@ def test_each_has_its_own_and_no_trial_is_lost(shared: Daemon, hybrid: Hybrid, m
     shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_where_no_service_takes_a_trial_it_names_all_their_reasons(shared: Daemon, hybrid: Hybrid) -> None:
+def test_waiting_trial_names_the_reason_of_every_service(shared: Daemon, hybrid: Hybrid) -> None:
     hybrid.fake.control("behaviour", quota=0)
     config = hybrid.config()
     config["trainingService"][0]["trialCommand"] = f"while [ ! -e {hybrid.folder}/go ]; do sleep 0.05; done; exit 0"
@@ -134,7 +134,7 @@ def test_where_no_service_takes_a_trial_it_names_all_their_reasons(shared: Daemo
     assert set(picked(shared.attempts(id_), "service", "number")) == {("local", 1)}
 
 
-def test_a_token_expires_and_is_replaced_while_trials_run_and_none_is_lost(shared: Daemon, hybrid: Hybrid) -> None:
+def test_expired_token_is_replaced_without_losing_trials(shared: Daemon, hybrid: Hybrid) -> None:
     hybrid.fake.control("behaviour", hold=True)
     config = hybrid.config() | {"trialConcurrency": 5, "maxTrialNumber": 12}
     config["trainingService"][-1]["token"] = "${PAI_TOKEN}"
@@ -154,7 +154,7 @@ def test_a_token_expires_and_is_replaced_while_trials_run_and_none_is_lost(share
     assert len(hybrid.fake.control("jobs")) == services.count("openpai")
 
 
-def test_one_that_is_gone_for_good_holds_up_neither_the_others_nor_a_stop(shared: Daemon, hybrid: Hybrid) -> None:
+def test_lost_service_delays_neither_the_others_nor_a_stop(shared: Daemon, hybrid: Hybrid) -> None:
     hybrid.fake.control("behaviour", hold=True)
     config = hybrid.config() | {"trialConcurrency": 5, "maxTrialNumber": 9}
     id_ = shared.create(config, hybrid.folder)
@@ -196,7 +196,7 @@ def _ended(daemon: Daemon, id_: str, *services: str) -> int:
 
 
 def _away(daemon: Daemon, id_: str) -> set[str]:
-    """Services whose machine cannot be reached, as the API shows them."""
+    """Services with an unreachable machine, as the API shows them."""
     return {one["name"] for one in daemon.status(id_)["services"] if "unreachable since" in one["sentence"]}
 
 

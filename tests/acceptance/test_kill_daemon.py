@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance import witness
+from tests.acceptance import trial_notes
 from tests.acceptance.write_ahead_log import read_log
 from tests.live_daemon import Daemon, assert_gone, picked
 
@@ -29,18 +29,18 @@ KILLS = int(os.environ.get("NNI_KILLS", "8"))
 TRIALS = 8 + 8 * KILLS
 
 
-def test_kills_lose_and_double_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
-    notes, tuner_notes = tmp_path / "witness.jsonl", tmp_path / "hosts"
+def test_killed_daemons_lose_and_double_no_result(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    notes, tuner_notes = tmp_path / "trials.jsonl", tmp_path / "hosts"
     tuner_notes.mkdir()
-    config = witness.config(trials=TRIALS, steps=5, pause_s=0.03, tuner=witness.noting_tuner(tuner_notes))
-    id_ = daemon.create(config, code, {"WITNESS": str(notes)})
+    config = trial_notes.config(trials=TRIALS, steps=5, pause_s=0.03, tuner=trial_notes.noting_tuner(tuner_notes))
+    id_ = daemon.create(config, code, {"TRIAL_NOTES": str(notes)})
     for moment in _moments():
         moment(daemon, id_)
         daemon.start()
     daemon.wait(id_, "DONE", timeout_s=90)
     assert picked(daemon.trials(id_), "status", "attempt") == [("SUCCEEDED", 1)] * TRIALS
-    witness.check_results(daemon, id_, notes)
-    witness.check_tuners(tuner_notes, TRIALS)
+    trial_notes.check_results(daemon, id_, notes)
+    trial_notes.check_tuners(tuner_notes, TRIALS)
     daemon.call("POST", f"/experiments/{id_}/stop")
     assert daemon.terminate() == 0
     assert_gone(str(daemon.data))
@@ -67,7 +67,7 @@ def _between_intent_and_spawn(daemon: Daemon, id_: str) -> None:
 
 
 def _between_spawn_and_record(daemon: Daemon, id_: str) -> None:
-    """The job is started; its handle cannot be stored because somebody holds the database."""
+    """The job is started; its handle cannot be stored because the database is locked."""
     with contextlib.closing(sqlite3.connect(daemon.data / id_ / "db" / "nni.sqlite", timeout=20)) as blocker:
         with _frozen(daemon.keeper_pid()):
             _wait_for_intent(daemon, id_)

@@ -1,4 +1,4 @@
-"""The keeper killed three times: its jobs go on, the next keeper takes them over, nobody is left behind."""
+"""The keeper killed three times: its jobs go on, the next keeper takes them over, no process is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance import witness
+from tests.acceptance import trial_notes
 from tests.live_daemon import Daemon, assert_gone, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -22,10 +22,10 @@ _MANY = 1000
 
 
 def test_three_keepers_lose_no_job(daemon: Daemon, code: Path, tmp_path: Path) -> None:
-    notes, tuner_notes = tmp_path / "witness.jsonl", tmp_path / "hosts"
+    notes, tuner_notes = tmp_path / "trials.jsonl", tmp_path / "hosts"
     tuner_notes.mkdir()
-    config = witness.config(trials=_MANY, steps=10, pause_s=0.1, tuner=witness.noting_tuner(tuner_notes))
-    id_ = daemon.create(config, code, {"WITNESS": str(notes)})
+    config = trial_notes.config(trials=_MANY, steps=10, pause_s=0.1, tuner=trial_notes.noting_tuner(tuner_notes))
+    id_ = daemon.create(config, code, {"TRIAL_NOTES": str(notes)})
     keeper = daemon.keeper_pid()
     for _ in range(3):
         _wait_for_results(daemon, id_)
@@ -34,8 +34,8 @@ def test_three_keepers_lose_no_job(daemon: Daemon, code: Path, tmp_path: Path) -
         keeper = daemon.keeper_pid(within_s=20, other_than=keeper)
     trials = _finish(daemon, id_)
     assert daemon.status(id_)["counts"] == {"SUCCEEDED": trials}
-    witness.check_results(daemon, id_, notes)
-    witness.check_tuners(tuner_notes, trials)
+    trial_notes.check_results(daemon, id_, notes)
+    trial_notes.check_tuners(tuner_notes, trials)
     given_up = [attempt for attempt in daemon.attempts(id_) if attempt["givenUp"]]
     assert all(attempt["state"] == "LOST" for attempt in given_up), given_up
     daemon.call("POST", f"/experiments/{id_}/stop")
@@ -44,10 +44,10 @@ def test_three_keepers_lose_no_job(daemon: Daemon, code: Path, tmp_path: Path) -
 
 
 def test_daemon_and_keeper_killed_together(daemon: Daemon, code: Path, tmp_path: Path) -> None:
-    notes, tuner_notes = tmp_path / "witness.jsonl", tmp_path / "hosts"
+    notes, tuner_notes = tmp_path / "trials.jsonl", tmp_path / "hosts"
     tuner_notes.mkdir()
-    config = witness.config(trials=12, steps=10, pause_s=0.1, tuner=witness.noting_tuner(tuner_notes))
-    id_ = daemon.create(config, code, {"WITNESS": str(notes)})
+    config = trial_notes.config(trials=12, steps=10, pause_s=0.1, tuner=trial_notes.noting_tuner(tuner_notes))
+    id_ = daemon.create(config, code, {"TRIAL_NOTES": str(notes)})
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING", 0) == 8)
     daemon.kill()
     os.kill(daemon.keeper_pid(), signal.SIGKILL)
@@ -55,14 +55,14 @@ def test_daemon_and_keeper_killed_together(daemon: Daemon, code: Path, tmp_path:
     daemon.start()
     daemon.wait(id_, "DONE", timeout_s=60)
     assert daemon.status(id_)["counts"] == {"SUCCEEDED": 12}
-    witness.check_results(daemon, id_, notes)
+    trial_notes.check_results(daemon, id_, notes)
 
 
-def test_many_deaths_of_keepers_cost_no_result(daemon: Daemon, code: Path, tmp_path: Path) -> None:
-    """A trial whose final result is stored is neither tried again nor cancelled, however many keepers it outlives."""
-    notes = tmp_path / "witness.jsonl"
-    config = witness.config(trials=_MANY, steps=4, pause_s=0.2, spread_s=0.4, tuner={"name": "Random"})
-    id_ = daemon.create(config, code, {"WITNESS": str(notes)})
+def test_finished_trial_stays_finished_however_many_keepers_die(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    """A trial with a stored final result is neither retried nor cancelled after its keeper dies."""
+    notes = tmp_path / "trials.jsonl"
+    config = trial_notes.config(trials=_MANY, steps=4, pause_s=0.2, spread_s=0.4, tuner={"name": "Random"})
+    id_ = daemon.create(config, code, {"TRIAL_NOTES": str(notes)})
     seed = random.SystemRandom().randrange(2**32)
     gaps = random.Random(seed)
     keeper = daemon.keeper_pid()
@@ -76,7 +76,7 @@ def test_many_deaths_of_keepers_cost_no_result(daemon: Daemon, code: Path, tmp_p
     assert thrown_away == set(), f"tried again although the final result was stored (seed {seed})"
     unwell = [one for one in daemon.trials(id_) if one["status"] != "SUCCEEDED" or one["finalResult"] is None]
     assert unwell == [], f"seed {seed}"
-    witness.check_results(daemon, id_, notes)
+    trial_notes.check_results(daemon, id_, notes)
 
 
 def _finish(daemon: Daemon, id_: str) -> int:
@@ -93,7 +93,7 @@ def _wait_for_results(daemon: Daemon, id_: str) -> None:
 
 
 def _wait_for_words(notes: Path) -> None:
-    """Until trials have reported what nobody takes."""
+    """Waits until trials have reported results while no keeper reads them."""
     before, deadline = _lines(notes), time.monotonic() + 20
     while _lines(notes) < before + 8:
         assert time.monotonic() < deadline, "no trial goes on"

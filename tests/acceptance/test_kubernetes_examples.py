@@ -57,14 +57,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
 
 @pytest.fixture(scope="module")
 def at_home(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon whose cluster is said by its environment alone."""
+    """A daemon with its cluster named by its environment alone."""
     environment = {"KUBECONFIG": str(cluster.kubeconfig)}
     with running_daemon(tmp_path_factory.mktemp("home"), *LISTENING, environment=environment) as daemon:
         yield daemon
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_an_example_of_the_document(at_home: Daemon, cluster: FakeCluster, code: Path, name: str) -> None:
+def test_documented_example_runs(at_home: Daemon, cluster: FakeCluster, code: Path, name: str) -> None:
     daemon, mounted = at_home, cluster.mounted
     text = (EXAMPLES / name).read_text()
     file = code / name

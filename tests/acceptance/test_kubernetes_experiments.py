@@ -74,7 +74,7 @@ def test_each_trial_has_its_own_result_and_nothing_is_left(
     assert cluster.left(id_) == []
 
 
-def test_where_pods_do_not_reach_us_all_comes_through_the_api(
+def test_results_come_by_exec_where_pods_cannot_reach_the_manager(
     shared: Daemon, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     """Nothing is said about channels: each pod tries, and once one has tried in vain the next need not."""
@@ -86,13 +86,13 @@ def test_where_pods_do_not_reach_us_all_comes_through_the_api(
     assert cluster.left(id_) == []
 
 
-def test_where_they_do_the_same_setting_pushes(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_results_are_pushed_where_pods_reach_the_manager(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     id_ = _done(shared, cluster, tmp_path, CASES["adl"][1])
     assert picked(shared.attempts(id_), "channel", "number") == [("push", 1)] * TRIALS
 
 
 def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str, Any]) -> str:
-    """An experiment whose trials have each their own result."""
+    """An experiment in which every trial reports a different result."""
     code = folder / "code"
     code.mkdir()
     (code / "said").write_text("said\n")

@@ -25,8 +25,8 @@ WATCHES = 100
 _ROLE = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
 
 
-class Stage:
-    """An experiment whose trials end when they are told to, each with its number as its result."""
+class ClusterRun:
+    """An experiment of trials that end on a signal of the test, each with its number as its result."""
 
     def __init__(self, daemon: Daemon, cluster: FakeCluster, folder: Path) -> None:
         self.daemon, self.cluster, self._folder = daemon, cluster, folder
@@ -97,90 +97,94 @@ class Stage:
 
 
 @pytest.fixture
-def mortal(cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
+def run_on_own_daemon(cluster: FakeCluster, tmp_path: Path) -> Iterator[ClusterRun]:
     """With a daemon of its own, to be killed."""
     with running_daemon(tmp_path, *LISTENING) as daemon:
-        yield Stage(daemon, cluster, tmp_path)
+        yield ClusterRun(daemon, cluster, tmp_path)
     cluster.control("clear")
 
 
 @pytest.fixture
-def stage(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(shared, cluster, tmp_path)
-    yield stage
+def cluster_run(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterator[ClusterRun]:
+    cluster_run = ClusterRun(shared, cluster, tmp_path)
+    yield cluster_run
     cluster.control("clear")
-    if stage.id:
-        shared.call("POST", f"/experiments/{stage.id}/stop")
+    if cluster_run.id:
+        shared.call("POST", f"/experiments/{cluster_run.id}/stop")
 
 
-def test_a_daemon_killed_around_each_call_submits_nothing_twice(mortal: Stage) -> None:
-    """Before a create, in one that is carried out later, between a job and its Secret, and in mid-watch."""
-    around = [("POST", "/tfjobs", 60.0), ("POST", "/tfjobs", 1.0), ("POST", "/secrets", 60.0)]
-    for number, (method, path, delay) in enumerate(around):
-        met = mortal.met()
-        mortal.cluster.control("fault", method=method, path=path, delay=delay, times=-1)
+def test_daemon_killed_around_each_call_submits_nothing_twice(run_on_own_daemon: ClusterRun) -> None:
+    """Before the create, in a create that is carried out later, between a job and its Secret, and in mid-watch."""
+    around: list[dict[str, Any]] = [
+        {"path": "/tfjobs", "drop": "before"},
+        {"path": "/tfjobs", "delay": 1.0},
+        {"path": "/secrets", "delay": 60.0},
+    ]
+    for number, fault in enumerate(around):
+        met = run_on_own_daemon.met()
+        run_on_own_daemon.cluster.control("fault", method="POST", **fault, times=-1)
         if number == 0:
-            mortal.create(trials=3, at_once=3)
+            run_on_own_daemon.create(trials=3, at_once=3)
         else:
-            mortal.restart()
-        mortal.cluster.until(lambda before=met: mortal.met() >= before + 3)
-        mortal.daemon.kill()
-        mortal.cluster.control("clear")
-    mortal.restart()
-    mortal.until_running(3)
-    mortal.daemon.kill()
-    mortal.cluster.control("break-watches")
-    mortal.go()
-    mortal.restart()
-    mortal.check(3)
+            run_on_own_daemon.restart()
+        run_on_own_daemon.cluster.until(lambda before=met: run_on_own_daemon.met() >= before + 3)
+        run_on_own_daemon.daemon.kill()
+        run_on_own_daemon.cluster.control("clear")
+    run_on_own_daemon.restart()
+    run_on_own_daemon.until_running(3)
+    run_on_own_daemon.daemon.kill()
+    run_on_own_daemon.cluster.control("break-watches")
+    run_on_own_daemon.go()
+    run_on_own_daemon.restart()
+    run_on_own_daemon.check(3)
 
 
-def test_an_api_server_that_goes_away_and_breaks_watches_costs_no_trial(stage: Stage) -> None:
-    stage.create(trials=3, at_once=2)
-    stage.until_running(2)
+def test_api_server_outages_and_broken_watches_cost_no_trial(cluster_run: ClusterRun) -> None:
+    cluster_run.create(trials=3, at_once=2)
+    cluster_run.until_running(2)
     for _ in range(WATCHES):
-        stage.cluster.control("break-watches")
-    stage.cluster.control("outage", seconds=OUTAGE_S)
-    stage.daemon.wait_for(stage.id, lambda state: state["services"][0]["status"] == "away")
-    stage.go()
-    stage.check(3)
+        cluster_run.cluster.control("break-watches")
+    cluster_run.cluster.control("outage", seconds=OUTAGE_S)
+    cluster_run.daemon.wait_for(cluster_run.id, lambda state: state["services"][0]["status"] == "away")
+    cluster_run.go()
+    cluster_run.check(3)
 
 
-def test_jobs_of_an_experiment_that_was_stopped_during_an_outage_are_ended_after_it(stage: Stage) -> None:
-    """By the daemon itself: no other experiment starts there, and nobody asks for it. Nothing but the API server could
+def test_jobs_of_an_experiment_that_was_stopped_during_an_outage_are_ended_after_it(cluster_run: ClusterRun) -> None:
+    """By the daemon itself, without another experiment there and without a request. Nothing but the API server could
     tell the jobs to end."""
-    stage.create(trials=2, at_once=2, channel="exec")
-    stage.until_running(2)
-    stage.cluster.control("fault", drop="before", times=-1)
-    stage.cluster.control("break-watches")
-    stage.daemon.wait_for(stage.id, lambda state: state["services"][0]["status"] == "away")
-    stage.daemon.call("POST", f"/experiments/{stage.id}/stop")
-    stage.daemon.wait(stage.id, "STOPPED", timeout_s=120)
-    (warning,) = stage.cluster.until(lambda: stage.daemon.status(stage.id)["warnings"])
+    cluster_run.create(trials=2, at_once=2, channel="exec")
+    cluster_run.until_running(2)
+    cluster_run.cluster.control("fault", drop="before", times=-1)
+    cluster_run.cluster.control("break-watches")
+    cluster_run.daemon.wait_for(cluster_run.id, lambda state: state["services"][0]["status"] == "away")
+    cluster_run.daemon.call("POST", f"/experiments/{cluster_run.id}/stop")
+    cluster_run.daemon.wait(cluster_run.id, "STOPPED", timeout_s=120)
+    (warning,) = cluster_run.cluster.until(lambda: cluster_run.daemon.status(cluster_run.id)["warnings"])
     assert warning["code"] == "MAY_STILL_RUN"
-    stage.cluster.control("clear")
-    stage.cluster.until(lambda: not stage.cluster.objects(TFJOBS, of(stage.id)), 120)
-    assert stage.cluster.left(stage.id) == []
+    cluster_run.cluster.control("clear")
+    cluster_run.cluster.until(lambda: not cluster_run.cluster.objects(TFJOBS, of(cluster_run.id)), 120)
+    assert cluster_run.cluster.left(cluster_run.id) == []
 
 
 @pytest.mark.parametrize("how", ["token file", "exec plug-in"])
-def test_a_token_that_expires_is_read_again(stage: Stage, tmp_path: Path, how: str) -> None:
+def test_expired_token_is_read_again(cluster_run: ClusterRun, tmp_path: Path, how: str) -> None:
     token, kubeconfig = tmp_path / "token", tmp_path / "own-kubeconfig"
-    told = yaml.safe_load(stage.cluster.kubeconfig.read_text())
+    told = yaml.safe_load(cluster_run.cluster.kubeconfig.read_text())
     user = {"tokenFile": str(token)} if how == "token file" else {"exec": _plug_in(tmp_path, token)}
     kubeconfig.write_text(yaml.safe_dump({**told, "users": [{**one, "user": user} for one in told["users"]]}))
-    _issue(stage, token)
-    stage.create(trials=3, at_once=2, kubeconfig=kubeconfig)
-    stage.until_running(2)
-    stage.cluster.control("expire-tokens", user="ann")
-    _issue(stage, token)
-    stage.cluster.control("break-watches")
-    stage.go()
-    stage.check(3)
+    _issue(cluster_run, token)
+    cluster_run.create(trials=3, at_once=2, kubeconfig=kubeconfig)
+    cluster_run.until_running(2)
+    cluster_run.cluster.control("expire-tokens", user="ann")
+    _issue(cluster_run, token)
+    cluster_run.cluster.control("break-watches")
+    cluster_run.go()
+    cluster_run.check(3)
 
 
-def _issue(stage: Stage, token: Path) -> None:
-    told = stage.cluster.control("user", name="ann", groups=["system:masters"])
+def _issue(cluster_run: ClusterRun, token: Path) -> None:
+    told = cluster_run.cluster.control("user", name="ann", groups=["system:masters"])
     token.write_text(told["token"])
 
 
@@ -202,18 +206,18 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exe
     }
 
 
-def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage) -> None:
+def test_pod_evicted_before_its_last_delivery_keeps_its_results(cluster_run: ClusterRun) -> None:
     """The daemon hears nothing while the command ends and the pod goes: what was posted counts, or it is run again."""
-    stage.create(trials=1, at_once=1, metric_grace="1s")
-    stage.until_running(1)
-    assert stage.daemon.process is not None
-    stage.daemon.process.send_signal(signal.SIGSTOP)
+    cluster_run.create(trials=1, at_once=1, metric_grace="1s")
+    cluster_run.until_running(1)
+    assert cluster_run.daemon.process is not None
+    cluster_run.daemon.process.send_signal(signal.SIGSTOP)
     try:
-        (pod,) = (one["metadata"] for one in stage.cluster.objects(PODS, of(stage.id)))
-        stage.go()
+        (pod,) = (one["metadata"] for one in cluster_run.cluster.objects(PODS, of(cluster_run.id)))
+        cluster_run.go()
         time.sleep(0.5)  # no one sees from outside that the command has ended
-        stage.cluster.control("evict", namespace=pod["namespace"], name=pod["name"])
+        cluster_run.cluster.control("evict", namespace=pod["namespace"], name=pod["name"])
     finally:
-        stage.daemon.process.send_signal(signal.SIGCONT)
-    stage.daemon.wait(stage.id, "DONE", timeout_s=OUTAGE_S + 60)
-    assert stage.ends() == [(0, "SUCCEEDED", 0)]
+        cluster_run.daemon.process.send_signal(signal.SIGCONT)
+    cluster_run.daemon.wait(cluster_run.id, "DONE", timeout_s=OUTAGE_S + 60)
+    assert cluster_run.ends() == [(0, "SUCCEEDED", 0)]

@@ -1,6 +1,6 @@
-"""Experiments of one namespace, of one daemon and of two, and of a real NNI: nobody touches what is another's.
+"""Experiments of one namespace, of one daemon and of two, and of a real NNI: none touches another's objects.
 
-The cluster's own audit log is the judge: whose each object was that somebody asked for.
+The cluster's audit log shows it: the experiment of each object that was requested.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NNI = (TFJOBS, PODS, SECRETS, CONFIG_MAPS)
 
 
 class Neighbour:
-    """An experiment whose trials end when they are told to; each result is a number of its own."""
+    """An experiment of trials that end on a signal of the test; every result is different."""
 
     def __init__(self, daemon: Daemon, kubeconfig: Path, folder: Path, go: Path, *, channel: str, first: int) -> None:
         self.daemon, self._go, self._first = daemon, go, first
@@ -117,7 +117,7 @@ def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluste
     assert _nni(cluster) == left_by_nni
 
 
-def test_what_a_lost_manager_left_is_removed_by_another_after_a_yes(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_leftovers_of_a_lost_manager_are_removed_after_confirmation(cluster: FakeCluster, tmp_path: Path) -> None:
     shared = cluster.share(tmp_path / "shared")
     with ExitStack() as stack:
         daemons = {}
@@ -160,8 +160,8 @@ def _clean(daemon: Daemon, config: Path, *words: str) -> subprocess.CompletedPro
 
 
 def _owner(entry: dict[str, Any]) -> str | None:
-    """The experiment whose object it was; None where there was none."""
-    return None if entry["labels"] is None else entry["labels"].get(OURS, "nobody of ours")
+    """The experiment of the object; None where there was no object."""
+    return None if entry["labels"] is None else entry["labels"].get(OURS, "none of ours")
 
 
 def _check(entries: list[dict[str, Any]], user: str, own: set[str]) -> None:

@@ -63,7 +63,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"},
         r"Pod: .*nobody.*not found",
     ),
-    "an account whose tasks would wait in vain": (
+    "an account that cannot start tasks": (
         {**_FRAMEWORK, "taskRoles": [{**_TASK, "taskNumber": 2}]},
         r"serviceAccountName: the service account default may not get frameworks",
     ),
@@ -107,14 +107,14 @@ def stop(daemon: Daemon, id_: str) -> None:
 
 
 @pytest.mark.parametrize("case", SECTIONS)
-def test_a_section_that_cannot_work(shared: Daemon, cluster: FakeCluster, tmp_path: Path, case: str) -> None:
+def test_unusable_section_is_refused(shared: Daemon, cluster: FakeCluster, tmp_path: Path, case: str) -> None:
     section, words = SECTIONS[case]
     said = refusal(shared, cluster, tmp_path, section)
     assert re.search(words, said), said
     assert cluster.left() == []
 
 
-def test_a_user_without_rights(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_user_without_rights_is_refused(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     said = refusal(shared, cluster, tmp_path, {**_KUBEFLOW, "kubeconfig": str(cluster.user(tmp_path, "nobody"))})
     for words in ("create tfjobs", "list pods", "create secrets", "grant", "RoleBinding"):
         assert words in said, said
@@ -125,7 +125,7 @@ def test_a_user_without_rights(shared: Daemon, cluster: FakeCluster, tmp_path: P
     assert cluster.left() == []
 
 
-def test_a_cluster_without_the_operator(shared: Daemon, tmp_path: Path) -> None:
+def test_cluster_without_the_operator_is_refused(shared: Daemon, tmp_path: Path) -> None:
     with fake_cluster(tmp_path, tmp_path) as cluster:
         cluster.remove(CRDS, "tfjobs.kubeflow.org")
         said = refusal(shared, cluster, tmp_path, _KUBEFLOW)
@@ -133,7 +133,7 @@ def test_a_cluster_without_the_operator(shared: Daemon, tmp_path: Path) -> None:
         assert cluster.left() == []
 
 
-def test_a_field_that_pods_do_not_have_is_warned_of(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_unknown_pod_field_is_a_warning(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """The cluster would drop it without a word."""
     section = {**_KUBEFLOW, "podTemplate": {"spec": {"tolerationz": []}}, "kubeconfig": str(cluster.kubeconfig)}
     answer = create(shared, tmp_path, section)
@@ -142,7 +142,7 @@ def test_a_field_that_pods_do_not_have_is_warned_of(shared: Daemon, cluster: Fak
     stop(shared, answer["id"])
 
 
-def test_a_namespace_that_restricts_pods(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_pod_security_of_the_namespace_is_named(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """It is said before the first job, and `podTemplate` can do what is asked."""
     meta = {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
     cluster.create_at("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
@@ -158,7 +158,7 @@ def test_a_namespace_that_restricts_pods(shared: Daemon, cluster: FakeCluster, t
     stop(shared, id_)
 
 
-def test_an_image_that_cannot_be_pulled(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_unpullable_image_is_a_wait_reason(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """The trial says so while it waits; nothing is left of it."""
     cluster.control("break_image", pattern="example/nowhere", error="repository does not exist")
     role = {**_ROLE, "dockerImage": "example/nowhere:1"}

@@ -45,7 +45,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
 
 
 def with_rights(cluster: FakeCluster, folder: Path, name: str, rules: list[dict[str, Any]]) -> Path:
-    """The kubeconfig of a user who has these alone."""
+    """The kubeconfig of a user with these rights alone."""
     group, meta = "rbac.authorization.k8s.io", {"name": name}
     cluster.create(ROLES, {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": rules})
     subject = {"kind": "User", "name": name, "apiGroup": group}
@@ -57,7 +57,7 @@ def with_rights(cluster: FakeCluster, folder: Path, name: str, rules: list[dict[
 
 @pytest.mark.parametrize("channel", ["push", "exec"])
 @pytest.mark.parametrize("platform", SECTIONS)
-def test_what_is_asked_for_is_enough(
+def test_documented_rights_are_enough(
     shared: Daemon, cluster: FakeCluster, tmp_path: Path, platform: str, channel: str
 ) -> None:
     section, group, plural, verbs = SECTIONS[platform]

@@ -80,7 +80,7 @@ def let_barriers_look(cluster: FakeCluster) -> str:
     return "barrier"
 
 
-def test_a_helper_that_fails_while_the_reporter_goes_on(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_failed_helper_does_not_end_the_reporter(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """Its role's completion policy says that it does not matter; the barrier has told all of all."""
     go_on = cluster.share(tmp_path / "shared") / "go-on"
     trainer = (
@@ -105,7 +105,7 @@ def test_a_helper_that_fails_while_the_reporter_goes_on(shared: Daemon, cluster:
     assert intermediates(shared, id_) == [1]
 
 
-def test_a_worker_that_fails_ends_the_job_and_says_why(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_failed_worker_ends_the_job_with_its_reason(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """PyTorchJobs end with any of their pods; what the master had said stays."""
     said = cluster.share(tmp_path / "shared") / "said"
     master = f"{say('intermediate', 5)}; touch {said}; {_FOR_EVER}"
@@ -125,8 +125,8 @@ def test_a_worker_that_fails_ends_the_job_and_says_why(shared: Daemon, cluster: 
     assert code_of_worker == 3 and "worker-0: Error" in message and stderr == "no more\n"
 
 
-def test_an_adaptive_job_that_is_preempted_and_given_more(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """Its operator starts it again, twice; results count as they come, and nobody submits it again."""
+def test_preempted_adaptive_job_is_one_trial(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    """The operator restarts it twice; results count as they come, and the manager submits no second job."""
     restarts, ran = "$ADAPTDL_NUM_RESTARTS", cluster.share(tmp_path / "shared") / "ran"
     command = (
         f"{say('intermediate', restarts)}; touch {ran}-{restarts}; "
@@ -147,9 +147,7 @@ def test_an_adaptive_job_that_is_preempted_and_given_more(shared: Daemon, cluste
 
 
 @pytest.mark.parametrize("channel", ["push", "exec"])
-def test_a_pod_that_its_operator_makes_anew_is_the_same_trial(
-    shared: Daemon, cluster: FakeCluster, tmp_path: Path, channel: str
-) -> None:
+def test_recreated_pod_is_the_same_trial(shared: Daemon, cluster: FakeCluster, tmp_path: Path, channel: str) -> None:
     """The first is lost without a word, and the runner's word decides: the second's."""
     began = cluster.share(tmp_path / "shared") / "began"
     command = f"[ -e {began} ] || {{ touch {began}; {say('intermediate', 1)}; {_FOR_EVER}; }}; {say('final', 7)}"
@@ -168,9 +166,7 @@ def test_a_pod_that_its_operator_makes_anew_is_the_same_trial(
     assert picked(shared.trials(id_), "status", "finalValue", "attempt") == [("SUCCEEDED", 7, 1)]
 
 
-def test_a_template_of_one_s_own_whose_task_is_tried_again_by_the_operator(
-    shared: Daemon, cluster: FakeCluster, tmp_path: Path
-) -> None:
+def test_user_template_is_retried_by_its_operator(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     command = f"{say('intermediate', '$FC_TASK_ATTEMPT_ID')}; [ $FC_TASK_ATTEMPT_ID = 1 ] && {say('final', 11)}"
     container = {"name": "main", "image": "example/trial:1", "command": ["/bin/sh", "-c"], "args": [command]}
     template = {

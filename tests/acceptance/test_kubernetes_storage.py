@@ -15,7 +15,7 @@ from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
-#: A folder in which nobody may make anything, not even root.
+#: A folder in which no user may create files, not even root.
 _CLOSED = "/sys/kernel"
 _REPORT = 'echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"'
 _COMMAND = f'{_REPORT}; echo "$NNI_TRIAL_JOB_ID" > "$NNI_OUTPUT_DIR/model"'
@@ -56,7 +56,7 @@ def create(daemon: Daemon, cluster: FakeCluster, folder: Path, storage: dict[str
 
 @pytest.mark.parametrize("channel", ["push", "exec"])
 @pytest.mark.parametrize("kind", ["nfs", "pvc"])
-def test_what_a_trial_leaves_is_on_the_storage(
+def test_output_of_a_trial_is_on_the_storage(
     shared: Daemon, cluster: FakeCluster, tmp_path: Path, kind: str, channel: str
 ) -> None:
     if kind == "pvc":
@@ -81,7 +81,7 @@ def test_what_a_trial_leaves_is_on_the_storage(
     assert (place / "model").read_text().strip() == trial["id"]
 
 
-def test_storage_that_may_not_be_written_says_so(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_read_only_storage_is_named(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """As an export with root_squash."""
     id_ = create(shared, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.2", "path": "/closed"})
     shared.wait(id_, "DONE", timeout_s=90)
@@ -92,7 +92,7 @@ def test_storage_that_may_not_be_written_says_so(shared: Daemon, cluster: FakeCl
     assert "cannot be made" in trial["message"], trial
 
 
-def test_an_export_that_is_not_there_is_a_wait_reason(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_missing_export_is_a_wait_reason(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     id_ = create(shared, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.9", "path": "/none"})
 
     def sentence() -> str:

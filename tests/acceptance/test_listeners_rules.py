@@ -1,4 +1,4 @@
-"""The rules of every listener of a real daemon, for every route: who is let in, what is refused, what stays secret."""
+"""The rules of every listener of a real daemon, for every route: admission, refusals, secrets."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PROBES = ("/healthz", "/readyz")
 
 @dataclass
 class Listeners:
-    """A daemon with one experiment on this machine, one whose container the test is, and every listener open."""
+    """A daemon with every listener open, one local experiment, and one with the test as its container."""
 
     daemon: Daemon
     id: str
@@ -126,9 +126,9 @@ class Listeners:
 
 def _pages() -> list[tuple[str, str]]:
     """(method, path) of the pages, from their own table."""
-    nobody = PagesContext(service=cast(Any, None), version="")
+    without_service = PagesContext(service=cast(Any, None), version="")
     found = []
-    for route in create_pages(nobody).routes:
+    for route in create_pages(without_service).routes:
         methods = getattr(route, "methods", None) or {"GET"}
         path = f"{route.path}/style.css" if route.path == "/static" else route.path  # type: ignore[attr-defined]
         found += [(method, path) for method in methods - {"HEAD"}]
@@ -249,7 +249,7 @@ def assert_foreigners_get_nothing(answer: Answer, where: object) -> None:
 # Everything is there, or what follows would prove nothing
 
 
-def test_the_routes_are_those_that_there_are(closed: Listeners) -> None:
+def test_every_listed_route_answers(closed: Listeners) -> None:
     routes = closed.routes()
     assert len(routes) > 80
     for listener, method, path in routes:
@@ -271,7 +271,7 @@ def test_the_routes_are_those_that_there_are(closed: Listeners) -> None:
 @pytest.mark.parametrize(
     "shown", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Cookie": f"token={TOKEN}"}]
 )
-def test_without_the_token_nothing_is_answered(closed: Listeners, shown: dict[str, str]) -> None:
+def test_no_route_answers_without_the_token(closed: Listeners, shown: dict[str, str]) -> None:
     for listener, method, path in closed.routes():
         answer = ask(listener, method, path, shown)
         if path in PROBES:
@@ -282,7 +282,7 @@ def test_without_the_token_nothing_is_answered(closed: Listeners, shown: dict[st
         assert_foreigners_get_nothing(answer, (method, path))
 
 
-def test_a_trial_may_do_nothing_but_its_own(closed: Listeners) -> None:
+def test_trial_token_opens_its_own_routes_alone(closed: Listeners) -> None:
     token = {"Authorization": f"Bearer {closed.runner['NNI_TRIAL_TOKEN']}"}
     for method, path in closed.listener_routes():
         for shown in ({}, {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": "Bearer wrong"}):
@@ -305,7 +305,7 @@ def test_a_trial_may_do_nothing_but_its_own(closed: Listeners) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example:8080", "10.1.2.3", "[::2]:80", "127.0.0.1.nip.io"]
 )
-def test_a_foreign_name_is_refused(opened: Listeners, host: str) -> None:
+def test_foreign_name_is_refused(opened: Listeners, host: str) -> None:
     for listener, method, path in opened.routes():
         answer = ask(listener, method, path, {"Host": host})
         assert answer.status == (200 if path in PROBES else 403), (method, path, answer)
@@ -315,7 +315,7 @@ def test_a_foreign_name_is_refused(opened: Listeners, host: str) -> None:
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", "http://localhost:1", "http://127.0.0.1", "file://"]
 )
-def test_a_foreign_page_may_neither_read_nor_write(either: Listeners, origin: str) -> None:
+def test_foreign_page_may_neither_read_nor_write(either: Listeners, origin: str) -> None:
     """Nor has it any use of the right token."""
     for listener, method, path in either.routes():
         if path in PROBES:
@@ -325,7 +325,7 @@ def test_a_foreign_page_may_neither_read_nor_write(either: Listeners, origin: st
         assert_foreigners_get_nothing(answer, (method, path))
 
 
-def test_a_preflight_is_not_granted(either: Listeners) -> None:
+def test_preflight_is_not_granted(either: Listeners) -> None:
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "PUT"}
     for listener, _, path in either.routes():
         answer = ask(listener, "OPTIONS", path, {**either.headers, **asked})
@@ -333,7 +333,7 @@ def test_a_preflight_is_not_granted(either: Listeners) -> None:
         assert_foreigners_get_nothing(answer, path)
 
 
-def test_answers_may_not_be_framed_sniffed_or_lent(opened: Listeners) -> None:
+def test_answers_carry_the_hardening_headers(opened: Listeners) -> None:
     for listener, method, path in opened.routes():
         if method != "GET" or path in PROBES:
             continue
@@ -343,7 +343,7 @@ def test_answers_may_not_be_framed_sniffed_or_lent(opened: Listeners) -> None:
         assert headers["x-frame-options"] == "SAMEORIGIN", path
 
 
-def test_the_control_socket_asks_nothing_but_belongs_to_its_owner(closed: Listeners) -> None:
+def test_control_socket_needs_no_token_and_belongs_to_its_owner(closed: Listeners) -> None:
     path = Path(json.loads((closed.daemon.data / POINTER_FILE).read_text())["socket"])
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -355,7 +355,7 @@ def test_the_control_socket_asks_nothing_but_belongs_to_its_owner(closed: Listen
 
 
 @pytest.mark.parametrize("announced", [8 * 2**20 + 1, 400 * 2**20, 10**30])
-def test_no_body_is_larger_than_its_route_takes(either: Listeners, announced: int) -> None:
+def test_body_above_the_limit_of_its_route_is_refused(either: Listeners, announced: int) -> None:
     """Refused before a byte of it is sent."""
     for listener, method, path in either.routes():
         if method not in ("POST", "PUT", "PATCH"):
@@ -378,7 +378,7 @@ def _first_line(listener: str, request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("size", [400_000, 2_000_000])
-def test_a_huge_header_is_refused(either: Listeners, size: int) -> None:
+def test_huge_header_is_refused(either: Listeners, size: int) -> None:
     for listener in (either.service, either.endpoint, either.listener):
         for line in (
             b"X: " + b"a" * size,
@@ -394,7 +394,7 @@ def test_a_huge_header_is_refused(either: Listeners, size: int) -> None:
         assert ask(either.service, "GET", "/healthz").status == 200
 
 
-def test_what_is_no_http_tells_nothing(either: Listeners) -> None:
+def test_malformed_http_gets_no_details(either: Listeners) -> None:
     report = Report("malformed")
     for listener in (either.service, either.endpoint, either.listener):
         parts = urlsplit(listener)
@@ -404,7 +404,7 @@ def test_what_is_no_http_tells_nothing(either: Listeners) -> None:
     assert "Traceback" not in (either.daemon.data.parent / "daemon.log").read_text()
 
 
-def test_a_request_is_answered_whatever_comes_behind_it(opened: Listeners) -> None:
+def test_request_is_answered_whatever_follows_it(opened: Listeners) -> None:
     """The connection is closed after garbage, and the daemon has no trouble with that."""
     parts = urlsplit(opened.service)
     good = f"GET /healthz HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode()
@@ -444,7 +444,7 @@ UP = [
 
 
 @pytest.mark.parametrize("path", UP)
-def test_no_path_leads_out(opened: Listeners, path: str) -> None:
+def test_no_path_leaves_its_folder(opened: Listeners, path: str) -> None:
     id_, trial, secret = opened.id, opened.trial, (opened.daemon.data / "runner-secret").read_bytes()
     api, nni = f"/api/v1/experiments/{id_}", "/api/v1/nni"
     here = [
@@ -464,7 +464,7 @@ def test_no_path_leads_out(opened: Listeners, path: str) -> None:
         assert b"Traceback" not in answer.body, each
 
 
-def test_a_link_in_a_trials_folder_is_not_followed(opened: Listeners) -> None:
+def test_link_in_a_trial_folder_is_not_followed(opened: Listeners) -> None:
     folder = opened.daemon.data / opened.id / "trials" / opened.trial
     (folder / "trial.log").symlink_to(opened.daemon.data / "runner-secret")
     try:
@@ -486,8 +486,8 @@ def test_a_link_in_a_trials_folder_is_not_followed(opened: Listeners) -> None:
     ("host", "token", "words"),
     [("0.0.0.0", "", "NNI_MANAGER_TOKEN"), ("::", "", "NNI_MANAGER_TOKEN"), ("0.0.0.0", "x" * 15, "16 characters")],
 )
-def test_a_listener_for_others_needs_a_token(tmp_path: Path, host: str, token: str, words: str) -> None:
-    """And one that nobody guesses."""
+def test_public_listener_needs_a_token(tmp_path: Path, host: str, token: str, words: str) -> None:
+    """And one that cannot be guessed."""
     environment = {**os.environ, "HOME": str(tmp_path), "NNI_MANAGER_TOKEN": token}
     command = [sys.executable, "-m", "nni_manager", "serve", "--data-dir", str(tmp_path / "data"), "--port", "0"]
     done = subprocess.run(
@@ -499,7 +499,7 @@ def test_a_listener_for_others_needs_a_token(tmp_path: Path, host: str, token: s
     assert not (tmp_path / "data").exists()
 
 
-def test_a_view_for_others_needs_a_token(tmp_path: Path) -> None:
+def test_public_endpoint_needs_a_token(tmp_path: Path) -> None:
     """A daemon without a service has endpoints all the same."""
     with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
         own = {
@@ -538,7 +538,7 @@ def test_a_view_for_others_needs_a_token(tmp_path: Path) -> None:
 # Secrets
 
 
-def test_the_token_is_nowhere_to_be_read(closed: Listeners) -> None:
+def test_token_appears_in_no_answer_file_or_argument(closed: Listeners) -> None:
     daemon = closed.daemon
     assert daemon.process is not None
     ask(closed.service, "GET", f"/?token={TOKEN}")
@@ -561,7 +561,7 @@ def test_the_token_is_nowhere_to_be_read(closed: Listeners) -> None:
     assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []
 
 
-def test_login_leads_to_the_same_place_without_the_token(closed: Listeners) -> None:
+def test_login_redirects_to_the_same_page_without_the_token(closed: Listeners) -> None:
     for listener in (closed.service, closed.endpoint):
         with httpx.Client(base_url=listener, trust_env=False) as browser:
             answer = browser.get("/", params={"token": TOKEN})
@@ -577,7 +577,7 @@ def test_login_leads_to_the_same_place_without_the_token(closed: Listeners) -> N
         assert browser.get("/", headers={"Cookie": cookie}).status_code == 401
 
 
-def test_folders_are_their_owners_alone(closed: Listeners) -> None:
+def test_folders_are_readable_by_their_owner_alone(closed: Listeners) -> None:
     folder = closed.daemon.data / closed.id
     for path in (folder, folder / "db", folder / "log", folder / "trials", folder / "checkpoint"):
         assert path.stat().st_mode & 0o077 == 0, path

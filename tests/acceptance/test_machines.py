@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.numbered import ENVIRONMENT
-from tests.acceptance.place_oracle import Oracle, waiting
+from tests.acceptance.place_monitor import PlaceMonitor, waiting
 from tests.live_daemon import Daemon, assert_gone, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -24,28 +24,26 @@ MACHINES = {"m1": 4, "m2": 4}
 MOST_IDLE_S = 1.0
 
 
-def test_no_place_is_shared_and_none_idles_while_the_daemon_is_killed(
-    daemon: Daemon, code: Path, tmp_path: Path
-) -> None:
+def test_every_place_is_used_by_one_trial_across_daemon_kills(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     ids = [daemon.create(_config(seconds), code, ENVIRONMENT) for seconds in ("1.3", "2.1")]
 
     def process() -> int:
         return daemon.process.pid if daemon.process is not None else 0
 
-    with Oracle(daemon.data, MACHINES, waiting(daemon, *ids), process) as oracle:
-        oracle.note_ready(True)
+    with PlaceMonitor(daemon.data, MACHINES, waiting(daemon, *ids), process) as monitor:
+        monitor.note_ready(True)
         for _ in range(KILLS):
             time.sleep(random.uniform(0.1, 2.0))
-            oracle.note_ready(False)
+            monitor.note_ready(False)
             daemon.kill()
             daemon.start()
-            oracle.note_ready(True)
+            monitor.note_ready(True)
         for id_ in ids:
             daemon.wait(id_, "DONE", timeout_s=120)
-    print(f"longest idle: {oracle.longest_idle}; {KILLS} kills, {2 * TRIALS} trials")
-    assert oracle.findings == []
-    assert len(oracle.seen) == 2 * TRIALS and oracle.most_at_once == 8
-    assert oracle.longest_idle_s <= MOST_IDLE_S, oracle.longest_idle
+    print(f"longest idle: {monitor.longest_idle}; {KILLS} kills, {2 * TRIALS} trials")
+    assert monitor.findings == []
+    assert len(monitor.seen) == 2 * TRIALS and monitor.most_at_once == 8
+    assert monitor.longest_idle_s <= MOST_IDLE_S, monitor.longest_idle
     for id_ in ids:
         _check_results(daemon, id_)
         daemon.call("POST", f"/experiments/{id_}/stop")

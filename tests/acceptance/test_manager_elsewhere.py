@@ -111,7 +111,7 @@ def test_code_is_sent_and_trials_run_it(caller: CommandLine, manager: Daemon, ur
     assert not (manager.data / id_).exists()
 
 
-def test_the_same_code_is_sent_once(caller: CommandLine, manager: Daemon) -> None:
+def test_same_code_is_sent_once(caller: CommandLine, manager: Daemon) -> None:
     before = _sent(manager)
     ids = [id_in(caller.good("create", "-c", config(caller))) for _ in range(2)]
     assert len(_sent(manager)) <= len(before) + 1
@@ -123,7 +123,7 @@ def test_the_same_code_is_sent_once(caller: CommandLine, manager: Daemon) -> Non
     caller.good("experiment", "delete", *ids, "--yes")
 
 
-def test_what_a_trial_writes_is_nothing_to_the_next_experiment(caller: CommandLine, manager: Daemon) -> None:
+def test_trial_cannot_change_the_code_of_the_next_experiment(caller: CommandLine, manager: Daemon) -> None:
     """Trials of one experiment share their folder; the next one runs what was sent, and so does one that was moved."""
     spoil = "python3 trial.py && echo 'raise SystemExit(7)' > lib/model.py"
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_hints_lead_to_the_same_manager(caller: CommandLine, url: str) -> None:
     assert "is stopped" in caller.good(*end.split()[2:])
 
 
-def test_who_may_not_come_in(caller: CommandLine) -> None:
+def test_missing_or_wrong_token_is_named(caller: CommandLine) -> None:
     caller.environment["NNI_MANAGER_TOKEN"] = ""
     code, sentence = caller.bad("experiment", "list")
     assert code == 1 and "wants a token; set NNI_MANAGER_TOKEN" in sentence
@@ -165,7 +165,7 @@ def test_who_may_not_come_in(caller: CommandLine) -> None:
     assert code == 1 and "does not take the token" in sentence and "wrong" not in sentence
 
 
-def test_nobody_there(caller: CommandLine) -> None:
+def test_unreachable_manager_is_named(caller: CommandLine) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -178,7 +178,7 @@ def test_nobody_there(caller: CommandLine) -> None:
     assert not caller.data.exists()
 
 
-def test_what_the_manager_refuses_leaves_no_experiment(caller: CommandLine, manager: Daemon) -> None:
+def test_refused_experiment_leaves_nothing(caller: CommandLine, manager: Daemon) -> None:
     before = len(manager.call("GET", "/experiments")["experiments"])
     done = caller.run("create", "-c", config(caller, tuner={"name": "Theirs"}))
     assert done.returncode == 2 and "there is no tuner 'Theirs'" in done.stderr
@@ -188,7 +188,7 @@ def test_what_the_manager_refuses_leaves_no_experiment(caller: CommandLine, mana
     assert len(manager.call("GET", "/experiments")["experiments"]) == before
 
 
-def test_an_upload_that_breaks_off_leaves_nothing(manager: Daemon, url: str) -> None:
+def test_interrupted_upload_leaves_nothing(manager: Daemon, url: str) -> None:
     body = os.urandom(3_000_000)
     sha256 = hashlib.sha256(body).hexdigest()
     parts = httpx.URL(url)
@@ -205,7 +205,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(manager: Daemon, url: str) -> 
     assert not any(sha256 in path.name for path in _sent(manager))
 
 
-def test_the_token_guards_code_too(url: str) -> None:
+def test_code_upload_needs_the_token(url: str) -> None:
     answer = httpx.put(f"{url}/api/v1/code/{'0' * 64}", content=b"x")
     assert answer.status_code == 401 and TOKEN not in answer.text
 

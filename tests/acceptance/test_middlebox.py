@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 TRIALS = 4
 
 
-def test_boxes_that_answer_in_http(code: Path, tmp_path: Path) -> None:
+def test_http_answers_of_middleboxes_cost_no_trial(code: Path, tmp_path: Path) -> None:
     """Every trial comes to its own end with all its results, whatever stands between said about it."""
     port = free_port()
     at_port = running_daemon(tmp_path, *LISTENING, "--trial-port", str(port))
@@ -32,7 +32,9 @@ def test_boxes_that_answer_in_http(code: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("exit_code", "words"), [(64, "its Python, is not what it needs"), (77, "its token was denied")]
 )
-def test_a_runner_that_fails_before_it_is_heard(shared: Daemon, code: Path, exit_code: int, words: str) -> None:
+def test_runner_that_fails_before_it_registers_is_retried(
+    shared: Daemon, code: Path, exit_code: int, words: str
+) -> None:
     """Not the user's code, and none of the user's retries: another attempt is on the platform's account."""
     folder = code.parent / "bin"
     folder.mkdir()

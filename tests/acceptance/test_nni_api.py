@@ -98,7 +98,7 @@ def status_of(client: httpx.Client) -> str:
     return str(client.get("check-status").json()["status"])
 
 
-def test_what_clients_count_on(shared: Daemon) -> None:
+def test_nni_answers_have_the_fields_that_clients_read(shared: Daemon) -> None:
     id_ = create(shared, TRIAL, maxTrialNumber=3)
     shared.wait(id_, "DONE")
     with nni(shared, id_) as client:
@@ -169,7 +169,7 @@ def _check_export(export: list[dict[str, Any]], trials: list[dict[str, Any]]) ->
         assert json.loads(one["value"])["default"] == 1.5
 
 
-def test_a_delete_answers_before_it_stops_and_leaves_nothing_running(shared: Daemon) -> None:
+def test_delete_answers_before_it_stops_and_leaves_nothing_running(shared: Daemon) -> None:
     id_ = create(shared, RUN_ON)
     shared.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     with nni(shared, id_) as client:
@@ -181,7 +181,7 @@ def test_a_delete_answers_before_it_stops_and_leaves_nothing_running(shared: Dae
         assert refused.status_code == 409 and "resume" in refused.json()["error"]
 
 
-def test_a_daemon_that_is_terminated_leaves_the_trials_to_the_next(mortal: Daemon) -> None:
+def test_daemon_that_is_terminated_leaves_the_trials_to_the_next(mortal: Daemon) -> None:
     id_ = create(mortal, RUN_ON)
     mortal.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     with nni(mortal, id_) as client:
@@ -196,7 +196,7 @@ def test_a_daemon_that_is_terminated_leaves_the_trials_to_the_next(mortal: Daemo
         until(lambda: client.get("trial-jobs").json() == before)
 
 
-def test_a_daemon_that_is_killed_leaves_no_process_for_clients_to_wait_for(mortal: Daemon) -> None:
+def test_daemon_that_is_killed_leaves_no_process_for_clients_to_wait_for(mortal: Daemon) -> None:
     id_ = create(mortal, RUN_ON)
     with nni(mortal, id_) as client:
         pid = client.get("experiment-metadata").json()["pid"]
@@ -206,7 +206,7 @@ def test_a_daemon_that_is_killed_leaves_no_process_for_clients_to_wait_for(morta
     mortal.start("--port", "0")
 
 
-def test_it_goes_on_being_served_after_an_error(shared: Daemon) -> None:
+def test_failed_experiment_is_still_served(shared: Daemon) -> None:
     outdated = {"platform": "scripted", "trials": [{"runnerVersion": "0.5.0"}]}
     id_ = create(shared, "true", trainingService=outdated)
     shared.wait(id_, "ERROR")
@@ -217,7 +217,7 @@ def test_it_goes_on_being_served_after_an_error(shared: Daemon) -> None:
         assert client.get("trial-jobs").json()
 
 
-def test_a_trial_is_killed_and_its_files_are_read(shared: Daemon) -> None:
+def test_trial_is_killed_and_its_files_are_read(shared: Daemon) -> None:
     id_ = create(shared, RUN_ON, trialConcurrency=1, maxTrialNumber=1)
     shared.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1)
     with nni(shared, id_) as client:
@@ -233,7 +233,7 @@ def test_a_trial_is_killed_and_its_files_are_read(shared: Daemon) -> None:
         assert log.status_code == 200 and trial["trialJobId"] in log.text
 
 
-def test_nothing_bad_is_answered_with_a_fault_or_not_at_all(shared: Daemon) -> None:
+def test_bad_calls_get_a_client_error(shared: Daemon) -> None:
     id_ = create(shared, RUN_ON, maxTrialNumber=9)
     bad = [
         ("PUT", "experiment", b"{}", 400),

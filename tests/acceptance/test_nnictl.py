@@ -43,7 +43,7 @@ class Counting(Tuner):
 
 @dataclass
 class Running:
-    """A daemon with one experiment that is done, one whose trials run, and one that is stopped."""
+    """A daemon with three experiments: one done, one with running trials, one stopped."""
 
     line: CommandLine
     done: str
@@ -113,7 +113,7 @@ def test_experiment_export_and_import(world: Running, tmp_path: Path) -> None:
     assert code == 1 and "cannot be written" in sentence
 
 
-def test_an_export_of_a_closed_experiment(world: Running, tmp_path: Path) -> None:
+def test_export_of_a_closed_experiment(world: Running, tmp_path: Path) -> None:
     world.line.good("experiment", "export", world.stopped, "-t", "csv", "-f", tmp_path / "out.csv")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert rows and all((row["status"], row["reward"]) == ("USER_CANCELED", "") for row in rows)
@@ -124,7 +124,7 @@ def test_experiment_delete(world: Running) -> None:
     code, sentence = world.line.bad("experiment", "delete", first, "--yes")
     assert code == 1 and "is at work; stop it first" in sentence
     world.line.good("stop", first, second)
-    assert world.line.run("experiment", "delete", first).returncode == 1, "nobody there to say yes"
+    assert world.line.run("experiment", "delete", first).returncode == 1, "no terminal to confirm on"
     assert (world.line.data / first).exists()
     world.line.good("experiment", "delete", first, second, "--yes")
     assert not (world.line.data / first).exists() and not (world.line.data / second).exists()
@@ -211,7 +211,7 @@ def test_platform_clean(world: Running) -> None:
 # algo
 
 
-def test_a_registered_tuner_is_used_by_its_name(world: Running) -> None:
+def test_registered_tuner_is_used_by_its_name(world: Running) -> None:
     folder = world.line.folder / "algorithm"
     folder.mkdir()
     (folder / "counting.py").write_text(TUNER)
@@ -250,7 +250,7 @@ def test_a_registered_tuner_is_used_by_its_name(world: Running) -> None:
         ["experiment", "load", "-p", "x", "-c", "y"],
     ],
 )
-def test_what_is_left_out(world: Running, words: list[str]) -> None:
+def test_unsupported_commands_say_so(world: Running, words: list[str]) -> None:
     code, sentence = world.line.bad(*words)
     assert code == 1 and len(sentence) > 60
 

@@ -1,4 +1,4 @@
-"""A daemon whose starter left it less than a shell does."""
+"""A daemon started with less than a shell provides: streams, signals, encoding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ print(os.readlink("/proc/self/fd/0"))
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def test_no_streams_blocked_signals_and_no_utf_8_harm_nobody(tmp_path: Path) -> None:
+def test_daemon_starts_without_streams_signals_and_utf_8(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "data", environment=PLAIN, program=("-c", BARE))
     (tmp_path / "trial.py").write_text(TRIAL)
     daemon.data.mkdir()

@@ -93,7 +93,7 @@ def assert_every_trial_has_its_own_result(daemon: Daemon, id: str, count: int) -
     return trials
 
 
-def test_answers_get_lost_the_daemon_is_killed_and_the_fake_begins_anew(listening: Daemon, cluster: Cluster) -> None:
+def test_lost_answers_and_restarts_cost_no_trial(listening: Daemon, cluster: Cluster) -> None:
     cluster.fake.control("behaviour", lose_answers=4)
     id = cluster.create(listening, 6)
     until(lambda: cluster.jobs, within_s=30)
@@ -120,7 +120,7 @@ def test_results_come_through_the_storage_where_runners_cannot_reach_us(
     assert list(cluster.nfs.glob(f"{id}-*/*"))
 
 
-def test_a_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon, cluster: Cluster) -> None:
+def test_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon, cluster: Cluster) -> None:
     cluster.fake.control("behaviour", hold=True)
     id = cluster.create(listening, 3)
     until(lambda: len(cluster.jobs) == 3, within_s=30)
@@ -135,7 +135,7 @@ def test_a_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon,
     assert len(cluster.jobs) == 3
 
 
-def test_a_job_that_the_cluster_starts_again_is_the_same_trial(listening: Daemon, cluster: Cluster) -> None:
+def test_job_restarted_by_the_cluster_is_the_same_trial(listening: Daemon, cluster: Cluster) -> None:
     """Its node is lost in the middle: that is no end, and nothing of ours starts another job."""
     command = 'test -e "$NNI_OUTPUT_DIR/go" || { touch "$NNI_OUTPUT_DIR/began"; sleep 1000; }; python3 trial.py'
     id = cluster.create(listening, 1, trialCommand=command)
@@ -149,7 +149,7 @@ def test_a_job_that_the_cluster_starts_again_is_the_same_trial(listening: Daemon
     assert [job["retries"] for job in cluster.jobs] == [1]
 
 
-def test_a_stop_is_heard_over_the_network_alone(listening: Daemon, cluster: Cluster) -> None:
+def test_stop_reaches_the_runner_over_the_network(listening: Daemon, cluster: Cluster) -> None:
     """OpenPAI passes no signal on: the runner hears of the stop, and the command gets SIGTERM."""
     command = "trap 'touch $NNI_OUTPUT_DIR/heard; exit 0' TERM; touch $NNI_OUTPUT_DIR/began; sleep 1000 & wait"
     id = cluster.create(listening, 1, trialCommand=command)
@@ -159,7 +159,7 @@ def test_a_stop_is_heard_over_the_network_alone(listening: Daemon, cluster: Clus
     until(lambda: list(cluster.nfs.glob(f"{id}-*/*/*/heard")), within_s=30)
 
 
-def test_what_cannot_work_is_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:
+def test_unusable_settings_are_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:
     section = {**cluster.config(1)["trainingService"], "virtualCluster": "mars"}
     with pytest.raises(AssertionError, match=r"virtualCluster.*mars.*default"):
         cluster.create(listening, 1, trainingService=section)

@@ -115,7 +115,7 @@ def test_another_user_cannot_use_an_endpoint(daemon: Daemon, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("linger", ["", "0"])
-def test_a_request_whose_sender_has_gone_does_nothing(daemon: Daemon, tmp_path: Path, linger: str) -> None:
+def test_request_whose_sender_has_gone_does_nothing(daemon: Daemon, tmp_path: Path, linger: str) -> None:
     """What is closed has no user any more: the kernel says root. `linger`: with a FIN, or with a RST."""
     host, port = _service(daemon)
     body = json.dumps(_experiment(tmp_path, "true")).encode()
@@ -128,18 +128,18 @@ def test_a_request_whose_sender_has_gone_does_nothing(daemon: Daemon, tmp_path: 
     assert daemon.call("GET", "/experiments")["experiments"] == []
 
 
-def test_users_that_are_named_are_let_in(tmp_path: Path) -> None:
+def test_named_users_are_admitted(tmp_path: Path) -> None:
     with _daemon(tmp_path, "--allow-local-users", "daemon") as daemon:
         at = _service(daemon)
         assert [_ask(uid, at, "GET", "/metrics")[0] for uid in (DAEMON, NOBODY)] == [200, 403]
 
 
-def test_all_users_are_let_in_where_that_was_said(tmp_path: Path) -> None:
+def test_allow_local_users_admits_every_user(tmp_path: Path) -> None:
     with _daemon(tmp_path, NNI_MANAGER_ALLOW_LOCAL_USERS="true") as daemon:
         assert _ask(NOBODY, _service(daemon), "GET", "/metrics")[0] == 200
 
 
-def test_a_token_serves_every_user(tmp_path: Path) -> None:
+def test_token_serves_every_user(tmp_path: Path) -> None:
     """And is asked of our own user, too: what connects as root may be a proxy for all the world."""
     with _daemon(tmp_path, NNI_MANAGER_TOKEN="correct horse battery") as daemon:
         at = _service(daemon)
@@ -165,7 +165,7 @@ while True:
 """
 
 
-def test_a_fake_control_socket_is_told_nothing(tmp_path: Path) -> None:
+def test_fake_control_socket_gets_no_request(tmp_path: Path) -> None:
     """What is left after a restart of the machine: the pointer file names a socket below /tmp, where it is gone."""
     data, code, home = (tmp_path / name for name in ("data", "code", "home"))
     for folder in (data, code, home):

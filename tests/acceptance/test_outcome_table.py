@@ -1,7 +1,7 @@
-"""The table of trial outcomes, acted out: every evidence, whoever asked the trial to stop; what users see of it.
+"""Every cell of the table of trial outcomes: each evidence under each stop request, and what users see of it.
 
-The acts go on at the same time (`outcome_stage`), the tests look at the pictures that were taken. Versions are posted
-by hand, and nothing of that takes time.
+The scenarios run in parallel (`outcome_scenarios`); the tests check the views that they return. Runner versions are
+posted by the test itself.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from nni_manager.domain.trial import reason_in_words
-from tests.acceptance import cluster, seen
-from tests.acceptance.acted_experiment import Json, Picture, listed_tuner, stern_assessor
+from tests.acceptance import cluster, user_views
 from tests.acceptance.cluster import Cluster, say, until
-from tests.acceptance.outcome_stage import OUTAGE, Stage, acting, when_all_is_told
+from tests.acceptance.outcome_scenarios import OUTAGE, Scenarios, running_scenarios, when_all_is_told
 from tests.acceptance.outcome_table import (
     COLUMNS,
     DISPLACED,
@@ -28,25 +27,26 @@ from tests.acceptance.outcome_table import (
     outcome,
     request,
 )
+from tests.acceptance.scripted_experiment import Json, View, listed_tuner, stern_assessor
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90), pytest.mark.xdist_group("outcome_table")]
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with acting(tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
+def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenarios]:
+    with running_scenarios(tmp_path_factory.mktemp("scenarios")) as scenarios:
+        yield scenarios
 
 
 # The cells
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_the_cells_of_a_column(stage: Stage, column: str) -> None:
-    picture = stage.pictures(column)[0]
+def test_every_outcome_of_a_column(scenarios: Scenarios, column: str) -> None:
+    view = scenarios.views(column)[0]
     for row in ROWS:
-        _check_cell(picture, row, column)
+        _check_cell(view, row, column)
 
 
 def _without_results(message: str) -> str:
@@ -54,25 +54,25 @@ def _without_results(message: str) -> str:
     return message.removesuffix("it reported no final result, and no intermediate one")
 
 
-def _check_cell(picture: Picture, row: str, column: str) -> None:
+def _check_cell(view: View, row: str, column: str) -> None:
     (status, reason), asked = outcome(row, column), request(row, column)
-    trial, message = picture.trials[row], "" if status == GOOD else ROWS[row].message
+    trial, message = view.trials[row], "" if status == GOOD else ROWS[row].message
     message += ROWS[row].suspicion if asked is None else ""
     told = _without_results(trial["message"]) if status == GOOD else trial["message"]
     assert (trial["status"], trial["reason"] or "", told) == (status, reason, message)
     assert (trial["stopRequest"], trial["wait"]) == (asked, None)
-    _check_attempts(ROWS[row], trial, is_asked=column != "nobody")
-    state, why = picture.rows[row]
+    _check_attempts(ROWS[row], trial, is_asked=column != "no request")
+    state, why = view.rows[row]
     assert (state, _without_results(why)) == (status, reason_in_words(reason, message, trial["lastWords"]))
     assert trial["lastWords"] == (ROWS[row].rule.get("stderr", "").strip() if status == "FAILED" else "")
     if column != "experiment stop":  # what is requeued has not ended for the tuner: see below
-        assert picture.told(row, "ended") == [{"ended": trial["parameterId"], "success": status == GOOD}]
+        assert view.told(row, "ended") == [{"ended": trial["parameterId"], "success": status == GOOD}]
         final = [json.loads(trial["finalResult"])] if status == GOOD else []
-        assert [note["value"] for note in picture.told(row, "learned")] == final
+        assert [note["value"] for note in view.told(row, "learned")] == final
 
 
 def _check_attempts(row: Row, trial: Json, *, is_asked: bool) -> None:
-    """One when somebody asked; the evidence of each that it befell, and which account paid for the next."""
+    """One attempt after a stop request; the evidence of each attempt, and which retry limit the next one used."""
     attempts, count = trial["attempts"], 1 if is_asked else row.attempts
     assert (trial["attempt"], [attempt["number"] for attempt in attempts]) == (count, list(range(1, count + 1)))
     for attempt in attempts[: row.befalls]:
@@ -82,19 +82,19 @@ def _check_attempts(row: Row, trial: Json, *, is_asked: bool) -> None:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_the_experiment_of_a_column(stage: Stage, column: str) -> None:
-    picture = stage.pictures(column)[0]
+def test_experiment_state_of_a_column(scenarios: Scenarios, column: str) -> None:
+    view = scenarios.views(column)[0]
     expected = [outcome(row, column)[0] for row in TABLE]
-    assert picture.state["counts"] == {status: expected.count(status) for status in expected}
-    assert picture.state["status"] == ("STOPPED" if column == "experiment stop" else "DONE")
-    assert (picture.state["hold"], picture.state["errors"]) == (None, [])
-    assert '<p class="notice error">' not in picture.page
+    assert view.state["counts"] == {status: expected.count(status) for status in expected}
+    assert view.state["status"] == ("STOPPED" if column == "experiment stop" else "DONE")
+    assert (view.state["hold"], view.state["errors"]) == (None, [])
+    assert '<p class="notice error">' not in view.page
 
 
-def test_resume_requeues_what_the_stop_ended(stage: Stage) -> None:
-    stopped, resumed, over = stage.pictures("experiment stop")
+def test_resume_requeues_trials_that_the_stop_ended(scenarios: Scenarios) -> None:
+    stopped, resumed, over = scenarios.views("experiment stop")
     for row in [row for row in ROWS if row != "exit 0"]:
-        before, waiting, after = (picture.trials[row] for picture in (stopped, resumed, over))
+        before, waiting, after = (view.trials[row] for view in (stopped, resumed, over))
         assert before["id"] == waiting["id"] == after["id"]
         assert (waiting["status"], waiting["attempt"], waiting["stopRequest"]) == ("WAITING", 2, None)
         assert (waiting["parameters"], waiting["parameterSource"]) == (before["parameters"], "resumed")
@@ -106,9 +106,9 @@ def test_resume_requeues_what_the_stop_ended(stage: Stage) -> None:
     assert over.state["counts"] == {GOOD: len(ROWS) + 1}
 
 
-def test_the_tuner_learns_of_requeued_trials_by_their_last_end(stage: Stage) -> None:
+def test_tuner_learns_of_requeued_trials_by_their_last_end(scenarios: Scenarios) -> None:
     """Its next process, which did not propose them, hears of each once, as of results from elsewhere."""
-    notes = stage.pictures("experiment stop")[-1].notes
+    notes = scenarios.views("experiment stop")[-1].notes
     imported = [(entry["parameter"]["x"], entry["value"]) for note in notes for entry in note.get("imported", [])]
     assert imported[0] == ("exit 0", 0.5)
     assert sorted(imported[1:]) == [(row, 0.7) for row in sorted(ROWS) if row != "exit 0"]
@@ -118,8 +118,8 @@ def test_the_tuner_learns_of_requeued_trials_by_their_last_end(stage: Stage) -> 
 # Another attempt
 
 
-def test_a_trial_that_waits_for_its_next_attempt_says_what_ended_the_last(stage: Stage) -> None:
-    played = stage.experiment(
+def test_waiting_retry_shows_how_the_last_attempt_ended(scenarios: Scenarios) -> None:
+    experiment = scenarios.experiment(
         "retry",
         ["first", "second"],
         {
@@ -130,55 +130,55 @@ def test_a_trial_that_waits_for_its_next_attempt_says_what_ended_the_last(stage:
             ]
         },
     )
-    played.wait_for_count(RUNNING=2)
-    played.change(trialConcurrency=1)
-    played.cluster.end_jobs(sequence_id=0)
-    played.wait_for_count(RUNNING=1, WAITING=1)
-    picture = played.picture()
+    experiment.wait_for_count(RUNNING=2)
+    experiment.change(trialConcurrency=1)
+    experiment.cluster.end_jobs(sequence_id=0)
+    experiment.wait_for_count(RUNNING=1, WAITING=1)
+    view = experiment.view()
     sentence = f"attempt 1 ended (PREEMPTED: {DISPLACED}); the next one waits for a slot"
-    trial = picture.trials["first"]
+    trial = view.trials["first"]
     assert trial["wait"] == {"code": "RETRY", "sentence": sentence, "details": {}}
     assert (trial["attempt"], trial["reason"], trial["stopRequest"]) == (2, None, None)
     assert [attempt["givenUp"] for attempt in trial["attempts"]] == ["PLATFORM"]
-    assert picture.rows["first"] == ("WAITING", sentence)
-    assert sentence in played.log()
-    assert picture.notes == []
-    played.kill("second")
-    played.wait("DONE")
-    assert when_all_is_told(played, count=2).rows == {
+    assert view.rows["first"] == ("WAITING", sentence)
+    assert sentence in experiment.log()
+    assert view.notes == []
+    experiment.kill("second")
+    experiment.wait("DONE")
+    assert when_all_is_told(experiment, count=2).rows == {
         "first": (GOOD, ""),
         "second": ("USER_CANCELED", "a user ended it, cancelled on request (USER_REQUEST)"),
     }
 
 
-def test_a_verdict_on_the_attempt_before_counts_when_the_next_is_refused(stage: Stage) -> None:
-    gate = stage.folder / "verdict"
+def test_assessor_verdict_holds_when_the_next_attempt_is_refused(scenarios: Scenarios) -> None:
+    gate = scenarios.folder / "verdict"
     cluster = {
         "trials": [
             {"match": {"attempt": 1}, "results": [0.1, 0.2], "duration": 600, "preempted": True},
             {"refuseSubmit": "there is no such queue", "delay": 12},
         ]
     }
-    played = stage.experiment("late verdict", ["only"], cluster, assessor=stern_assessor(gate=str(gate)))
-    played.cluster.wait_for_jobs(1)
-    played.cluster.advance(UNTIL_FIRST_RESULT_S)
+    experiment = scenarios.experiment("late verdict", ["only"], cluster, assessor=stern_assessor(gate=str(gate)))
+    experiment.cluster.wait_for_jobs(1)
+    experiment.cluster.advance(UNTIL_FIRST_RESULT_S)
     until(gate.with_name("verdict-wanted").exists)
-    played.cluster.end_jobs()
-    until(lambda: [trial["attempt"] for trial in played.picture().trials.values()] == [2])
+    experiment.cluster.end_jobs()
+    until(lambda: [trial["attempt"] for trial in experiment.view().trials.values()] == [2])
     gate.touch()
-    played.wait("DONE")
-    picture = when_all_is_told(played, count=1)
-    assert picture.rows["only"] == ("EARLY_STOPPED", "the assessor ended it early, there is no such queue (ASSESSOR)")
-    assert picture.trials["only"]["stopRequest"] == "ASSESSOR"
-    assert [attempt["state"] for attempt in picture.trials["only"]["attempts"]] == ["PREEMPTED", "FAILED"]
-    assert picture.notes == [{"ended": 0, "success": False}]
+    experiment.wait("DONE")
+    view = when_all_is_told(experiment, count=1)
+    assert view.rows["only"] == ("EARLY_STOPPED", "the assessor ended it early, there is no such queue (ASSESSOR)")
+    assert view.trials["only"]["stopRequest"] == "ASSESSOR"
+    assert [attempt["state"] for attempt in view.trials["only"]["attempts"]] == ["PREEMPTED", "FAILED"]
+    assert view.notes == [{"ended": 0, "success": False}]
 
 
 # The platform cannot be asked
 
 
-def test_an_outage_changes_nothing_until_half_a_minute_is_over(stage: Stage) -> None:
-    before, at_first, later, after, over = stage.pictures("long outage")
+def test_outage_changes_no_trial_for_half_a_minute(scenarios: Scenarios) -> None:
+    before, at_first, later, after, over = scenarios.views("long outage")
     sentence = OUTAGE
     assert before.rows["left alone"] == at_first.rows["left alone"] == ("RUNNING", "")
     assert (at_first.state["hold"]["sentence"], at_first.state["errors"]) == (sentence, [sentence])
@@ -195,8 +195,8 @@ def test_an_outage_changes_nothing_until_half_a_minute_is_over(stage: Stage) -> 
     assert over.told("left alone", "learned") == [{"learned": 0, "value": 1}]
 
 
-def test_who_is_killed_unseen_is_killed_when_it_is_seen_again(stage: Stage) -> None:
-    *_, later, after, over = stage.pictures("long outage")
+def test_trial_killed_during_an_outage_ends_after_it(scenarios: Scenarios) -> None:
+    *_, later, after, over = scenarios.views("long outage")
     assert (later.trials["killed"]["status"], later.trials["killed"]["stopRequest"]) == ("UNKNOWN", "USER")
     assert (
         after.rows["killed"]
@@ -207,8 +207,8 @@ def test_who_is_killed_unseen_is_killed_when_it_is_seen_again(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("column", COLUMNS[1:])
-def test_who_asks_in_an_outage_is_heard_after_it(stage: Stage, column: str) -> None:
-    (asked, over), (status, reason) = stage.pictures(f"{column}, outage"), outcome("exit 3", column)
+def test_stop_request_during_an_outage_is_sent_after_it(scenarios: Scenarios, column: str) -> None:
+    (asked, over), (status, reason) = scenarios.views(f"{column}, outage"), outcome("exit 3", column)
     assert asked.trials["only"]["stopRequest"] == request("exit 3", column)
     assert asked.rows["only"] == ("RUNNING", f"asked to stop: {request('exit 3', column)}")
     assert asked.state["status"] == ("STOPPING" if column == "experiment stop" else "NO_MORE_TRIAL")
@@ -216,7 +216,7 @@ def test_who_asks_in_an_outage_is_heard_after_it(stage: Stage, column: str) -> N
     assert over.rows["only"] == (status, reason_in_words(reason, "cancelled on request"))
     assert over.trials["only"]["attempts"][0]["state"] == "CANCELLED"
     assert over.state["counts"] == {status: 1}
-    log = (stage.daemon.data / over.state["id"] / "log" / "nnimanager.log").read_text()
+    log = (scenarios.daemon.data / over.state["id"] / "log" / "nnimanager.log").read_text()
     assert f"could not be told to stop, it will be told again: {OUTAGE}" in log
 
 
@@ -224,51 +224,51 @@ def test_who_asks_in_an_outage_is_heard_after_it(stage: Stage, column: str) -> N
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_another_version_fails_the_trial_whoever_asked(stage: Stage, column: str) -> None:
+def test_runner_of_another_version_fails_the_trial(scenarios: Scenarios, column: str) -> None:
     """A container that is started anew with another image: its first runner fits, its second does not."""
-    notes = stage.folder / f"{column}, version.jsonl"
+    notes = scenarios.folder / f"{column}, version.jsonl"
     fields = {"assessor": {"assessor": stern_assessor()}, "maxTrialDuration": {"maxTrialDuration": "1s"}}
-    played = Cluster(
-        stage.daemon,
-        stage.code,
+    experiment = Cluster(
+        scenarios.daemon,
+        scenarios.code,
         1,
         tuner=listed_tuner(notes, ["only", "other"]),
         metricGrace="1s",
         **fields.get(column, {}),
     )
-    played.start(0)
-    stopping = _ask(played, column)
-    status, answer = say(played.environments[0], "version", version="0.5.1", channel="push")
+    experiment.start(0)
+    stopping = _ask(experiment, column)
+    status, answer = say(experiment.environments[0], "version", version="0.5.1", channel="push")
     sentence = answer["error"]
     assert status == 409 and "0.5.1" in sentence and protocol.VERSION in sentence
-    state = stage.daemon.wait(played.id, "STOPPED" if stopping else "ERROR")
+    state = scenarios.daemon.wait(experiment.id, "STOPPED" if stopping else "ERROR")
     if stopping:
         stopping.join()
     assert state["errors"] == [sentence]
-    trial = played.trial(0)
+    trial = experiment.trial(0)
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", sentence)
     assert (trial["stopRequest"], trial["attempt"]) == (request("exit 3", column), 1)
-    page = seen.page(stage.daemon, f"/experiments/{played.id}")
-    assert seen.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", sentence))
+    page = user_views.page(scenarios.daemon, f"/experiments/{experiment.id}")
+    assert user_views.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", sentence))
     if not stopping:
-        until(lambda: seen.notes(notes) == [{"ended": trial["parameterId"], "success": False}])
-        stage.daemon.call("POST", f"/experiments/{played.id}/stop")
+        until(lambda: user_views.notes(notes) == [{"ended": trial["parameterId"], "success": False}])
+        scenarios.daemon.call("POST", f"/experiments/{experiment.id}/stop")
 
 
-def _ask(played: Cluster, column: str) -> threading.Thread | None:
-    """The trial to stop, on behalf of whoever the column is about; answers who waits for the stopped experiment."""
-    runner, thread = played.environments[0], None
-    if column == "nobody":
+def _ask(experiment: Cluster, column: str) -> threading.Thread | None:
+    """Requests the stop as the column says; returns the thread that waits for the stopped experiment."""
+    runner, thread = experiment.environments[0], None
+    if column == "no request":
         return None
-    cluster.greet(runner)
+    cluster.register(runner)
     assert say(runner, "status", event="started", startedMs=None)[0] == 200
     if column == "user":
-        played.daemon.call("POST", f"/experiments/{played.id}/trials/{played.trial_id(0)}/kill")
+        experiment.daemon.call("POST", f"/experiments/{experiment.id}/trials/{experiment.trial_id(0)}/kill")
     elif column == "assessor":
         line = '{"type": "intermediate", "value": 0.1}'
         assert say(runner, "metrics", outbox="outbox/main.jsonl", start=0, end=len(line) + 1, lines=[line])[0] == 200
     elif column == "experiment stop":
-        thread = threading.Thread(target=played.daemon.call, args=("POST", f"/experiments/{played.id}/stop"))
+        thread = threading.Thread(target=experiment.daemon.call, args=("POST", f"/experiments/{experiment.id}/stop"))
         thread.start()
     until(lambda: say(runner, "heartbeat", reporter=True)[1]["stop"])
     return thread

@@ -23,7 +23,7 @@ SERVICE = {"platform": "scripted", "launch": "process", "channel": "pull"}
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60 + 2 * AWAY_S)]
 
 
-def test_a_daemon_that_starts_while_the_platform_is_away(daemon: Daemon, code: Path) -> None:
+def test_daemon_starts_during_a_platform_outage(daemon: Daemon, code: Path) -> None:
     stopped = daemon.create(_config(code, f"echo $$ > {code}/stopped; sleep 600", trials=1), code, ENVIRONMENT)
     going_on = daemon.create(_config(code, f"sleep 6; {REPORT}", trials=3), code, ENVIRONMENT)
     begun_s = time.monotonic()
@@ -82,7 +82,7 @@ def test_no_trial_starts_elsewhere_while_its_last_job_may_run(daemon: Daemon, co
     assert_gone(str(daemon.data))
 
 
-def test_a_removed_service_that_is_away_holds_up_no_trial(daemon: Daemon, code: Path) -> None:
+def test_removed_unreachable_service_delays_no_trial(daemon: Daemon, code: Path) -> None:
     config = _config(code, f"echo $$ > {code}/started; sleep 600", trials=1)
     config["trainingService"] = [config["trainingService"]]
     id_ = daemon.create(config, code, ENVIRONMENT)

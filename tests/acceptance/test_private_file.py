@@ -1,4 +1,4 @@
-"""A folder whose private file is gone opens, says what it lacks, and goes on when that was given anew."""
+"""A folder without its private file opens, names what it lacks, and goes on once that was given again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def outcome(nnictl: CommandLine, id_: str) -> list[str]:
     return [trial["finalValue"] for trial in trials if trial["status"] == "SUCCEEDED"]
 
 
-def test_what_lies_in_a_folder_that_is_sent_is_no_secret(nnictl: CommandLine) -> None:
+def test_shared_folder_holds_no_secret(nnictl: CommandLine) -> None:
     nnictl.environment |= {"WASP_TOKEN": SECRET, "WASP": VARIABLE, "MANAGER_PATH": "/bin"}
     section = {"platform": "scripted", "token": "${WASP_TOKEN}", "trials": [{"duration": 0.1, "result": 1}]}
     id_ = nnictl.create(trainingService=section, maxTrialNumber=1)
@@ -52,7 +52,7 @@ def test_what_lies_in_a_folder_that_is_sent_is_no_secret(nnictl: CommandLine) ->
     assert kept.environment["WASP"] == VARIABLE
 
 
-def test_without_it_nothing_starts_until_it_is_given_anew(nnictl: CommandLine) -> None:
+def test_missing_private_file_holds_until_values_are_given(nnictl: CommandLine) -> None:
     nnictl.environment |= {"WASP": VARIABLE}
     command = '[ "$WASP" = "' + VARIABLE + '" ] && echo \'{"type": "final", "value": 1}\' >> "$NNI_OUTBOX"'
     id_ = nnictl.create(trialCommand=command, maxTrialNumber=1)
@@ -79,7 +79,7 @@ def test_without_it_nothing_starts_until_it_is_given_anew(nnictl: CommandLine) -
     assert kept.environment is not None and kept.environment["WASP"] == VARIABLE
 
 
-def test_a_copy_without_it_is_looked_at_and_lacks_secrets_by_name(nnictl: CommandLine, tmp_path: Path) -> None:
+def test_copy_without_private_file_opens_and_names_its_missing_secrets(nnictl: CommandLine, tmp_path: Path) -> None:
     nnictl.environment["WASP_TOKEN"] = SECRET
     section = {"platform": "scripted", "token": "${WASP_TOKEN}", "trials": [{"duration": 0.1, "result": 1}]}
     id_ = nnictl.create(trainingService=section, maxTrialNumber=1)
@@ -99,7 +99,7 @@ def test_a_copy_without_it_is_looked_at_and_lacks_secrets_by_name(nnictl: Comman
     nnictl.daemon.wait_for(id_, lambda state: not state["hold"])
 
 
-def test_create_says_how_much_is_kept_and_the_file_narrows_it(nnictl: CommandLine) -> None:
+def test_create_reports_kept_variables_and_the_config_limits_them(nnictl: CommandLine) -> None:
     nnictl.environment |= {"WASP": VARIABLE, "OTHER": "x"}
     command = 'test -z "$OTHER" && test "$WASP" && echo \'{"type": "final", "value": 1}\' >> "$NNI_OUTBOX"'
     path = nnictl.config(trialCommand=command, maxTrialNumber=1, callerEnvironment=["PATH", "WASP", "NOT_THERE"])

@@ -60,7 +60,7 @@ def test_trials_on_two_machines_while_servers_and_daemon_die(
         _wait_until(lambda home=machine.home: not processes_of(str(home / ".nni-manager")))  # type: ignore[misc]
 
 
-def test_a_machine_is_drained_and_another_one_added(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
+def test_machine_is_drained_and_another_one_added(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     (one, two), trials = machines, 20
     id_ = shared.create(_config([one], f"sleep 1; {_REPORT}", trials), code)
     _wait_for_ended(shared, id_, 1)
@@ -73,7 +73,7 @@ def test_a_machine_is_drained_and_another_one_added(shared: Daemon, code: Path, 
     shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_machine_that_is_taken_out_keeps_its_trials_under_the_next_daemon(
+def test_removed_machine_keeps_its_trials_across_a_restart(
     daemon: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:
     one, two = machines
@@ -90,9 +90,7 @@ def test_a_machine_that_is_taken_out_keeps_its_trials_under_the_next_daemon(
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_service_whose_only_machine_is_away_is_away_and_says_why(
-    shared: Daemon, code: Path, machines: list[RealMachine]
-) -> None:
+def test_service_with_its_only_machine_away_says_why(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     asyncio.run(machines[0].stop())
     id_ = shared.create(_config(machines[:1], _REPORT, 1), code)
     state = shared.wait_for(id_, lambda state: state["services"][0]["status"] == "away")
@@ -104,7 +102,7 @@ def test_a_service_whose_only_machine_is_away_is_away_and_says_why(
     shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_machine_that_is_away_is_named_while_another_one_works(
+def test_machine_that_is_away_is_named_while_another_one_works(
     shared: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:
     asyncio.run(machines[0].stop())
@@ -115,7 +113,7 @@ def test_a_machine_that_is_away_is_named_while_another_one_works(
     shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_logs_are_read_there_and_kept_here(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
+def test_remote_logs_are_read_and_kept(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     command = f"echo seen; while [ ! -e {code}/go ]; do sleep 0.05; done; {_REPORT}"
     id_ = shared.create(_config(machines[:1], command, 1), code)
     shared.wait_for(id_, lambda state: state["counts"].get("RUNNING"))
@@ -128,7 +126,7 @@ def test_logs_are_read_there_and_kept_here(shared: Daemon, code: Path, machines:
         assert client.get(f"/api/v1/experiments/{id_}/trials/{trial}/logs/stdout").text == "seen\n"
 
 
-def test_a_machine_that_cannot_be_used_refuses_the_experiment(
+def test_machine_that_cannot_be_used_refuses_the_experiment(
     shared: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:
     config = _config(machines[:1], "true", 1)

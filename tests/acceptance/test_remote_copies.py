@@ -49,7 +49,7 @@ def copy(daemon: Daemon, tmp_path: Path) -> Iterator[Daemon]:
         yield copy.start()
 
 
-def test_a_copy_is_told_so_and_displaces_nobody_until_it_has_a_name_of_its_own(
+def test_copied_data_directory_is_refused_until_it_has_its_own_identity(
     daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path, tmp_path: Path
 ) -> None:
     enough = tmp_path / "enough"
@@ -73,13 +73,13 @@ def test_a_copy_is_told_so_and_displaces_nobody_until_it_has_a_name_of_its_own(
     assert all(attempt["interruptions"] == [] for attempt in daemon.attempts(first)), "its connection was left alone"
 
 
-def test_a_copy_whose_experiment_was_there_before_is_told_so_and_goes_on_once_it_was_moved(
+def test_copied_experiment_is_held_until_it_is_declared_moved(
     daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path
 ) -> None:
     daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
     daemon.terminate()
     asyncio.run(machine.stop())
-    id_ = copy.create(_config(machine, _REPORT), code)  # nobody could look at the machine
+    id_ = copy.create(_config(machine, _REPORT), code)  # the machine could not be checked
     asyncio.run(machine.start())
     _told(copy, id_, f"used by the manager of {daemon.data} on ", *_WAYS_OUT)
     assert "nni-manager stop" in _identity(copy, "--own", returns=1), "its daemon works by the name that it has"
@@ -88,7 +88,7 @@ def test_a_copy_whose_experiment_was_there_before_is_told_so_and_goes_on_once_it
     copy.wait(id_, "DONE")
 
 
-def test_of_two_clones_of_a_machine_the_later_is_told(
+def test_second_of_two_running_clones_is_held(
     daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path, tmp_path: Path
 ) -> None:
     """Machine, directory and inode are the same: of its place only the process is another one."""
@@ -108,7 +108,7 @@ def test_of_two_clones_of_a_machine_the_later_is_told(
     assert machine.logins - logins <= 1, "they do not displace each other any more"
 
 
-def test_one_that_was_moved_goes_on_once_that_is_said(
+def test_moved_data_directory_works_once_declared_moved(
     daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path
 ) -> None:
     daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
@@ -120,7 +120,7 @@ def test_one_that_was_moved_goes_on_once_that_is_said(
     assert f"used by the manager of {copy.data} on " in _refusal(daemon, _config(machine, _REPORT), code)
 
 
-def test_what_is_deleted_in_a_copy_runs_on_in_the_original(
+def test_delete_in_a_copy_leaves_the_original_running(
     daemon: Daemon, machine: RealMachine, code: Path, tmp_path: Path
 ) -> None:
     enough = tmp_path / "enough"

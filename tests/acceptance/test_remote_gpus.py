@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.card_oracle import CardOracle
+from tests.acceptance.card_monitor import CardMonitor
 from tests.acceptance.cluster import until
 from tests.fake_driver import FakeDriver, OnCard
 from tests.live_daemon import Daemon, picked, processes_of
@@ -66,8 +66,8 @@ def machines(tmp_path: Path) -> Iterator[tuple[GpuMachine, GpuMachine]]:
 def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_killed(
     daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
-    """One has a card to itself, the other two that it shares with one more of its own kind. Of the six cards somebody
-    else computes on one, and draws on another."""
+    """One experiment takes whole cards, the other two cards a trial, each shared by two trials. Of the six cards, a
+    foreign process computes on one and draws on another."""
     two, four = machines
     with _somebody() as other:
         two.driver.show({1: [OnCard(other, kind="G")]})
@@ -75,25 +75,25 @@ def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_kill
         alone = daemon.create(_config(machines, "1.3", trialGpuNumber=1), code)
         pairs = daemon.create(_config(machines, "1.7", trialGpuNumber=2, maxTrialNumberPerGpu=2), code)
         homes = [str(machine.ssh.home) for machine in machines]
-        with CardOracle(homes, {alone: 1, pairs: 2}) as oracle:
+        with CardMonitor(homes, {alone: 1, pairs: 2}) as monitor:
             for _ in range(KILLS):
                 time.sleep(random.uniform(0.1, 2.0))
                 daemon.kill()
                 daemon.start()
             for id_ in (alone, pairs):
                 daemon.wait(id_, "DONE", timeout_s=120)
-    assert oracle.findings == []
-    assert len(oracle.seen) == 2 * TRIALS
+    assert monitor.findings == []
+    assert len(monitor.seen) == 2 * TRIALS
     free = {(str(two.ssh.home), 0), (str(two.ssh.home), 1), *((str(four.ssh.home), card) for card in range(3))}
-    assert oracle.cards == free
-    assert (oracle.most_at_once, oracle.most_on_one) == (len(free), 2)
+    assert monitor.cards == free
+    assert (monitor.most_at_once, monitor.most_on_one) == (len(free), 2)
     for id_ in (alone, pairs):
         assert picked(daemon.trials(id_), "status") == [("SUCCEEDED",)] * TRIALS
         assert picked(daemon.attempts(id_), "number") == [(1,)] * TRIALS
         daemon.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_wait_reason_follows_who_is_on_the_cards(
+def test_wait_reason_names_the_jobs_on_the_cards(
     shared: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
     two, four = machines
@@ -112,7 +112,7 @@ def test_a_wait_reason_follows_who_is_on_the_cards(
         shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_plan_says_where_trials_would_go_and_why_not_elsewhere(
+def test_plan_shows_chosen_machines_and_reasons_against_others(
     shared: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
     two, four = machines

@@ -33,7 +33,7 @@ def machines(tmp_path: Path) -> Iterator[list[NamespacedMachine]]:
         yield machines
 
 
-def test_the_digits_example_searches_on_all_of_them(daemon: Daemon, machines: list[NamespacedMachine]) -> None:
+def test_digits_example_uses_every_machine(daemon: Daemon, machines: list[NamespacedMachine]) -> None:
     """Its file with these machines: real training, with a Python where scikit-learn is."""
     trials, epochs = 40, 15
     config = yaml.safe_load((_CONFIGS / "digits-remote.yml").read_text())
@@ -60,7 +60,7 @@ def test_the_digits_example_searches_on_all_of_them(daemon: Daemon, machines: li
     _check_nothing_runs(machines)
 
 
-def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
+def test_no_trial_is_lost_or_run_twice_under_faults(
     daemon: Daemon, machines: list[NamespacedMachine], tmp_path: Path
 ) -> None:
     one, two, three = machines
@@ -92,7 +92,7 @@ def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
     _check_nothing_runs(machines)
 
 
-def test_a_machine_that_vanishes_and_comes_back_too_late(
+def test_trials_of_a_vanished_machine_run_elsewhere(
     daemon: Daemon, machines: list[NamespacedMachine], tmp_path: Path
 ) -> None:
     command = f"trap '' TERM; (trap '' TERM; sleep 60) & sleep 3; {_REPORT}; wait"
@@ -124,7 +124,7 @@ def test_a_machine_that_vanishes_and_comes_back_too_late(
     _check_nothing_runs(machines)
 
 
-def test_stop_with_a_dead_machine_says_what_is_left_and_ends_it_later(
+def test_stop_with_a_dead_machine_names_leftovers_and_ends_them_later(
     daemon: Daemon, machines: list[NamespacedMachine], tmp_path: Path
 ) -> None:
     dead = machines[1]
@@ -206,7 +206,7 @@ def _sleepers(machines: list[NamespacedMachine]) -> list[psutil.Process]:
 
 
 def _check_nothing_runs(machines: list[NamespacedMachine]) -> None:
-    """A keeper without a job ends itself a moment after whoever was connected."""
+    """A keeper without a job ends itself a moment after its last connection."""
     _wait_until(lambda: not [p for machine in machines for p in machine.users_processes()], 20)
 
 

@@ -39,7 +39,7 @@ def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
             process.kill()
 
 
-def test_clocks_ten_minutes_apart_and_one_home_folder(
+def test_clock_offsets_and_a_shared_home_folder_cost_no_result(
     daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
 ) -> None:
     one, two = machines
@@ -66,7 +66,7 @@ def test_clocks_ten_minutes_apart_and_one_home_folder(
 
 
 @pytest.mark.parametrize("step_s", [3600, -3600])
-def test_a_clock_that_is_set_there_ends_no_trial(
+def test_clock_change_on_a_machine_ends_no_trial(
     shared: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path, step_s: int
 ) -> None:
     """After the daemon has met the machine."""
@@ -87,9 +87,7 @@ def test_a_clock_that_is_set_there_ends_no_trial(
     shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_code_that_somebody_removes_there_is_sent_again(
-    shared: Daemon, code: Path, machines: list[RealMachine]
-) -> None:
+def test_removed_code_is_sent_again(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     one = machines[0]
     asyncio.run(one.start())
     (code / "note.txt").touch()
@@ -104,7 +102,7 @@ def test_code_that_somebody_removes_there_is_sent_again(
     shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_results_flow_while_much_code_is_sent(
+def test_results_arrive_while_large_code_is_sent(
     shared: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
 ) -> None:
     """Over the same connection, of an experiment that is at work."""
@@ -133,7 +131,7 @@ def test_results_flow_while_much_code_is_sent(
 
 
 @pytest.mark.machines
-def test_a_disk_that_is_full_for_a_while(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
+def test_full_disk_of_a_machine_costs_no_result(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
     """What runs there ends when there is room again, what was about to start goes to the other machine."""
     full = machines[0]
     trials = 24

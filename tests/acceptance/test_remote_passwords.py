@@ -46,9 +46,7 @@ def machines(tmp_path: Path, serve: Serve) -> Iterator[list[InProcessMachine]]:
             process.kill()
 
 
-def test_one_that_is_taken_out_is_reached_by_the_next_daemon(
-    daemon: Daemon, code: Path, machines: list[InProcessMachine]
-) -> None:
+def test_next_daemon_logs_in_on_a_removed_machine(daemon: Daemon, code: Path, machines: list[InProcessMachine]) -> None:
     one, two = machines
     id_ = daemon.create(_config([one], code / "go"), code)
     _until_both_run(daemon, id_)
@@ -69,7 +67,7 @@ def test_one_that_is_taken_out_is_reached_by_the_next_daemon(
     assert not list(one.home.rglob("trials")), "what was written there goes with the experiment"
 
 
-def test_one_that_is_taken_out_and_away_is_cleaned_when_it_is_back(
+def test_removed_unreachable_machine_is_cleaned_on_return(
     daemon: Daemon, code: Path, machines: list[InProcessMachine], serve: Serve
 ) -> None:
     one, two = machines
@@ -91,7 +89,7 @@ def test_one_that_is_taken_out_and_away_is_cleaned_when_it_is_back(
     _wait_until(lambda: not processes_of(str(one.home)))
 
 
-def test_a_new_password_is_taken_while_trials_run(
+def test_password_is_replaced_while_trials_run(
     daemon: Daemon, code: Path, machines: list[InProcessMachine], serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, renewed = machines[0], "an0ther-passw0rd"

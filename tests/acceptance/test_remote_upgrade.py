@@ -52,7 +52,7 @@ def upgraded(tmp_path: Path, code: Path, machines: list[RealMachine]) -> Iterato
     assert_gone(str(data))
 
 
-def test_its_trials_run_on_beside_others(
+def test_trials_of_an_older_keeper_run_on_beside_others(
     upgraded: tuple[Daemon, str], machines: list[RealMachine], tmp_path: Path
 ) -> None:
     daemon, id_ = upgraded
@@ -76,7 +76,9 @@ def test_its_trials_run_on_beside_others(
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_stop_says_what_runs_on(upgraded: tuple[Daemon, str], machines: list[RealMachine], tmp_path: Path) -> None:
+def test_stop_names_trials_that_still_run(
+    upgraded: tuple[Daemon, str], machines: list[RealMachine], tmp_path: Path
+) -> None:
     daemon, id_ = upgraded
     daemon.wait_for(id_, lambda state: _BEFORE in state["services"][0]["sentence"])
     daemon.call("POST", f"/experiments/{id_}/stop")

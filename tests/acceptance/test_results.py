@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.acceptance import witness
+from tests.acceptance import trial_notes
 from tests.live_daemon import PYTHON, Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("results")]
@@ -25,7 +25,7 @@ class Bench:
     def __init__(self, daemon: Daemon, code: Path, root: Path) -> None:
         self.daemon = daemon
         self.code = code
-        self.notes, self.hosts, self.gates = root / "witness.jsonl", root / "hosts", root / "gates"
+        self.notes, self.hosts, self.gates = root / "trials.jsonl", root / "hosts", root / "gates"
         self.hosts.mkdir()
         self.gates.mkdir()
         self.id = ""
@@ -41,7 +41,7 @@ class Bench:
             "trainingService": {"platform": "local"},
             "gracePeriod": "1s",
         }
-        environment = {"GATES": str(self.gates), "WITNESS": str(self.notes), "PIDS": str(self.gates / "pids")}
+        environment = {"GATES": str(self.gates), "TRIAL_NOTES": str(self.notes), "PIDS": str(self.gates / "pids")}
         self.id = self.daemon.create(base | {"trialCommand": command} | more, self.code, environment)
 
     def start_code(self, code: str, **more: Any) -> None:
@@ -125,14 +125,14 @@ def test_nan_and_infinity_are_stored_and_shown(bench: Bench) -> None:
     assert bench.daemon.status(bench.id)["best"] is None
 
 
-def test_an_infinite_final_result(bench: Bench) -> None:
+def test_infinite_final_result_is_stored_and_shown(bench: Bench) -> None:
     trial = bench.run_code("nni.report_final_result(float('-inf'))")
     assert (trial["finalValue"], trial["finalResult"]) == (None, "-Infinity")
     assert trial["message"] == "its final result is infinite, which is never the best"
     assert bench.daemon.status(bench.id)["best"] is None
 
 
-def test_a_broken_line_is_named_and_costs_itself_alone(bench: Bench) -> None:
+def test_broken_line_is_named_and_the_others_count(bench: Bench) -> None:
     lines = [
         '{"type": "intermediate", "value": 1}',
         '{"type": "intermediate", "val',
@@ -154,7 +154,7 @@ def test_a_broken_line_is_named_and_costs_itself_alone(bench: Bench) -> None:
     assert trial["message"].endswith("; lines that were dropped as no results: 3, nnimanager.log says why")
 
 
-def test_more_files_than_are_looked_at_cost_no_result(bench: Bench) -> None:
+def test_thousands_of_outbox_files_cost_no_result(bench: Bench) -> None:
     """Of the outbox that was read before, and of the one that every trial has; what is not read is said."""
     (bench.code / "many.py").write_text(
         "import os\nfolder = os.path.dirname(os.environ['NNI_OUTBOX'])\n"
@@ -167,7 +167,7 @@ def test_more_files_than_are_looked_at_cost_no_result(bench: Bench) -> None:
     assert trial["message"] == "there are more files in outbox/ than are looked at (5000): some were not read"
 
 
-def test_the_metrics_file_of_older_sdks(bench: Bench) -> None:
+def test_metrics_file_of_older_sdks_is_read(bench: Bench) -> None:
     trial = bench.run_code(
         "import json\n"
         "def frame(type_, value):\n"
@@ -206,13 +206,13 @@ def test_every_process_of_a_trial_may_report(bench: Bench) -> None:
     assert sorted(m["sequence"] for m in metrics if m["type"] == "PERIODICAL") == list(range(200))
 
 
-def test_an_outbox_whose_name_is_no_text_is_one_all_the_same(bench: Bench) -> None:
+def test_outbox_with_a_non_utf8_name_is_read(bench: Bench) -> None:
     odd = bench.run('printf \'{"type":"final","value":3}\\n\' > $NNI_SYS_DIR/outbox/$(printf \'caf\\351\')')
     assert (odd["status"], odd["finalValue"]) == ("SUCCEEDED", 3.0)
     assert [metric["outbox"] for metric in bench.call("GET", "/metrics")["metrics"]] == [r"outbox/caf\xe9"]
 
 
-def test_a_line_that_is_too_long_is_named_on_its_trial(bench: Bench) -> None:
+def test_too_long_line_is_named_on_its_trial(bench: Bench) -> None:
     (bench.code / "long.py").write_text(
         "import os\nwith open(os.environ['NNI_OUTBOX'], 'a') as file:\n"
         '    file.write(\'{"type": "intermediate", "value": "%s"}\\n\' % ("x" * 5_000_000))\n'
@@ -226,7 +226,7 @@ def test_a_line_that_is_too_long_is_named_on_its_trial(bench: Bench) -> None:
     )
 
 
-def test_a_line_of_a_megabyte(bench: Bench) -> None:
+def test_line_of_a_megabyte_is_stored(bench: Bench) -> None:
     trial = bench.run_code(
         "nni.report_intermediate_result({'default': 7, 'weights': 'w' * 999_900})\n"
         "try:\n"
@@ -241,7 +241,7 @@ def test_a_line_of_a_megabyte(bench: Bench) -> None:
     assert trial["status"] == "SUCCEEDED"
 
 
-def test_a_hundred_thousand_results_arrive_complete_and_in_order(bench: Bench) -> None:
+def test_hundred_thousand_results_arrive_complete_and_in_order(bench: Bench) -> None:
     count = 100_000
     trial = bench.run_code(
         f"for step in range({count}):\n    nni.report_intermediate_result(step)\nnni.report_final_result(-1)\n"
@@ -254,7 +254,7 @@ def test_a_hundred_thousand_results_arrive_complete_and_in_order(bench: Bench) -
 # Ends
 
 
-def test_a_command_that_does_not_exist(bench: Bench) -> None:
+def test_missing_command_fails_the_trial(bench: Bench) -> None:
     trial = bench.run("surely-no-such-command --epochs 3")
     (attempt,) = trial["attempts"]
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "USER_CODE", "exit code 127")
@@ -264,7 +264,7 @@ def test_a_command_that_does_not_exist(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_death_by_signal(bench: Bench, number: signal.Signals) -> None:
+def test_death_by_signal_is_named(bench: Bench, number: signal.Signals) -> None:
     trial = bench.run_code(f"nni.report_intermediate_result(1)\nos.kill(os.getpid(), {int(number)})\n")
     (attempt,) = trial["attempts"]
     assert (trial["status"], trial["reason"]) == ("FAILED", "USER_CODE")
@@ -286,14 +286,14 @@ def test_out_of_memory_is_recognised(bench: Bench, words: str, reason: str) -> N
     assert words.split("'")[1] in trial["attempts"][0]["stderrTail"]
 
 
-def test_a_trial_over_its_time_is_stopped_early(bench: Bench) -> None:
+def test_trial_over_its_duration_is_stopped_early(bench: Bench) -> None:
     trial = bench.run('echo \'{"type": "intermediate", "value": 5}\' >> $NNI_OUTBOX; sleep 600', maxTrialDuration="1s")
     assert (trial["status"], trial["reason"], trial["stopRequest"]) == ("EARLY_STOPPED", "TIMEOUT", "TIMEOUT")
     assert 1000 <= trial["endedMs"] - trial["startedMs"] < 5000
     assert bench.results() == [5]
 
 
-def test_a_killed_trial_is_cancelled_and_keeps_its_results(bench: Bench) -> None:
+def test_killed_trial_is_cancelled_and_keeps_its_results(bench: Bench) -> None:
     bench.start(f"{PYTHON} gated.py")
     bench.daemon.wait_for(bench.id, lambda _: bench.trials() and bench.trials()[0]["intermediates"] == 1)
     (trial,) = bench.trials()
@@ -305,7 +305,7 @@ def test_a_killed_trial_is_cancelled_and_keeps_its_results(bench: Bench) -> None
     assert bench.trial(trial["id"]) == ended, "killing what has ended changes nothing"
 
 
-def test_a_waiting_trial_is_cancelled_at_once(bench: Bench) -> None:
+def test_waiting_trial_is_cancelled_at_once(bench: Bench) -> None:
     bench.start(f"{PYTHON} gated.py", maxTrialNumber=2)
     bench.wait_for_count(RUNNING=1)
     added = bench.call("POST", "/trials", {"parameters": {"x": 3}})
@@ -316,7 +316,7 @@ def test_a_waiting_trial_is_cancelled_at_once(bench: Bench) -> None:
     assert bench.trial(added["id"])["attempts"] == []
 
 
-def test_failures_of_user_code_are_tried_again_when_that_is_wanted(bench: Bench) -> None:
+def test_failed_code_is_retried_as_configured(bench: Bench) -> None:
     trial = bench.run_code(
         "name = os.path.basename(os.environ['NNI_SYS_DIR'])\n"
         "nni.report_intermediate_result(name)\n"
@@ -330,12 +330,12 @@ def test_failures_of_user_code_are_tried_again_when_that_is_wanted(bench: Bench)
     assert bench.results() == [id_, f"{id_}-2", f"{id_}-3"]
 
 
-def test_retries_come_to_an_end(bench: Bench) -> None:
+def test_retries_are_limited(bench: Bench) -> None:
     trial = bench.run("exit 3", maxTrialRetries=1)
     assert (trial["status"], trial["attempt"], trial["message"]) == ("FAILED", 2, "exit code 3")
 
 
-def test_the_first_trials_failing_alike_are_a_hold(bench: Bench) -> None:
+def test_first_trials_failing_alike_cause_a_hold(bench: Bench) -> None:
     bench.start("exit 3", maxTrialNumber=50)
     state = bench.daemon.wait_for(bench.id, lambda state: state["hold"])
     assert (state["hold"]["code"], state["counts"]) == ("SAME_FAILURE", {"FAILED": 5})
@@ -344,7 +344,7 @@ def test_the_first_trials_failing_alike_are_a_hold(bench: Bench) -> None:
     assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"FAILED": 7}
 
 
-def test_so_many_in_a_row_failing_alike_are_a_hold_also_after_a_success(bench: Bench) -> None:
+def test_same_failure_in_a_row_causes_a_hold_after_a_success(bench: Bench) -> None:
     (bench.code / "wrong.py").write_text(
         "import nni, os\nnni.get_next_parameter()\nnumber = int(os.environ['NNI_TRIAL_SEQ_ID'])\n"
         "if number:\n    raise ValueError(f'no rate {number} in {os.getcwd()}')\nnni.report_final_result(1)\n"
@@ -361,7 +361,7 @@ def test_so_many_in_a_row_failing_alike_are_a_hold_also_after_a_success(bench: B
     assert state["counts"] == {"SUCCEEDED": 1, "FAILED": 12}
 
 
-def test_a_code_directory_that_is_gone_holds_at_the_first_refusal(bench: Bench) -> None:
+def test_missing_code_directory_causes_a_hold(bench: Bench) -> None:
     bench.start("sleep 0.2", maxTrialNumber=40, trialConcurrency=1)
     bench.daemon.wait_for(bench.id, lambda state: state["counts"].get("SUCCEEDED"))
     bench.code.rename(bench.code.with_name("elsewhere"))
@@ -370,7 +370,7 @@ def test_a_code_directory_that_is_gone_holds_at_the_first_refusal(bench: Bench) 
     assert str(bench.code) in state["hold"]["sentence"]
 
 
-def test_nothing_of_a_trial_outlives_its_end(bench: Bench) -> None:
+def test_killed_trial_leaves_no_process(bench: Bench) -> None:
     bench.start(f"{PYTHON} forking.py")
     bench.wait_for_count(RUNNING=1)
     pids = bench.gates / "pids"
@@ -383,7 +383,7 @@ def test_nothing_of_a_trial_outlives_its_end(bench: Bench) -> None:
     assert bench.trial(trial["id"])["attempts"][0]["signal"] == signal.SIGKILL
 
 
-def test_nothing_of_a_trial_that_ends_by_itself_is_left(bench: Bench) -> None:
+def test_finished_trial_leaves_no_process(bench: Bench) -> None:
     trial = bench.run(f"{PYTHON} forking.py leave")
     assert trial["status"] == "SUCCEEDED"
     assert len((bench.gates / "pids").read_text().splitlines()) == 3
@@ -405,7 +405,7 @@ def _alive(pids: Path) -> list[str]:
 # Changes
 
 
-def test_a_trial_with_parameters_of_a_person(bench: Bench) -> None:
+def test_user_adds_a_trial_with_parameters(bench: Bench) -> None:
     bench.start(f"{PYTHON} gated.py", maxTrialNumber=3)
     bench.wait_for_count(RUNNING=1)
     added = bench.call("POST", "/trials", {"parameters": {"x": 21, "why": "a hunch"}})
@@ -421,7 +421,7 @@ def test_a_trial_with_parameters_of_a_person(bench: Bench) -> None:
     assert (refused.status_code, "maxTrialNumber (3) is reached" in refused.text) == (409, True)
 
 
-def test_concurrency_goes_up_and_down(bench: Bench) -> None:
+def test_concurrency_is_raised_and_lowered(bench: Bench) -> None:
     bench.start(f"{PYTHON} gated.py", maxTrialNumber=12)
     bench.wait_for_count(RUNNING=1)
     bench.call("PATCH", "", {"trialConcurrency": 4})
@@ -429,7 +429,9 @@ def test_concurrency_goes_up_and_down(bench: Bench) -> None:
     bench.call("PATCH", "", {"trialConcurrency": 2})
     bench.open_gate(0, 1)
     state = bench.wait_for_count(SUCCEEDED=2)
-    assert (state["counts"], state["trialsMade"]) == ({"SUCCEEDED": 2, "RUNNING": 2}, 4), "nobody is stopped for it"
+    assert (state["counts"], state["trialsMade"]) == ({"SUCCEEDED": 2, "RUNNING": 2}, 4), (
+        "no running trial is stopped for it"
+    )
     bench.open_gate(2)
     state = bench.daemon.wait_for(bench.id, lambda state: state["trialsMade"] == 5)
     bench.wait_for_count(SUCCEEDED=3, RUNNING=2)
@@ -439,7 +441,7 @@ def test_concurrency_goes_up_and_down(bench: Bench) -> None:
     assert max(sum(start <= moment < end for start, end in times) for moment, _ in times) <= 2
 
 
-def test_a_raised_limit_wakes_what_is_done(bench: Bench) -> None:
+def test_raised_limit_restarts_a_done_experiment(bench: Bench) -> None:
     bench.open_gate("all")
     bench.run(f"{PYTHON} gated.py")
     bench.call("PATCH", "", {"maxTrialNumber": 3})
@@ -449,7 +451,7 @@ def test_a_raised_limit_wakes_what_is_done(bench: Bench) -> None:
     assert bench.daemon.wait(bench.id, "DONE")["trialsMade"] == 3
 
 
-def test_new_trials_come_from_the_new_search_space(bench: Bench) -> None:
+def test_changed_search_space_applies_to_new_trials(bench: Bench) -> None:
     bench.start(f"{PYTHON} gated.py", maxTrialNumber=8, trialConcurrency=2)
     bench.wait_for_count(RUNNING=2)
     bench.call("PATCH", "", {"searchSpace": {"x": {"_type": "choice", "_value": [100, 200]}}})
@@ -463,7 +465,7 @@ def test_new_trials_come_from_the_new_search_space(bench: Bench) -> None:
     assert (refused.status_code, "searchSpace" in refused.text) == (400, True)
 
 
-def test_a_duration_limit_given_while_it_runs(bench: Bench) -> None:
+def test_experiment_duration_limit_is_set_while_it_runs(bench: Bench) -> None:
     bench.start(f"{PYTHON} gated.py", maxTrialNumber=50, trialConcurrency=2)
     bench.wait_for_count(RUNNING=2)
     bench.call("PATCH", "", {"maxExperimentDuration": "1s"})
@@ -476,7 +478,7 @@ def test_a_duration_limit_given_while_it_runs(bench: Bench) -> None:
     assert state["counts"] == {"SUCCEEDED": 4}
 
 
-def test_a_duration_limit_of_trials_given_while_one_runs(bench: Bench) -> None:
+def test_trial_duration_limit_is_set_while_one_runs(bench: Bench) -> None:
     bench.start(f"{PYTHON} gated.py")
     bench.wait_for_count(RUNNING=1)
     bench.call("PATCH", "", {"maxTrialDuration": "1s"})
@@ -484,8 +486,10 @@ def test_a_duration_limit_of_trials_given_while_one_runs(bench: Bench) -> None:
     assert (ended["status"], ended["reason"]) == ("EARLY_STOPPED", "TIMEOUT")
 
 
-def test_what_a_stop_ended_is_done_again_after_resume(bench: Bench) -> None:
-    config = witness.config(trials=6, steps=0, pause_s=0, tuner=witness.noting_tuner(bench.hosts), trialConcurrency=2)
+def test_resume_reruns_trials_that_the_stop_ended(bench: Bench) -> None:
+    config = trial_notes.config(
+        trials=6, steps=0, pause_s=0, tuner=trial_notes.noting_tuner(bench.hosts), trialConcurrency=2
+    )
     bench.start(
         f"{PYTHON} gated.py", **{k: config[k] for k in ("searchSpace", "tuner", "maxTrialNumber")}, trialConcurrency=2
     )
@@ -501,12 +505,12 @@ def test_what_a_stop_ended_is_done_again_after_resume(bench: Bench) -> None:
     after = bench.trials()
     assert {one["id"]: one["parameters"] for one in after if one["sequenceId"] < 4} == before
     assert [one["attempt"] for one in after] == [1, 1, 2, 2, 1, 1]
-    witness.check_results(bench.daemon, bench.id, bench.notes)
-    witness.check_tuners(bench.hosts, 6)
+    trial_notes.check_results(bench.daemon, bench.id, bench.notes)
+    trial_notes.check_tuners(bench.hosts, 6)
 
 
 @pytest.mark.parametrize("second", ["0.25", "0.2512345", "0.25e"], ids=["shorter", "longer", "nothing usable"])
-def test_a_result_written_over_another_is_not_lost_without_a_word(bench: Bench, second: str) -> None:
+def test_overwritten_outbox_is_reported_on_its_trial(bench: Bench, second: str) -> None:
     """`>` for `>>`, the commonest slip in a shell."""
     first, last = '{"type":"intermediate","value":0.5}', f'{{"type":"final","value":{second}}}'
     gate = bench.gates / "gate"

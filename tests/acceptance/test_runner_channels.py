@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdis
 
 
 @pytest.mark.parametrize(("channel", "used"), [("push", "push"), ("pull", "pull"), ("auto", "push")])
-def test_forty_trials(shared: Daemon, code: Path, channel: str, used: str) -> None:
+def test_forty_trials_report_completely_and_leave_nothing(shared: Daemon, code: Path, channel: str, used: str) -> None:
     work = Numbered(shared, code, trials=40, platform={"channel": channel})
     work.wait(100)
     work.check(used)
@@ -26,7 +26,7 @@ def test_forty_trials(shared: Daemon, code: Path, channel: str, used: str) -> No
     assert sorted(path.name for path in left.iterdir() if path.is_dir() and path.name != "storage") == []
 
 
-def test_storage_that_is_shared(shared: Daemon, code: Path) -> None:
+def test_trials_use_shared_storage(shared: Daemon, code: Path) -> None:
     with tempfile.TemporaryDirectory() as storage:
         work = Numbered(shared, code, trials=4, platform={"channel": "pull", "storage": storage})
         work.wait(60)
@@ -37,7 +37,7 @@ def test_storage_that_is_shared(shared: Daemon, code: Path) -> None:
         }
 
 
-def test_runners_that_do_not_reach_the_manager_let_themselves_be_read(shared: Daemon, code: Path) -> None:
+def test_unreachable_manager_reads_runners_by_exec(shared: Daemon, code: Path) -> None:
     """The listener is not where they are told that it is."""
     work = Numbered(shared, code, trials=4, platform={"channel": "auto", "nniManagerIp": "127.0.0.2"})
     work.wait(100)
@@ -45,7 +45,7 @@ def test_runners_that_do_not_reach_the_manager_let_themselves_be_read(shared: Da
 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
-def test_one_limit_for_a_line(shared: Daemon, code: Path, channel: str) -> None:
+def test_channels_have_the_same_line_limit(shared: Daemon, code: Path, channel: str) -> None:
     """What one channel takes, the other takes; what it does not take, it names."""
     (code / "long.py").write_text(
         "import os\nwith open(os.environ['NNI_OUTBOX'], 'a') as file:\n"

@@ -19,7 +19,7 @@ from tests.live_daemon import Daemon, picked, processes_of
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.xdist_group("runner_faults")]
 
 
-def test_trials_that_end_while_the_daemon_is_away(listening: Daemon, code: Path) -> None:
+def test_trials_ending_while_the_daemon_is_away_deliver_later(listening: Daemon, code: Path) -> None:
     """Killed as soon as there are results; it comes back when the last of eight trials has ended by itself."""
     work = Numbered(listening, code, trials=8, steps=100, pause_s=0.1)
     listening.wait_for(work.id, lambda _: len([values for values in work.stored().values() if values]) == 8)
@@ -32,7 +32,7 @@ def test_trials_that_end_while_the_daemon_is_away(listening: Daemon, code: Path)
     work.check("push")
 
 
-def test_a_daemon_that_is_killed_again_and_again(listening: Daemon, code: Path) -> None:
+def test_repeated_daemon_kills_cost_no_result(listening: Daemon, code: Path) -> None:
     work = Numbered(listening, code, trials=24, steps=20, pause_s=0.05)
     for number in range(4, 24, 4):
         until(lambda number=number: work.ended() >= number, 60)
@@ -43,8 +43,8 @@ def test_a_daemon_that_is_killed_again_and_again(listening: Daemon, code: Path) 
 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
-def test_a_runner_that_is_killed(shared: Daemon, code: Path, channel: str) -> None:
-    """The platform sees that the job has ended; what was reported before counts, and nobody runs on."""
+def test_killed_runner_fails_its_trial_and_leaves_no_process(shared: Daemon, code: Path, channel: str) -> None:
+    """The platform reports the job's end; earlier results count, and no process is left."""
     work = Numbered(shared, code, trials=2, steps=100_000, platform={"channel": channel}, trialConcurrency=1)
     shared.wait_for(work.id, lambda _: any(len(values) > 3 for values in work.stored().values()))
     ((job, trial),) = picked(shared.attempts(work.id), "jobName", "trialId")
@@ -64,8 +64,8 @@ def test_a_runner_that_is_killed(shared: Daemon, code: Path, channel: str) -> No
 
 
 @pytest.mark.parametrize("late_s", [0, 1])
-def test_a_platform_that_contradicts_the_runner(shared: Daemon, code: Path, late_s: int) -> None:
-    """It speaks after the runner's word has decided, which is believed about the command; somebody is told."""
+def test_runner_exit_wins_over_a_contradicting_platform(shared: Daemon, code: Path, late_s: int) -> None:
+    """The platform reports after the runner's exit has decided the trial; the contradiction is a warning."""
     rules = [
         {"match": {"sequence": 0}, "exitCode": 1},
         {"match": {"sequence": 1}, "signal": 9, "reason": "OOMKilled"},

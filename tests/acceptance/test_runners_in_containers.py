@@ -1,4 +1,4 @@
-"""Real runners in containers that the test stands for: what comes of them when nobody listens, and of several."""
+"""Real runners, started by the test as containers would: without a listening daemon, and several for one job."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Container:
         return json.loads((self.folder / protocol.EXIT_FILE).read_text())
 
 
-def test_a_runner_whose_daemon_never_comes_back(listening: Daemon, code: Path, tmp_path: Path) -> None:
-    """It ends with its trial's exit code, and everything is on its disk; who mounts that may still read it."""
+def test_runner_without_a_daemon_ends_with_its_trials_exit_code(listening: Daemon, code: Path, tmp_path: Path) -> None:
+    """It ends with its trial's exit code, and everything is on its disk, to be read from a mount."""
     (tmp_path / "notes").mkdir()
     command = f"python3 numbered.py {tmp_path / 'notes'} 60 0.05 && exit 7"
     cluster = Cluster(listening, code, 1, trialCommand=command)
@@ -84,8 +84,8 @@ def test_a_runner_whose_daemon_never_comes_back(listening: Daemon, code: Path, t
     assert 0 < len(stored) < 60 and stored == wrote[: len(stored)]
 
 
-def test_of_several_processes_one_reports(listening: Daemon, code: Path, tmp_path: Path) -> None:
-    """The others' results are nobody's, their logs are kept apart, and they end when the trial has."""
+def test_one_of_several_processes_reports(listening: Daemon, code: Path, tmp_path: Path) -> None:
+    """The results of the other processes are dropped, their logs kept apart, and they end with the trial."""
     cluster = Cluster(listening, code, 1, trialCommand="python3 ranked.py")
     cluster.start(0)
     gate = tmp_path / "gate"

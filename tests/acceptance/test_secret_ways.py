@@ -53,7 +53,7 @@ def everything_shown(nnictl: CommandLine, id_: str) -> str:
     return "".join([*answers, *logs, (nnictl.data.parent / "daemon.log").read_text()])
 
 
-def test_a_variable_that_is_not_set_is_named(nnictl: CommandLine) -> None:
+def test_unset_variable_is_named(nnictl: CommandLine) -> None:
     path = nnictl.config(trainingService=section())
     code, line = nnictl.bad("create", "--config", path)
     words = "trainingService.token: refers to the variable BEE_TOKEN, which is not set"
@@ -61,7 +61,7 @@ def test_a_variable_that_is_not_set_is_named(nnictl: CommandLine) -> None:
     assert nnictl.bad("config", "check", path) == (2, line)
 
 
-def test_a_wrong_one_is_given_anew_while_the_experiment_runs(nnictl: CommandLine) -> None:
+def test_wrong_secret_is_replaced_while_the_experiment_runs(nnictl: CommandLine) -> None:
     nnictl.environment["BEE_TOKEN"] = WRONG
     trials = [{"duration": 0.1, "result": 1}]
     id_ = nnictl.create(trainingService=section(trials=trials), maxTrialNumber=2)
@@ -89,7 +89,7 @@ def test_a_wrong_one_is_given_anew_while_the_experiment_runs(nnictl: CommandLine
     assert stored(nnictl, id_) == {"${BEE_TOKEN}": NEXT}, "what cannot be looked up stays"
 
 
-def test_one_that_is_written_out_is_nowhere_in_the_config(nnictl: CommandLine) -> None:
+def test_literal_secret_is_masked_everywhere(nnictl: CommandLine) -> None:
     id_ = nnictl.create(trainingService=section(token=RIGHT, trials=[{"duration": 0.1, "result": 1}]), maxTrialNumber=1)
     nnictl.daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == 1)
     assert stored(nnictl, id_) == {"stored:scripted.token": RIGHT}
@@ -100,7 +100,7 @@ def test_one_that_is_written_out_is_nowhere_in_the_config(nnictl: CommandLine) -
     assert code == 2 and "refers to no variable and no file" in line
 
 
-def test_a_manager_elsewhere_gets_what_was_looked_up_here(nnictl: CommandLine, tmp_path: Path) -> None:
+def test_remote_manager_gets_locally_resolved_secrets(nnictl: CommandLine, tmp_path: Path) -> None:
     daemon = nnictl.daemon
     listeners = daemon.call("GET", "/daemon")["listeners"]
     url = next(listener["address"] for listener in listeners if listener["kind"] == "service")

@@ -1,4 +1,4 @@
-"""The real daemon with `sharedStorage` that somebody else has mounted: on this machine and on machines of loopback."""
+"""The real daemon with `sharedStorage` mounted by the user: on this machine and on machines of loopback."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def test_trials_on_this_machine_work_on_the_storage(shared: Daemon, code: Path, 
     assert len(list(folder_of(storage / "nni", id_).glob("trials/*/nnioutput/model.bin"))) == 3, "they are their user's"
 
 
-def test_a_hybrid_of_this_machine_and_another_one_has_one_storage(
-    shared: Daemon, code: Path, storage: Path, machine: RealMachine
-) -> None:
+def test_hybrid_experiment_has_one_storage(shared: Daemon, code: Path, storage: Path, machine: RealMachine) -> None:
     (code / "note.txt").touch()
     both = code.parent / "both"  # trials here wait until one is there
     here = {"platform": "local", "trialConcurrency": 1, "trialCommand": f"{_wait(both)}; {_COMMAND}"}
@@ -83,8 +81,8 @@ def test_a_hybrid_of_this_machine_and_another_one_has_one_storage(
     assert len(list((folder_of(storage / "nni", id_) / "trials").iterdir())) == 6
 
 
-def test_an_experiment_finds_its_folder_again(daemon: Daemon, code: Path, storage: Path, tmp_path: Path) -> None:
-    """Whose name cannot be guessed: after a daemon that was killed, when it is resumed, and where its data directory
+def test_experiment_finds_its_folder_again(daemon: Daemon, code: Path, storage: Path, tmp_path: Path) -> None:
+    """Its name cannot be guessed; found after a daemon that was killed, on a resume, and where its data directory
     has moved."""
     (code / "note.txt").touch()
     command = f"while [ ! -e {tmp_path}/go-$NNI_TRIAL_SEQ_ID ]; do sleep 0.05; done; {_COMMAND}"
@@ -112,11 +110,11 @@ def test_an_experiment_finds_its_folder_again(daemon: Daemon, code: Path, storag
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_a_machine_where_something_else_is_mounted_refuses_the_experiment(
+def test_machine_with_another_mount_refuses_the_experiment(
     shared: Daemon, code: Path, storage: Path, machine: RealMachine
 ) -> None:
     (machine.home / "other").mkdir()
-    (machine.home / "other" / "somebody's.txt").touch()
+    (machine.home / "other" / "foreign.txt").touch()
     section = {"platform": "remote", "machineList": [machine.entry()]}
     config = _config(storage, section, remoteMountPoint="other")
     text = _refused(shared, code, config)
@@ -124,12 +122,12 @@ def test_a_machine_where_something_else_is_mounted_refuses_the_experiment(
     assert not list(storage.iterdir()), "looking leaves nothing"
 
 
-def test_a_folder_that_is_not_there_refuses_the_experiment(shared: Daemon, code: Path, tmp_path: Path) -> None:
+def test_missing_folder_refuses_the_experiment(shared: Daemon, code: Path, tmp_path: Path) -> None:
     text = _refused(shared, code, _config(tmp_path / "nowhere", {"platform": "local"}))
     assert "sharedStorage.localMountPoint" in text and "sudo mount -t nfs files.example.test:/data" in text, text
 
 
-def test_the_key_of_the_account_is_told_nobody(shared: Daemon, code: Path, storage: Path) -> None:
+def test_account_key_appears_nowhere(shared: Daemon, code: Path, storage: Path) -> None:
     (code / "note.txt").touch()
     config = _config(storage, {"platform": "local"})
     kept = {name: config["sharedStorage"][name] for name in ("localMountPoint", "remoteMountPoint", "localMounted")}
@@ -149,8 +147,8 @@ def test_the_key_of_the_account_is_told_nobody(shared: Daemon, code: Path, stora
     assert not [path for path in storage.rglob("*") if path.is_file() and _KEY.encode() in path.read_bytes()]
 
 
-def test_storage_that_goes_away_says_so(shared: Daemon, code: Path, storage: Path, machine: RealMachine) -> None:
-    """Somebody unmounts it on the machine: a trial that has not begun is tried again, when it is back."""
+def test_unmounted_storage_is_named(shared: Daemon, code: Path, storage: Path, machine: RealMachine) -> None:
+    """Unmounted on the machine: a trial that has not begun is retried once the storage is back."""
     (code / "note.txt").touch()
     hold, begun = code.parent / "hold", code.parent / "begun"
     begun.mkdir()
@@ -234,7 +232,7 @@ def _config(
 
 @pytest.mark.machines
 @pytest.mark.parametrize("kind", ["NFS", "AzureBlob"])
-def test_the_manager_mounts_it(tmp_path: Path, kind: str) -> None:
-    command = ["unshare", "--mount", sys.executable, "-m", "tests.acceptance.storage_stage", str(tmp_path), kind]
+def test_manager_mounts_the_storage(tmp_path: Path, kind: str) -> None:
+    command = ["unshare", "--mount", sys.executable, "-m", "tests.acceptance.mounted_storage_run", str(tmp_path), kind]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert (ended.returncode, ended.stdout.strip().endswith("done")) == (0, True), ended.stdout + ended.stderr

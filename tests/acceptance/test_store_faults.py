@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.acceptance import witness
+from tests.acceptance import trial_notes
 from tests.acceptance.numbered import LISTENING
 from tests.live_daemon import PYTHON, Daemon, assert_gone, picked, processes_of
 from trial_runner import protocol
@@ -51,13 +51,13 @@ class Run:
 
     def __init__(self, daemon: Daemon, code: Path, root: Path, *, folder: Path | None = None, **more: Any) -> None:
         self.daemon = daemon
-        self.notes, self.hosts = root / "witness.jsonl", root / "hosts"
+        self.notes, self.hosts = root / "trials.jsonl", root / "hosts"
         self.hosts.mkdir()
         self.trials = more.get("trials", 24)
         fields: dict[str, Any] = {"trials": self.trials, "steps": 10, "pause_s": 0.05, "trialConcurrency": 4}
-        config = witness.config(**fields | {"tuner": witness.noting_tuner(self.hosts)} | more)
+        config = trial_notes.config(**fields | {"tuner": trial_notes.noting_tuner(self.hosts)} | more)
         working = {"experimentWorkingDirectory": str(folder)} if folder else {}
-        self.id = daemon.create(config | working, code, {"WITNESS": str(self.notes)})
+        self.id = daemon.create(config | working, code, {"TRIAL_NOTES": str(self.notes)})
         self.folder = (folder or daemon.data) / self.id
 
     @property
@@ -117,8 +117,8 @@ class Run:
             assert connection.execute("SELECT count(*) FROM imports").fetchall() == [(0,)], "nothing else tells of them"
         state = self.daemon.status(self.id)
         assert (state["hold"], state["errors"], state["trialConcurrency"]) == (None, [], 4)
-        witness.check_results(self.daemon, self.id, self.notes)
-        witness.check_tuners(self.hosts, self.trials)
+        trial_notes.check_results(self.daemon, self.id, self.notes)
+        trial_notes.check_tuners(self.hosts, self.trials)
 
     def told(self) -> str:
         """What its own database says of it, once that is STOPPED; the daemon has said so before."""
@@ -134,7 +134,7 @@ class Run:
 
 
 @pytest.mark.machines
-def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
+def test_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
@@ -148,9 +148,7 @@ def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_pa
 
 
 @pytest.mark.machines
-def test_a_daemon_killed_and_started_on_a_full_disk(
-    daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
-) -> None:
+def test_killed_daemon_starts_on_a_full_disk(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
@@ -165,7 +163,7 @@ def test_a_daemon_killed_and_started_on_a_full_disk(
 
 
 @pytest.mark.machines
-def test_a_daemon_that_was_ended_starts_on_a_full_disk(code: Path, tmp_path: Path) -> None:
+def test_terminated_daemon_starts_on_a_full_disk(code: Path, tmp_path: Path) -> None:
     """With all that is its own there: SQLite gives the room beside an index back when the daemon ends."""
     data = tmp_path / "data"
     data.mkdir()
@@ -190,9 +188,7 @@ def test_a_daemon_that_was_ended_starts_on_a_full_disk(code: Path, tmp_path: Pat
 
 
 @pytest.mark.machines
-def test_a_full_disk_does_not_hold_up_the_end_of_the_daemon(
-    daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
-) -> None:
+def test_full_disk_does_not_delay_the_daemons_end(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
@@ -219,7 +215,7 @@ def _fill(disk: Path) -> Path:
 # Locked
 
 
-def test_a_locked_database_delays_and_refuses(shared: Daemon, code: Path, tmp_path: Path) -> None:
+def test_locked_database_delays_trials_and_refuses_calls(shared: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(shared, code, tmp_path)
     run.wait_for_progress()
     with _locked(run.database):
@@ -230,7 +226,7 @@ def test_a_locked_database_delays_and_refuses(shared: Daemon, code: Path, tmp_pa
     run.stop()
 
 
-def test_an_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: Path, tmp_path: Path) -> None:
+def test_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(shared, code, tmp_path, trials=2, steps=1)
     shared.wait(run.id, "DONE")
     with _locked(run.database):
@@ -242,7 +238,7 @@ def test_an_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: P
     run.stop()
 
 
-def test_a_daemon_started_beside_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_daemon_starts_beside_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path)
     run.wait_for_progress()
     daemon.kill()
@@ -253,8 +249,8 @@ def test_a_daemon_started_beside_a_locked_database(daemon: Daemon, code: Path, t
     run.check_end()
 
 
-def test_results_outlive_a_stop_that_the_store_cannot_hear_of(daemon: Daemon, code: Path, tmp_path: Path) -> None:
-    """Some jobs end before the stop, some by it, while nobody can open the experiment; nothing that they reported is
+def test_results_survive_a_stop_while_the_store_is_locked(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    """Some jobs end before the stop, some by it, while the experiment cannot be opened; nothing that they reported is
     lost, and what has run to its end is not run again."""
     run = Run(daemon, code, tmp_path, trials=8, spread_s=2)
     daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 4)
@@ -275,15 +271,13 @@ def test_results_outlive_a_stop_that_the_store_cannot_hear_of(daemon: Daemon, co
     daemon.wait(run.id, "DONE")
     assert set(picked(daemon.trials(run.id), "status", "message")) == {("SUCCEEDED", "")}
     assert set(picked(daemon.attempts(run.id), "givenUp")) == {(None,)}
-    witness.check_results(daemon, run.id, run.notes)
+    trial_notes.check_results(daemon, run.id, run.notes)
     _check_every_metric(run)
 
 
-def test_a_stop_that_the_store_could_not_hear_of_is_kept_by_the_next_daemon(
-    daemon: Daemon, code: Path, tmp_path: Path
-) -> None:
+def test_next_daemon_completes_a_stop_that_was_not_stored(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     # the first attempts are still at work when they are stopped, however slow the machine is; the second ones are quick
-    pause = f'case "$NNI_SYS_DIR" in *-2) pause=0;; *) pause=0.5;; esac; exec {PYTHON} witness.py 80 $pause 0'
+    pause = f'case "$NNI_SYS_DIR" in *-2) pause=0;; *) pause=0.5;; esac; exec {PYTHON} noting_trial.py 80 $pause 0'
     run = Run(daemon, code, tmp_path, trials=4, trialCommand=pause)
     daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 4)
     daemon.kill()
@@ -298,12 +292,12 @@ def test_a_stop_that_the_store_could_not_hear_of_is_kept_by_the_next_daemon(
     daemon.call("POST", f"/experiments/{run.id}/resume")
     daemon.wait(run.id, "DONE")
     assert picked(daemon.trials(run.id), "status", "attempt") == [("SUCCEEDED", 2)] * 4
-    witness.check_results(daemon, run.id, run.notes)
+    trial_notes.check_results(daemon, run.id, run.notes)
     _check_every_metric(run)
 
 
 def _ended_commands(folder: Path) -> list[str]:
-    """Trials whose first attempt has come to its own end, as the keeper has written down."""
+    """Trials with a first attempt that ended by itself, by the keeper's records."""
     records = [path.read_text().splitlines() for path in (folder.parent / "keeper" / "jobs").glob("*.jsonl")]
     claims = [json.loads(lines[0]) for lines in records if protocol.ENDED in lines[-1]]
     return [Path(claim["attempt_directory"]).name for claim in claims if str(folder) in claim["attempt_directory"]]
@@ -311,18 +305,18 @@ def _ended_commands(folder: Path) -> list[str]:
 
 def _check_every_metric(run: Run) -> None:
     """Of all attempts, those that a stop ended included."""
-    wrote = sorted((entry["attempt"], entry["value"]) for entry in witness.read(run.notes) if "value" in entry)
+    wrote = sorted((entry["attempt"], entry["value"]) for entry in trial_notes.read(run.notes) if "value" in entry)
     results = picked(run.daemon.results(run.id), "trialId", "attempt", "result")
     assert sorted((f"{id_}-{n}" if n > 1 else id_, json.loads(data)) for id_, n, data in results) == wrote
 
 
-def test_a_locked_index_stops_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_locked_index_stops_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path, trials=20)
     with _locked(daemon.data / "index.sqlite"):
         run.wait_for_progress(20)
         daemon.wait(run.id, "DONE")
         with daemon.client() as client:
-            body = {"config": json.dumps(witness.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}))}
+            body = {"config": json.dumps(trial_notes.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}))}
             began = time.monotonic()
             refused = client.post("/api/v1/experiments", json={**body, "directory": str(code)})
         assert time.monotonic() - began < PROMPT_S
@@ -373,7 +367,7 @@ def freeze() -> Iterator[Callable[[Path], None]]:
 
 
 @pytest.mark.machines
-def test_a_database_that_becomes_read_only(
+def test_read_only_database_causes_a_hold(
     daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
 ) -> None:
     run = Run(daemon, code, tmp_path)
@@ -388,7 +382,7 @@ def test_a_database_that_becomes_read_only(
 
 
 @pytest.mark.machines
-def test_a_trials_folder_that_becomes_read_only(
+def test_read_only_trials_folder_causes_a_hold(
     daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
 ) -> None:
     run = Run(daemon, code, tmp_path)
@@ -409,12 +403,12 @@ LOCAL = {"platform": "local"}
 SCRIPTED = {"platform": "scripted", "launch": "process"}
 
 
-def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_deleted_index_is_rebuilt_from_the_folders(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path, experimentName="kept")
     other = daemon.create(
-        witness.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}),
+        trial_notes.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}),
         code,
-        {"WITNESS": str(tmp_path / "other")},
+        {"TRIAL_NOTES": str(tmp_path / "other")},
     )
     daemon.wait(other, "DONE")
     daemon.call("POST", f"/experiments/{other}/stop")
@@ -432,7 +426,7 @@ def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Pa
 
 
 @pytest.mark.parametrize("fate", ["scrambled but the head", "scrambled", "emptied", "exchanged", "config scrambled"])
-def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
+def test_corrupt_database_affects_no_other_experiment(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
     run = Run(daemon, code, tmp_path)
     (tmp_path / "second").mkdir()
     other = Run(daemon, code, tmp_path / "second")
@@ -462,19 +456,19 @@ def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path:
         ("corrupt when the daemon comes back", "it", SCRIPTED),
     ],
 )
-def test_stop_ends_the_trials_of_one_that_cannot_go_on(
+def test_stop_ends_trials_of_a_failed_experiment(
     daemon: Daemon, code: Path, fate: str, what: str, platform: dict[str, str]
 ) -> None:
-    """Its own loop cannot; they would run for ever. Nothing is written into a file that nobody will find."""
+    """Its own loop cannot, so they would run for ever. Nothing is written into a removed file."""
     daemon.terminate()
     daemon.environment["NNI_MANAGER_SAFETY_POLL"] = "1s" if fate == "removed while it runs" else "600s"
     daemon.start(*LISTENING)
     sleep = {"trialCommand": "exec sleep 1000", "trainingService": platform}
-    id_ = daemon.create(witness.config(trials=2, steps=1, pause_s=0, tuner={"name": "Random"}, **sleep), code)
+    id_ = daemon.create(trial_notes.config(trials=2, steps=1, pause_s=0, tuner={"name": "Random"}, **sleep), code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     _eventually(lambda: len(_sleeping(id_)) == 2)
     if words := FATES[fate](daemon, daemon.data / id_ / "db"):
-        # whoever writes while the files go one after the other sees only that it cannot be opened
+        # a writer that meets the files half removed sees only that the database cannot be opened
         _eventually(lambda: any(words in error for error in _entry(daemon, id_)["errors"]))
     jobs = _sleeping(id_)
     assert len(jobs) == 2
@@ -486,7 +480,7 @@ def test_stop_ends_the_trials_of_one_that_cannot_go_on(
 
 
 def _sleeping(id_: str) -> list[psutil.Process]:
-    """The trials, whoever started them."""
+    """The processes of trials, of any keeper."""
     return [process for process in processes_of(id_) if _last_word(process) == "1000"]
 
 
@@ -514,7 +508,7 @@ def _scramble_meanwhile(daemon: Daemon, folder: Path) -> str:
     return "restore it from a backup"
 
 
-#: What happens to the database; answers what is said of it, if somebody notices before the stop.
+#: Fault of the database → causes it; returns its message, empty where it goes unnoticed until the stop.
 FATES: dict[str, Callable[[Daemon, Path], str]] = {
     "removed while it runs": _remove_while_it_runs,
     "removed just now": _remove_just_now,
@@ -553,7 +547,7 @@ def _entry(daemon: Daemon, id_: str) -> dict[str, Any]:
 
 
 def _eventually(look: Callable[[], Any], within_s: float = 15) -> Any:
-    """What `look` answers once that is something: an experiment whose store fails sends no events to wait for."""
+    """Polls `look` until it is true: an experiment with a failing store sends no events to wait for."""
     deadline = time.monotonic() + within_s
     while not (found := look()):
         assert time.monotonic() < deadline, "waited in vain"

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.acceptance import runner_flood
-from tests.acceptance.cluster import Cluster, bearer, greet, post, until
+from tests.acceptance.cluster import Cluster, bearer, post, register, until
 from tests.acceptance.runner_flood import Runner
 from tests.live_daemon import Daemon
 from trial_runner import protocol
@@ -46,7 +46,7 @@ class Watch:
         self._before = self._process.memory_info().rss
         self._most = self._before
         self.waits_s: list[float] = []
-        #: By how much somebody who only sleeps is woken too late meanwhile.
+        #: Seconds by which a thread that only sleeps wakes too late meanwhile.
         self._oversleeps_s: list[float] = []
 
     @contextmanager
@@ -108,14 +108,14 @@ def _worst_but_few(seconds: list[float]) -> float:
     return sorted(seconds)[len(seconds) * 98 // 100]
 
 
-def test_who_may_come_in(shared: Daemon, code: Path) -> None:
+def test_trial_routes_need_the_trials_own_token(shared: Daemon, code: Path) -> None:
     cluster = Cluster(shared, code, 2)
     own, other = cluster.environments
     heartbeat = b'{"reporter": true}'
     assert post(own, "heartbeat", heartbeat)[0] == 401
     assert post(own, "heartbeat", heartbeat, **bearer(other))[0] == 403
     with Runner(own) as runner:
-        runner.greet()
+        runner.register()
         assert runner.post("heartbeat", {}) == (200, {"stop": False, "graceS": 5.0, "everyS": 5})
         assert runner.post("status", {"event": "exited", "exitCode": 0, "outboxes": {}})[0] == 200
     shared.wait_for(cluster.id, lambda state: state["counts"].get("SUCCEEDED") == 1)
@@ -130,7 +130,7 @@ def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, cod
     cluster = Cluster(listening, code, 1)
     cluster.start(0)
     variables = cluster.environments[0]
-    greet(variables)
+    register(variables)
     listening.kill()
     listening.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
     assert _when_it_listens(variables)["stop"] is False
@@ -144,10 +144,10 @@ def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, cod
 
 
 @pytest.mark.alone
-def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
+def test_fifty_megabyte_body_is_refused(listening: Daemon, code: Path) -> None:
     cluster = Cluster(listening, code, 2)
     own, other = cluster.environments
-    greet(own)
+    register(own)
     with Watch(listening).watching() as watch:
         for headers, expected in ((bearer(own), 413), (bearer(other), 403), ({}, 401)):
             for is_chunked in (False, True):
@@ -159,7 +159,7 @@ def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
 
 @pytest.mark.alone
 @pytest.mark.timeout(120)
-def test_a_million_metrics_in_a_minute(listening: Daemon, code: Path) -> None:
+def test_million_metrics_in_a_minute_are_stored(listening: Daemon, code: Path) -> None:
     cluster = Cluster(listening, code, 8)
     listening.call("GET", f"/experiments/{cluster.id}")
     command = [sys.executable, runner_flood.__file__, str(METRICS // 8), *map(str, cluster.files)]
@@ -178,7 +178,7 @@ def test_a_million_metrics_in_a_minute(listening: Daemon, code: Path) -> None:
     assert listening.rows(cluster.id, disorder) == [(0,)]
 
 
-def test_clients_that_take_their_time(shared: Daemon, code: Path) -> None:
+def test_slow_clients_delay_no_other(shared: Daemon, code: Path) -> None:
     """Two hundred that send a header a second, for so long as they are let."""
     cluster = Cluster(shared, code, 1)
     slow = [socket.create_connection(cluster.address) for _ in range(200)]
@@ -192,7 +192,7 @@ def test_clients_that_take_their_time(shared: Daemon, code: Path) -> None:
                     each.sendall(b"X-more: of it\r\n")
                 time.sleep(1)
             variables = cluster.environments[0]
-            greet(variables)
+            register(variables)
             assert post(variables, "heartbeat", b"{}", **bearer(variables))[0] == 200
         watch.check()
         for each in slow:
@@ -215,7 +215,7 @@ def _when_it_listens(variables: dict[str, str]) -> dict[str, Any]:
             return answer
         assert status in (0, 503), answer
         time.sleep(0.05)
-    raise AssertionError("nobody listens")
+    raise AssertionError("no listener")
 
 
 def _status_of_a_large_post(variables: dict[str, str], headers: dict[str, str], *, is_chunked: bool) -> int:

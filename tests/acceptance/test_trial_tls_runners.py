@@ -1,4 +1,4 @@
-"""Real runners that report over TLS, to a daemon with a certificate of an authority that nobody else knows."""
+"""Real runners that report over TLS, to a daemon with a certificate of a private authority."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.live_daemon import Daemon
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
 
 
-def test_results_come_over_tls(daemon: Daemon, code: Path) -> None:
+def test_results_arrive_over_tls(daemon: Daemon, code: Path) -> None:
     daemon.terminate()
     folder = code.parent / "certificates"
     folder.mkdir()

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from nni_manager.platform_kit.payload import TUNER_HOST
-from tests.acceptance import witness
+from tests.acceptance import trial_notes
 from tests.live_daemon import PYTHON, Daemon, assert_gone, picked, processes_of, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("tuner_faults")]
@@ -27,7 +27,7 @@ class Bench:
     def __init__(self, daemon: Daemon, code: Path, root: Path) -> None:
         self.daemon = daemon
         self.code = code
-        self.notes, self.hosts, self.gates = root / "witness.jsonl", root / "hosts", root / "gates"
+        self.notes, self.hosts, self.gates = root / "trials.jsonl", root / "hosts", root / "gates"
         self.hosts.mkdir()
         self.gates.mkdir()
         self.tuner = code / "note_tuner.py"
@@ -35,9 +35,9 @@ class Bench:
         self.id = ""
 
     def start(self, **more: Any) -> None:
-        fields: dict[str, Any] = {"trials": 6, "steps": 0, "pause_s": 0, "tuner": witness.noting_tuner(self.hosts)}
-        config = witness.config(**fields | {"trialCommand": f"{PYTHON} gated.py", "trialConcurrency": 2} | more)
-        self.id = self.daemon.create(config, self.code, {"WITNESS": str(self.notes), "GATES": str(self.gates)})
+        fields: dict[str, Any] = {"trials": 6, "steps": 0, "pause_s": 0, "tuner": trial_notes.noting_tuner(self.hosts)}
+        config = trial_notes.config(**fields | {"trialCommand": f"{PYTHON} gated.py", "trialConcurrency": 2} | more)
+        self.id = self.daemon.create(config, self.code, {"TRIAL_NOTES": str(self.notes), "GATES": str(self.gates)})
 
     def close(self) -> None:
         """Trials that still run would take what the next test needs of a small machine."""
@@ -69,8 +69,8 @@ class Bench:
         """Everything ended well, and the last tuner process knows every result."""
         state = self.daemon.wait(self.id, "DONE")
         assert (state["hold"], state["errors"], state["counts"]) == (None, [], {"SUCCEEDED": trials})
-        witness.check_results(self.daemon, self.id, self.notes)
-        witness.check_tuners(self.hosts, trials)
+        trial_notes.check_results(self.daemon, self.id, self.notes)
+        trial_notes.check_tuners(self.hosts, trials)
 
     def tuner_processes(self) -> list[psutil.Process]:
         of_experiment = processes_of(str(self.daemon.data / self.id / "checkpoint"))
@@ -108,7 +108,7 @@ def impatient(hasty: Daemon, code: Path, tmp_path: Path) -> Iterator[Bench]:
 # Killed
 
 
-def test_one_death_is_no_trouble(bench: Bench) -> None:
+def test_tuner_that_dies_once_is_restarted(bench: Bench) -> None:
     bench.start(trials=20, trialConcurrency=4)
     bench.open_gate(*range(8))
     bench.wait_for_count(SUCCEEDED=8)
@@ -121,7 +121,7 @@ def test_one_death_is_no_trouble(bench: Bench) -> None:
     bench.check_end(20)
 
 
-def test_three_deaths_are_a_hold_until_somebody_resumes(bench: Bench) -> None:
+def test_third_tuner_death_causes_a_hold_until_resume(bench: Bench) -> None:
     bench.start(trials=30, trialConcurrency=3)
     pid = -1
     for number in range(3):
@@ -173,7 +173,7 @@ RAISING = {
 
 
 @pytest.mark.parametrize("fault", RAISING)
-def test_a_tuner_that_raises_is_a_hold_with_its_traceback(bench: Bench, fault: str) -> None:
+def test_raising_tuner_causes_a_hold_with_its_traceback(bench: Bench, fault: str) -> None:
     spoil, words, made = RAISING[fault]
     bench.tuner.write_text(spoil(bench.good_tuner))
     assert bench.tuner.read_text() != bench.good_tuner
@@ -196,7 +196,7 @@ def test_a_tuner_that_raises_is_a_hold_with_its_traceback(bench: Bench, fault: s
     bench.check_end()
 
 
-def test_resuming_an_unmended_tuner_holds_again(own: Bench) -> None:
+def test_resuming_an_unfixed_tuner_causes_a_hold_again(own: Bench) -> None:
     """Its module was there when the experiment was made, and is broken now."""
     bench = own
     bench.start()
@@ -214,7 +214,7 @@ def test_resuming_an_unmended_tuner_holds_again(own: Bench) -> None:
     assert bench.daemon.status(bench.id)["hold"]["code"] == "TUNER_RAISED", "a hold outlives the daemon"
 
 
-def test_an_assessor_that_raises_is_a_hold_too(bench: Bench) -> None:
+def test_raising_assessor_causes_a_hold(bench: Bench) -> None:
     assessor = bench.code / "fussy_assessor.py"
     good = assessor.read_text()
     assessor.write_text(
@@ -239,7 +239,7 @@ HANGS = {
 }
 
 
-def test_a_silent_tuner_is_a_hold_that_ends_by_itself(impatient: Bench) -> None:
+def test_silent_tuner_causes_a_hold_that_ends_by_itself(impatient: Bench) -> None:
     bench, answer = impatient, impatient.gates / "answer"
     bench.tuner.write_text(
         bench.good_tuner.replace(
@@ -261,7 +261,7 @@ def test_a_silent_tuner_is_a_hold_that_ends_by_itself(impatient: Bench) -> None:
 
 
 @pytest.mark.parametrize("hang", HANGS)
-def test_resume_ends_a_tuner_that_hangs_for_ever(impatient: Bench, hang: str) -> None:
+def test_resume_ends_a_hanging_tuner(impatient: Bench, hang: str) -> None:
     bench = impatient
     _hang(bench, hang)
     state = bench.daemon.wait_for(bench.id, lambda state: state["hold"] and state["hold"]["details"])
@@ -280,7 +280,7 @@ def test_resume_ends_a_tuner_that_hangs_for_ever(impatient: Bench, hang: str) ->
 @pytest.mark.alone
 @pytest.mark.parametrize("hang", HANGS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: signal.Signals) -> None:
+def test_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: signal.Signals) -> None:
     bench = own
     _hang(bench, hang)
     _eventually(bench.tuner_processes)
@@ -299,7 +299,7 @@ def test_the_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: si
 
 
 def _hang(bench: Bench, hang: str) -> None:
-    """Starts an experiment whose tuner hangs at the third proposal."""
+    """Starts an experiment with a tuner that hangs at the third proposal."""
     mark = bench.gates / "hangs"
     bench.tuner.write_text(
         bench.good_tuner.replace(
@@ -337,7 +337,7 @@ def _eventually(look: Callable[[], Any], within_s: float = 15) -> Any:
 def test_medianstop_ends_bad_trials_early(shared: Daemon, code: Path, tmp_path: Path) -> None:
     notes = tmp_path / "tuner.jsonl"
     values = [0.8, 0.9, 0.95, 0.1, 0.2, 1.0]
-    config = witness.config(
+    config = trial_notes.config(
         trials=6,
         steps=0,
         pause_s=0,
@@ -384,11 +384,11 @@ class Workers(Tuner):
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_what_a_tuner_started_ends_with_it(daemon: Daemon, code: Path, is_killed: bool) -> None:
+def test_child_processes_of_a_tuner_end_with_it(daemon: Daemon, code: Path, is_killed: bool) -> None:
     """Also what it put into a session of its own, and what outlived a killed daemon: its workers do not notice."""
     (code / "workers.py").write_text(WORKERS)
     tuner = {"className": "workers.Workers", "codeDirectory": "."}
-    config = witness.config(trials=9, steps=1, pause_s=0, tuner=tuner, trialCommand="exec sleep 1000")
+    config = trial_notes.config(trials=9, steps=1, pause_s=0, tuner=tuner, trialCommand="exec sleep 1000")
     id_ = daemon.create(config, code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING"))
     mark = f"{daemon.data / id_ / 'log'}:"

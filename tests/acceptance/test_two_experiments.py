@@ -25,7 +25,7 @@ def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
         yield line
 
 
-def test_one_is_stopped_and_the_other_goes_on(nnictl: CommandLine) -> None:
+def test_stopping_one_experiment_leaves_the_other_running(nnictl: CommandLine) -> None:
     daemon, gate = nnictl.serve(), nnictl.folder / "gate"
     waits = f"until [ -e {gate} ]; do sleep 0.02; done; {REPORT}"
     stopped = nnictl.create(trialCommand=RUN_ON, trialConcurrency=4)
@@ -56,7 +56,7 @@ def test_one_is_stopped_and_the_other_goes_on(nnictl: CommandLine) -> None:
 
 
 @pytest.mark.alone
-def test_four_trials_that_obey_end_at_once(nnictl: CommandLine) -> None:
+def test_trials_that_obey_sigterm_end_at_once(nnictl: CommandLine) -> None:
     daemon = nnictl.serve()
     id_ = nnictl.create(trialCommand=RUN_ON, trialConcurrency=4)
     state_of(daemon, id_, RUNNING=4)

@@ -25,7 +25,7 @@ MACHINE, OUTAGE, CREDENTIALS_S = (2.0, 4.0), (7.0, 3.0), 11.0
 MOST_QUIET_S = 4.0
 
 
-def test_the_other_never_stops(daemon: Daemon, code: Path) -> None:
+def test_held_service_does_not_stop_the_other(daemon: Daemon, code: Path) -> None:
     id_ = daemon.create(_config(), code, {**ENVIRONMENT, "TOKEN": "old"})
     with Watcher(daemon, id_) as watcher:
         until(lambda: any("wrongCredentials" in sentence for sentence in watcher.sentences), 60)

@@ -43,7 +43,7 @@ class Strict(Assessor):
         return AssessResult.Good if trial_history[-1] < only_in_this_python.NUMBER else AssessResult.Bad
 """
 ADVISOR = "class MsgDispatcherBase: pass\nclass Hyper(MsgDispatcherBase): pass\n"
-#: Reports 1, and then 100 until somebody ends it.
+#: Reports 1, and then 100 until it is ended.
 ENDLESS = """echo '{"type": "intermediate", "value": 1}' >> "$NNI_OUTBOX"
 while :; do echo '{"type": "intermediate", "value": 100}' >> "$NNI_OUTBOX"; sleep 0.2; done"""
 #: Virtual environments, and the number that a module in each of them has.
@@ -92,12 +92,12 @@ def home(tmp_path: Path, pythons: Path, server: CommandLine) -> Iterator[Home]:
         yield Home(line, pythons)
 
 
-def test_a_users_tuner_runs_in_the_callers_python(home: Home) -> None:
+def test_users_tuner_runs_in_the_callers_python(home: Home) -> None:
     made = home.parameters(home.line.create(tuner=MINE, maxTrialNumber=1))
     assert made == {"number": 42, "prefix": str(home.first), "ours": []}
 
 
-def test_the_field_overrules_the_path_and_the_option_the_field(home: Home) -> None:
+def test_field_overrules_the_path_and_the_option_the_field(home: Home) -> None:
     fields = {"tuner": MINE, "maxTrialNumber": 1, "tunerPython": "second/bin/python3"}
     assert home.parameters(home.line.create(**fields))["prefix"] == str(home.second)
     option = ("--tuner-python", "first/bin/python3")
@@ -105,7 +105,7 @@ def test_the_field_overrules_the_path_and_the_option_the_field(home: Home) -> No
     assert home.parameters(id_)["prefix"] == str(home.first)
 
 
-def test_an_experiment_keeps_its_python(home: Home) -> None:
+def test_experiment_keeps_its_python_after_resume(home: Home) -> None:
     """Also when it is resumed from a shell with another one."""
     id_ = home.line.create(tuner=MINE, maxTrialNumber=1)
     home.parameters(id_)
@@ -121,7 +121,9 @@ def test_an_experiment_keeps_its_python(home: Home) -> None:
 @pytest.mark.parametrize(
     ("tuner", "assessor"), [(MINE, STRICT), ({"name": "Random"}, STRICT), (MINE, {"name": "Medianstop"})]
 )
-def test_each_runs_where_it_belongs(home: Home, tuner: dict[str, Any], assessor: dict[str, Any]) -> None:
+def test_tuner_and_assessor_run_each_in_their_python(
+    home: Home, tuner: dict[str, Any], assessor: dict[str, Any]
+) -> None:
     """Ours in the daemon's Python, the user's in the user's, whichever is which."""
     good, ending = """echo '{"type": "final", "value": 2}' >> "$NNI_OUTBOX" """, ENDLESS
     if assessor.get("name"):  # the first two that end make the median that the third one is compared with
@@ -149,7 +151,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_class_that_cannot_be_imported_is_refused_and_leaves_nothing(home: Home, fault: str) -> None:
+def test_unimportable_class_is_refused_and_leaves_nothing(home: Home, fault: str) -> None:
     text, words = BROKEN[fault]
     known, folders = home.line.experiments(), set(home.line.data.iterdir())
     (home.line.folder / "mine.py").write_text(text)
@@ -166,7 +168,7 @@ def test_a_class_that_cannot_be_imported_is_refused_and_leaves_nothing(home: Hom
     assert not list(home.line.folder.rglob("__pycache__/mine*")), "it was only looked at"
 
 
-def test_all_that_is_wrong_with_classes_is_said_at_once(home: Home) -> None:
+def test_all_faults_of_classes_are_reported_at_once(home: Home) -> None:
     file = home.line.config(tuner={**MINE, "className": "mine.Missing"}, assessor={**STRICT, "className": "nowhere.A"})
     done = home.line.run("create", "--config", file)
     assert [line.split(": ", 2)[1] for line in done.stderr.splitlines()] == ["tuner.className", "assessor.className"]
@@ -174,7 +176,7 @@ def test_all_that_is_wrong_with_classes_is_said_at_once(home: Home) -> None:
 
 
 @pytest.mark.parametrize("section", ["tuner", "advisor"])
-def test_an_advisor_is_refused(home: Home, section: str) -> None:
+def test_advisor_is_refused(home: Home, section: str) -> None:
     fields: dict[str, Any] = {"tuner": None, section: {"className": "advisor.Hyper", "codeDirectory": "."}}
     file = home.line.config(**fields)
     for command in (("create", "--config"), ("config", "check")):
@@ -182,18 +184,18 @@ def test_an_advisor_is_refused(home: Home, section: str) -> None:
         assert code == 2 and "advisor.Hyper is an advisor" in complaint and "nni.tuner.Tuner" in complaint
 
 
-def test_a_python_that_is_not_there_is_named(home: Home) -> None:
+def test_missing_python_is_named(home: Home) -> None:
     file = home.line.config(tuner=MINE, tunerPython="venvs/none/bin/python")
     for command in (("create", "--config"), ("config", "check")):
         _, complaint = home.line.bad(*command, file)
         assert complaint.startswith(
             f"{file}: tunerPython: there is no program {home.line.folder}/venvs/none/bin/python;"
         )
-        _, complaint = home.line.bad(*command, file, "--tuner-python", "python-of-nobody")
-        assert "tunerPython: there is no program python-of-nobody on the PATH" in complaint
+        _, complaint = home.line.bad(*command, file, "--tuner-python", "python-not-there")
+        assert "tunerPython: there is no program python-not-there on the PATH" in complaint
 
 
-def test_without_a_caller_it_is_the_managers(server: CommandLine, tmp_path: Path) -> None:
+def test_managers_python_is_used_without_a_caller(server: CommandLine, tmp_path: Path) -> None:
     """A config that comes without an environment, as from another machine."""
     (tmp_path / "only_in_this_python.py").write_text("NUMBER = 1\n")
     (tmp_path / "mine.py").write_text(TUNER)

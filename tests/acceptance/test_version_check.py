@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.platforms.scripted.runner import ARCHIVE
-from tests.acceptance import other_versions, seen
+from tests.acceptance import other_versions, user_views
 from tests.acceptance.cluster import Cluster, say
 from tests.acceptance.command_line import REPORT
 from tests.acceptance.conftest import TRIALS
@@ -70,10 +70,10 @@ def check_refusal(daemon: Daemon, id_: str, words: str) -> None:
     assert (state["errors"], state["hold"], state["counts"]) == ([words], None, {"FAILED": 1})
     (trial,) = daemon.trials(id_)
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", words)
-    page = seen.page(daemon, f"/experiments/{id_}")
+    page = user_views.page(daemon, f"/experiments/{id_}")
     assert f'<p class="notice error">{words}</p>' in page
-    assert seen.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", words))
-    assert words in seen.page(daemon, "/")
+    assert user_views.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", words))
+    assert words in user_views.page(daemon, "/")
     log = (daemon.data / id_ / "log" / "nnimanager.log").read_text()
     assert f"Change experiment status to ERROR: {words}" in log
 
@@ -83,7 +83,7 @@ def check_acceptance(cluster: Cluster, version: str) -> None:
     daemon, runner = cluster.daemon, cluster.environments[0]
     attempt = cluster.attempt(0)
     assert (attempt["runnerVersion"], attempt["channel"]) == (version, "push")
-    assert f"runner {version}, push" in seen.page(daemon, f"/experiments/{cluster.id}")
+    assert f"runner {version}, push" in user_views.page(daemon, f"/experiments/{cluster.id}")
     assert say(runner, "status", event="exited", exitCode=0, outboxes={})[0] == 200
     daemon.wait_for(cluster.id, lambda state: state["counts"].get("SUCCEEDED") == 1)
     assert daemon.status(cluster.id)["errors"] == []
@@ -104,7 +104,7 @@ def trials(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("version", ["0.5.1", "0.7.0", "1.6.0", "0.60.0", "latest", "", None])
-def test_what_does_not_fit_is_refused(own: Daemon, trials: Path, version: str | None) -> None:
+def test_runner_of_another_version_is_refused(own: Daemon, trials: Path, version: str | None) -> None:
     cluster = Cluster(own, trials, 1)
     status, answer = say(cluster.environments[0], "version", version=version, channel="push")
     assert (status, answer) == (409, {"error": sentence(version, "0.6.0")})
@@ -113,9 +113,7 @@ def test_what_does_not_fit_is_refused(own: Daemon, trials: Path, version: str | 
 
 
 @pytest.mark.parametrize("version", ["0.5.1", None])
-def test_a_refusal_is_told_by_the_commands_that_show_experiments(
-    own: Daemon, trials: Path, version: str | None
-) -> None:
+def test_refusal_is_told_by_the_commands_that_show_experiments(own: Daemon, trials: Path, version: str | None) -> None:
     cluster = Cluster(own, trials, 1)
     assert say(cluster.environments[0], "version", version=version, channel="push")[0] == 409
     own.wait(cluster.id, "ERROR")
@@ -125,12 +123,12 @@ def test_a_refusal_is_told_by_the_commands_that_show_experiments(
         ["experiment", "list"],
         ["trial", "ls", cluster.id],
     ):
-        assert sentence(version, "0.6.0") in seen.nnictl(own, *command)
+        assert sentence(version, "0.6.0") in user_views.nnictl(own, *command)
     close(own, cluster.id)
 
 
 @pytest.mark.parametrize("route", ["status", "metrics", "heartbeat"])
-def test_who_does_not_greet_is_refused(own: Daemon, trials: Path, route: str) -> None:
+def test_runner_that_does_not_register_is_refused(own: Daemon, trials: Path, route: str) -> None:
     body = {"event": "started", "outbox": "outbox/main.jsonl", "start": 0, "end": 2, "lines": ["1"]}
     cluster = Cluster(own, trials, 1)
     status, answer = say(cluster.environments[0], route, **body)
@@ -141,7 +139,7 @@ def test_who_does_not_greet_is_refused(own: Daemon, trials: Path, route: str) ->
 
 
 @pytest.mark.parametrize("version", ["0.6.0", "0.6.2", "0.6", "v0.6.11"])
-def test_what_fits_is_taken(own: Daemon, trials: Path, version: str) -> None:
+def test_runner_of_a_fitting_version_is_accepted(own: Daemon, trials: Path, version: str) -> None:
     cluster = Cluster(own, trials, 1)
     status, answer = say(cluster.environments[0], "version", version=version, channel="push")
     assert (status, answer["managerVersion"]) == (200, "0.6.0")
@@ -150,7 +148,7 @@ def test_what_fits_is_taken(own: Daemon, trials: Path, version: str) -> None:
 
 @pytest.mark.parametrize("off", [{"versionCheck": False}, {"debug": True}])
 @pytest.mark.parametrize(("version", "known_as"), [("0.5.1", "0.5.1"), (None, "unknown")])
-def test_without_the_check_everything_is_taken(
+def test_disabled_check_accepts_every_version(
     own: Daemon, trials: Path, off: dict[str, Any], version: str | None, known_as: str
 ) -> None:
     cluster = Cluster(own, trials, 1, **off)
@@ -159,7 +157,7 @@ def test_without_the_check_everything_is_taken(
 
 
 @pytest.mark.parametrize(("version", "fitting"), [("2.10.7", "2.10.0"), ("2.1.7", "2.1.0"), ("2.11.0", "")])
-def test_ten_is_not_one(later: Daemon, trials: Path, version: str, fitting: str) -> None:
+def test_version_numbers_are_compared_as_numbers(later: Daemon, trials: Path, version: str, fitting: str) -> None:
     manager = later.call("GET", "/daemon")["version"]
     cluster = Cluster(later, trials, 1)
     status, answer = say(cluster.environments[0], "version", version=version, channel="push")
@@ -171,8 +169,8 @@ def test_ten_is_not_one(later: Daemon, trials: Path, version: str, fitting: str)
     return close(later, cluster.id)
 
 
-def test_one_refusal_ends_no_other_trial(own: Daemon, trials: Path) -> None:
-    """Nothing new starts until somebody resumes; what runs goes on, and counts."""
+def test_refused_runner_ends_no_other_trial(own: Daemon, trials: Path) -> None:
+    """Nothing new starts until a resume; what runs goes on, and counts."""
     cluster = Cluster(own, trials, 2)
     fitting, other = cluster.environments
     assert say(fitting, "version", version="0.6.2", channel="push")[0] == 200
@@ -190,7 +188,7 @@ def test_one_refusal_ends_no_other_trial(own: Daemon, trials: Path) -> None:
 # Real runners
 
 
-def test_a_runner_that_is_refused_says_so_itself(own: Daemon, trials: Path, tmp_path: Path) -> None:
+def test_refused_runner_reports_the_refusal(own: Daemon, trials: Path, tmp_path: Path) -> None:
     cluster, done = _run_runner(own, trials, tmp_path, "0.5.1")
     words = sentence("0.5.1", "0.6.0")
     assert (done.returncode, done.stdout) == (protocol.EXIT_VERSION_REFUSED, "")
@@ -200,7 +198,7 @@ def test_a_runner_that_is_refused_says_so_itself(own: Daemon, trials: Path, tmp_
     close(own, cluster.id)
 
 
-def test_a_runner_that_fits_runs_its_command(own: Daemon, trials: Path, tmp_path: Path) -> None:
+def test_fitting_runner_runs_its_command(own: Daemon, trials: Path, tmp_path: Path) -> None:
     cluster, done = _run_runner(own, trials, tmp_path, "0.6.9")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "ran").exists()
@@ -221,8 +219,8 @@ def _run_runner(
 
 
 @pytest.mark.parametrize("version", ["2.10.3", "2.1.3"])
-def test_real_runners_of_real_managers(later: Daemon, trials: Path, tmp_path: Path, version: str) -> None:
-    """Started by the platform, with a Python that runs a runner of this version; the manager's is in its greeting."""
+def test_real_runner_checks_a_real_managers_version(later: Daemon, trials: Path, tmp_path: Path, version: str) -> None:
+    """Started by the platform, with a Python that runs a runner of this version; registration returns the manager's."""
     manager = later.call("GET", "/daemon")["version"]
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
@@ -241,4 +239,4 @@ def test_real_runners_of_real_managers(later: Daemon, trials: Path, tmp_path: Pa
     assert later.wait(id_, "DONE")["counts"] == {"SUCCEEDED": 1}
     (trial,) = later.trials(id_)
     assert trial["finalValue"] == 7
-    assert f"runner {version}, push" in seen.page(later, f"/experiments/{id_}")
+    assert f"runner {version}, push" in user_views.page(later, f"/experiments/{id_}")

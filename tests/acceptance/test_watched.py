@@ -27,7 +27,7 @@ def scrape(daemon: Daemon) -> dict[str, float]:
     }
 
 
-def test_work_is_counted(daemon: Daemon, code: Path) -> None:
+def test_prometheus_counts_work(daemon: Daemon, code: Path) -> None:
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCommand": TRIAL,

@@ -1,5 +1,5 @@
-"""What the run of all tests promises: nobody leaves a child behind, orders can be repeated, machines are left alone,
-and what failed beside other tests is run again and named."""
+"""Promises of the run of all tests: a left child process fails its test, orders can be repeated, tests of machines are
+skipped by name, and a failure in parallel is run again and named."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_meets_no_child_of_others():
     assert not processes.children(os.getpid())
 """
 
-#: Whoever runs third or later fails, and each in a random place.
+#: The third and later ones fail, in a random order.
 ORDERED = """
 import pytest
 ran = []
@@ -155,7 +155,7 @@ def python_says(folder: Path, *arguments: str) -> tuple[str, int]:
     return done.stdout + done.stderr, done.returncode
 
 
-def test_who_leaves_a_child_behind_fails_and_nobody_else(tmp_path: Path) -> None:
+def test_left_child_fails_its_own_test_alone(tmp_path: Path) -> None:
     said = run(tmp_path, CHILDREN)
     failed = set(re.findall(r"^ERROR \S+::(\w+)", said, re.MULTILINE))
     assert failed == {"test_leaves_a_zombie", "test_leaves_a_child"}, said
@@ -163,7 +163,7 @@ def test_who_leaves_a_child_behind_fails_and_nobody_else(tmp_path: Path) -> None
     assert "a zombie (Z)" in said and "sleep 1000 (S)" in said
 
 
-def test_a_failure_that_hangs_on_the_order_can_be_repeated(tmp_path: Path) -> None:
+def test_order_dependent_failure_can_be_repeated(tmp_path: Path) -> None:
     said = run(tmp_path, ORDERED, "-n", "1")
     assert re.search(r"^order of the tests: --randomly-seed=\d+$", said, re.MULTILINE)
     again = re.findall(r"^what gw\d ran up to its last failure, once more: python -m pytest (.+)$", said, re.MULTILINE)
@@ -172,30 +172,30 @@ def test_a_failure_that_hangs_on_the_order_can_be_repeated(tmp_path: Path) -> No
     assert failed == _failures(said) and failed
 
 
-def test_what_a_module_shares_is_started_once(tmp_path: Path) -> None:
+def test_module_fixture_is_started_once(tmp_path: Path) -> None:
     assert "12 passed" in run(tmp_path, GROUPED, "-n", "2")
     assert (tmp_path / "starts").read_text() == "shared\n"
     assert len(set((tmp_path / "marked").read_text().splitlines())) == 1
 
 
-def test_what_may_take_longest_is_begun_first_and_beside_it_what_is_short(tmp_path: Path) -> None:
+def test_longest_tests_begin_first_beside_short_ones(tmp_path: Path) -> None:
     assert "23 passed" in run(tmp_path, LONG_AND_SHORT, "-n", "2")
     assert (tmp_path / "gw0").read_text().startswith("s")
     assert (tmp_path / "gw1").read_text().startswith("l")
 
 
-def test_what_was_collected_is_not_looked_through_for_garbage() -> None:
+def test_collected_tests_are_frozen_for_garbage_collection() -> None:
     assert gc.isenabled() and gc.get_freeze_count() > 10_000
 
 
-def test_machines_are_left_alone_and_named(tmp_path: Path) -> None:
+def test_machines_tests_are_skipped_by_name(tmp_path: Path) -> None:
     assert "test_that_mounts: runs by `make machines`" in run(tmp_path, MACHINE)
     said = run(tmp_path, MACHINE, "--machines", "--randomly-seed=7")
     assert "1 passed" in said and "once more" not in said
     assert "order of the tests: --randomly-seed=7" in said, "also when all is well"
 
 
-def test_what_fails_beside_others_is_run_again_and_named(tmp_path: Path) -> None:
+def test_failure_in_parallel_is_rerun_and_named(tmp_path: Path) -> None:
     write(tmp_path, UNSTEADY)
     said, status = python_says(tmp_path, "tests.gate", "-n", "1", "--beside", "echo judged")
     assert status == 0, said
@@ -205,7 +205,7 @@ def test_what_fails_beside_others_is_run_again_and_named(tmp_path: Path) -> None
     assert (tmp_path / "alone").exists()
 
 
-def test_what_fails_again_fails_the_run_and_the_rest_runs(tmp_path: Path) -> None:
+def test_repeated_failure_fails_the_run_and_the_rest_runs(tmp_path: Path) -> None:
     write(tmp_path, UNSTEADY)
     (tmp_path / "broken").touch()
     said, status = python_says(tmp_path, "tests.gate", "-n", "1")

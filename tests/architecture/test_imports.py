@@ -21,7 +21,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.acceptance
-def test_the_import_contracts_are_kept() -> None:
+def test_import_contracts_are_kept() -> None:
     found = run("import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))")
     assert found.returncode == 0, found.stdout + found.stderr
     assert " 0 broken." in found.stdout
@@ -44,7 +44,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 @pytest.mark.unit
-def test_a_circle_is_found() -> None:
+def test_circle_is_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
 
@@ -61,7 +61,7 @@ def circle(imports: dict[str, set[str]]) -> list[str]:
 
 
 @pytest.mark.unit
-def test_the_contract_names_every_module_of_the_trial_runner() -> None:
+def test_contract_names_every_module_of_the_trial_runner() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (named,) = [c["forbidden_modules"] for c in contracts if "trial_runner.keeper" in c.get("forbidden_modules", ())]
     entries = [path for path in (ROOT / "trial_runner").iterdir() if path.suffix == ".py" or _is_package(path)]
@@ -74,14 +74,14 @@ def test_the_contract_names_every_module_of_the_trial_runner() -> None:
 
 
 @pytest.mark.unit
-def test_the_plan_imports_no_database() -> None:
+def test_plan_imports_no_database() -> None:
     """The contract forbids our store; this, all that is outside of this project."""
     modules = (ROOT / "nni_manager" / "scheduler" / "planning").glob("*.py")
     assert {module.name: found for module in modules if (found := _imported(module) & {"sqlite3", "asyncio"})} == {}
 
 
 @pytest.mark.acceptance
-def test_the_trial_runner_is_python_3_7() -> None:
+def test_trial_runner_is_python_3_7() -> None:
     program = "import sys; sys.argv[0] = 'vermin'; from vermin import main; main()"
     found = run(program, "-q", "-t=3.7-", "--no-tips", "--violations", "trial_runner")
     assert found.returncode == 0, found.stdout + found.stderr

@@ -50,7 +50,7 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_there_is_something_to_look_at() -> None:
+def test_tree_has_modules() -> None:
     assert len(OURS) > 100 and len(PACKAGES) > 10
 
 
@@ -58,12 +58,12 @@ def test_no_module_is_long() -> None:
     assert [name(path) for path in MODULES if len(path.read_text().splitlines()) > MOST_LINES] == []
 
 
-def test_no_folder_is_full() -> None:
+def test_no_folder_has_too_many_modules() -> None:
     folders = Counter(path.parent for path in OURS if path.name != "__init__.py")
     assert {name(folder): count for folder, count in folders.items() if count > MOST_MODULES} == {}
 
 
-def test_the_formatter_decides_everywhere() -> None:
+def test_formatter_decides_everywhere() -> None:
     mark = "# fmt" + ": "
     written = [*MODULES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "configs").rglob("*.py")]
     assert [name(path) for path in written if mark in path.read_text()] == []
@@ -73,7 +73,7 @@ def test_every_module_says_what_it_is_for() -> None:
     assert [name(path) for path in OURS if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
-def test_every_docstring_names_the_thing() -> None:
+def test_no_docstring_begins_without_a_subject() -> None:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     told = [
         (name(path), ast.get_docstring(node) or "")
@@ -103,7 +103,7 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert [name(path) for path in OURS if not (path.parent / "__init__.py").exists()] == []
 
 
-def test_nothing_else_stands_at_the_top() -> None:
+def test_top_folder_holds_the_listed_names_alone() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout: what is tracked cannot be told")
     found = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

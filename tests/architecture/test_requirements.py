@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
 STAND_IN = ROOT / "trial_runner" / "stand_in"
-#: Of tests and tools, which nobody else installs.
+#: Extras of tests and tools, not meant for users.
 DEV = "dev"
 #: Declared, imported nowhere.
 NEVER_IMPORTED = {
@@ -53,7 +53,7 @@ def imported(path: Path) -> set[str]:
 
 
 def extras_of(path: str) -> set[str]:
-    """The extras whose packages a file may import; "" is every installation."""
+    """The extras with packages that a file may import; "" is every installation."""
     return {"", *(extra for place, extra in WITH_EXTRAS.items() if path == place or path.startswith(f"{place}/"))}
 
 
@@ -75,7 +75,7 @@ def files(package: str) -> dict[str, set[str]]:
     return {str(path.relative_to(ROOT)): imported(path) for path in (ROOT / package).rglob("*.py")}
 
 
-def test_what_the_manager_imports_is_declared_where_it_is_imported() -> None:
+def test_imports_of_the_manager_are_declared() -> None:
     brought = {extra: {m for name in of for m in installed.modules(name)} for extra, of in by_extra().items()}
     undeclared = {
         f"{path}: {module}"
@@ -86,12 +86,12 @@ def test_what_the_manager_imports_is_declared_where_it_is_imported() -> None:
     assert undeclared == set()
 
 
-def test_the_trial_runner_imports_what_every_python_has() -> None:
+def test_trial_runner_imports_the_standard_library_alone() -> None:
     modules = {module.partition(".")[0] for found in files("trial_runner").values() for module in found}
     assert modules == set(IN_USERS_PYTHON)
 
 
-def test_what_is_declared_is_imported_there() -> None:
+def test_declared_packages_are_imported() -> None:
     needs: dict[str, set[str]] = defaultdict(set)
     for path, modules in files("nni_manager").items():
         for extra in extras_of(path):
@@ -100,7 +100,7 @@ def test_what_is_declared_is_imported_there() -> None:
     assert idle == set(NEVER_IMPORTED)
 
 
-def test_every_range_begins_somewhere() -> None:
+def test_every_range_has_a_lower_bound() -> None:
     """What has no lower bound is told by another package."""
     unbounded = {str(one) for of in by_extra().values() for one in of.values() if not one.specifier}
     assert unbounded == {"pydantic-core"}
@@ -118,7 +118,7 @@ def locked(lock: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(("lock", "extras"), [("dev.txt", sorted(EXTRAS)), ("demo.txt", ["gp"])])
-def test_the_lock_has_what_is_declared(lock: str, extras: list[str]) -> None:
+def test_lock_has_every_declared_package(lock: str, extras: list[str]) -> None:
     """What fails here wants `make lock`."""
     wanted = [one for extra in ("", *extras) for one in declared(extra).values()]
     wanted += [Requirement(text) for text in PYPROJECT["build-system"]["requires"]]
@@ -127,11 +127,11 @@ def test_the_lock_has_what_is_declared(lock: str, extras: list[str]) -> None:
     assert outside == []
 
 
-def test_the_demo_has_the_versions_of_the_tests() -> None:
+def test_demo_locks_the_versions_of_the_tests() -> None:
     assert locked("demo.txt").items() <= locked("dev.txt").items()
 
 
-def test_the_lock_of_nni_is_of_its_requirements() -> None:
+def test_nni_lock_matches_its_requirements() -> None:
     lines = [line.partition("#")[0].strip() for line in (ROOT / "requirements" / "nni3.in").read_text().splitlines()]
     wanted, versions = [Requirement(line) for line in lines if line], locked("nni3.txt")
     assert wanted and all(_is_met(one, versions.get(one.name, [])) for one in wanted)
@@ -141,7 +141,7 @@ def _is_met(wanted: Requirement, versions: list[str]) -> bool:
     return bool(versions) and all(wanted.specifier.contains(version, prereleases=True) for version in versions)
 
 
-def test_what_a_package_needs_is_asked_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_needed_packages_include_extras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs = {
         "one": ["Two_Is[more]>=1", "never; python_version < '3'", "left; extra == 'other'"],
         "two-is": ["three", "four; extra == 'more'", "left; extra == 'less'"],

@@ -1,4 +1,4 @@
-"""What new connections cost a daemon without a token, which asks the kernel whose each of them is."""
+"""The cost of new connections to a daemon without a token, which asks the kernel for the user of each."""
 
 from __future__ import annotations
 

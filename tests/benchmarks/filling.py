@@ -67,7 +67,7 @@ def _chunk(name: str, number: int) -> metrics.OutboxPart:
 
 
 def fill_nni(database: Path, count: int, began_ms: int) -> None:
-    """The same trials for NNI, in an experiment whose manager is gone."""
+    """The same trials for NNI, in an experiment without a running manager."""
     with closing(sqlite3.connect(database)) as connection, connection:
         (first,) = connection.execute("SELECT 1 + max(sequenceId) FROM TrialJobEvent").fetchone()
         (folder,) = connection.execute("SELECT logDir FROM ExperimentProfile LIMIT 1").fetchone()

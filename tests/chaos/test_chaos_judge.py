@@ -62,7 +62,7 @@ def found(notes: Path, daemon: Any, *made: Struck, began: bool = True) -> list[s
     return judge.trials(daemon, "exp1", notes, 1, Faults(list(made), ADDRESSES, grace_s=600)).faults
 
 
-def test_a_trial_whose_every_attempt_was_cut_off_is_no_finding(tmp_path: Path) -> None:
+def test_trial_with_every_attempt_cut_off_is_no_finding(tmp_path: Path) -> None:
     assert found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), struck()) == []
 
 
@@ -79,31 +79,31 @@ def test_a_trial_whose_every_attempt_was_cut_off_is_no_finding(tmp_path: Path) -
         (struck("drop", lasted=45_000),),
     ],
 )
-def test_what_no_fault_can_have_ended_is_one_for_each_attempt(tmp_path: Path, made: tuple[Struck, ...]) -> None:
+def test_every_unexplained_attempt_is_a_finding(tmp_path: Path, made: tuple[Struck, ...]) -> None:
     told = found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), *made)
     assert len(told) == 3 and all("no fault can have ended it" in sentence for sentence in told)
 
 
 @pytest.mark.parametrize(("made", "began"), [(struck("cut", lasted=601_000), True), (struck("keeper"), False)])
-def test_what_else_ends_a_job(tmp_path: Path, made: Struck, began: bool) -> None:
+def test_other_causes_of_a_loss_are_no_finding(tmp_path: Path, made: Struck, began: bool) -> None:
     assert found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), made, began=began) == []
 
 
 @pytest.mark.parametrize("attempts", [({}, {}), ({}, {}, {"state": "FAILED"})])
-def test_a_trial_with_attempts_left_or_another_end_is_a_finding(
+def test_trial_with_attempts_left_or_another_end_is_a_finding(
     tmp_path: Path, attempts: tuple[dict[str, Any], ...]
 ) -> None:
     (told,) = found(tmp_path, Told("SYS_CANCELED", *attempts), struck())
     assert told.startswith("trial 7 is SYS_CANCELED")
 
 
-def test_a_loss_without_a_word_is_a_finding(tmp_path: Path) -> None:
+def test_loss_without_a_message_is_a_finding(tmp_path: Path) -> None:
     assert found(tmp_path, Told("SYS_CANCELED", {}, {"message": ""}, {}), struck()) == [
         "trial 7, attempt 2, was lost without a word"
     ]
 
 
-def test_a_loss_that_another_attempt_made_up_for_is_judged_too(tmp_path: Path) -> None:
+def test_lost_attempt_of_a_succeeded_trial_is_judged(tmp_path: Path) -> None:
     daemon = Told("SUCCEEDED", {}, {"state": "SUCCEEDED"})
     (tmp_path / "job-1").write_text("started 1\n")
     (tmp_path / "job-2").write_text("started 1\nended 7\n")

@@ -17,13 +17,13 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 STAGES = re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
 
-def test_what_is_built_is_a_stage() -> None:
+def test_compose_builds_stages_of_the_dockerfile() -> None:
     built = {name: one["build"]["target"] for name, one in SERVICES.items() if "build" in one}
     assert built and set(built.values()) <= set(STAGES)
     assert {one["image"] for one in SERVICES.values()} == {SERVICES[name]["image"] for name in built}
 
 
-def test_what_is_run_and_mounted_is_there() -> None:
+def test_compose_mounts_existing_files_and_volumes() -> None:
     words = [word for one in SERVICES.values() for word in one.get("entrypoint", [])]
     words += re.findall(r'"(/configs/\S+)"', (ROOT / "Dockerfile").read_text())
     files = [word for word in words if word.startswith("/configs/")]
@@ -41,7 +41,7 @@ def test_examples_name_its_services() -> None:
     assert f"'^{machine['host']} '" in (ROOT / "configs" / "compose" / "worker.sh").read_text(), "its known host"
 
 
-def test_the_page_names_its_files_and_volumes() -> None:
+def test_page_names_its_files_and_volumes() -> None:
     page = (DOCS / "operations.md").read_text()
     section = page.split("## In containers\n")[1].split("\n## ")[0]
     for path in re.findall(r"/configs/\S+\.yml", section):

@@ -1,4 +1,4 @@
-"""Whoever follows a page of `docs/` step by step gets where it leads."""
+"""The commands of each page of `docs/`, run step by step, succeed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_commands_run(page: Path, line: CommandLine) -> None:
+def test_commands_of_a_page_run(page: Path, line: CommandLine) -> None:
     pages.write_files(page, line.folder)
     programs = Path(sys.executable).parent
     (listener,) = [
@@ -55,12 +55,12 @@ def test_commands_run(page: Path, line: CommandLine) -> None:
 
 
 @pytest.mark.unit
-def test_pages_are_run() -> None:
+def test_pages_with_commands_are_found() -> None:
     assert {"trials", "search-space", "algorithms", "rest", "operations"} <= {page.stem for page in RUN}
 
 
 @pytest.mark.unit
-def test_the_unit_starts_the_daemon() -> None:
+def test_unit_starts_the_daemon() -> None:
     unit = next(block for block in pages.blocks(pages.DOCS / "operations.md") if block.language == "ini")
     (start,) = [line for line in unit.text.splitlines() if line.startswith("ExecStart=")]
     (words,) = _ours(start.removeprefix("ExecStart="))
@@ -69,7 +69,7 @@ def test_the_unit_starts_the_daemon() -> None:
 
 
 @pytest.mark.unit
-def test_commands_that_are_not_run_are_commands_of_ours() -> None:
+def test_every_quoted_command_exists() -> None:
     """Every `nnictl …` and `nni-manager …` of a page is understood; what would happen then does not."""
     tried = 0
     for page in [pages.ROOT / "README.md", *pages.PAGES]:

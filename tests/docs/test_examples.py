@@ -19,7 +19,7 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_loads(path: Path) -> None:
+def test_example_loads(path: Path) -> None:
     spec = load_file(path)
     assert spec.trial_command
     assert Path(spec.trial_code_directory).is_dir()
@@ -27,5 +27,5 @@ def test_an_example_loads(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_named_in_the_readme(path: Path) -> None:
+def test_example_is_named_in_the_readme(path: Path) -> None:
     assert path.name in (CONFIGS / "README.md").read_text()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 FILE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
-def test_it_is_current() -> None:
+def test_reference_is_current() -> None:
     assert FILE.read_text() == reference(), "run `make docs`"
 
 

@@ -35,7 +35,7 @@ def said_in(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def test_every_quote_is_said_by_the_code() -> None:
+def test_every_quoted_message_is_in_the_code() -> None:
     sources = [path for part in ("nni_manager", "trial_runner") for path in (ROOT / part).rglob("*.py")]
     said = "\n".join(text for path in sources for text in said_in(path))
     found = list(quotes())

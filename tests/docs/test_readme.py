@@ -1,8 +1,9 @@
-"""What README and its like promise: links that lead somewhere, and every setting and field of ours."""
+"""README and other pages: links and paths exist, and every setting and field of ours is explained."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,35 @@ README = (ROOT / "README.md").read_text()
 TEXTS = sorted(
     path for places in ("*.md", "docs/*.md", "configs/**/*.md", "nni_manager/**/*.md") for path in ROOT.glob(places)
 )
+#: Pages with paths from the root, and the folders that those begin with; `nni_manager` may be left out.
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+TOP = {path.name for folder in (ROOT, ROOT / "nni_manager") for path in folder.iterdir() if path.is_dir()}
 
 
 def test_links_lead_somewhere() -> None:
     for path in TEXTS:
         links = re.findall(r"\]\((?!https?://)([^)#]+)", path.read_text())
         assert [link for link in links if not (path.parent / link).exists()] == [], path
+
+
+def test_every_path_and_module_that_a_page_names_exists() -> None:
+    found = [(path.name, word) for path in PAGES for word in _places(path.read_text())]
+    assert len(found) > 40
+    assert [place for place in found if not _exists(place[1])] == []
+
+
+def _places(text: str) -> Iterator[str]:
+    """Paths and dotted modules of the source, in backticks. Patterns, placeholders and plain file names are none."""
+    for word in re.findall(r"`([\w.-]+(?:[./][\w.-]+)+)/?`", text):
+        if re.split("[./]", word)[0] in TOP and ("/" in word or not word.endswith((".py", ".json"))):
+            yield word
+
+
+def _exists(word: str) -> bool:
+    """A path, a package, or a module with at most one name of it, below the root or below `nni_manager`."""
+    module, outer = word.replace(".", "/"), word.rpartition(".")[0].replace(".", "/")
+    found = [word, module, f"{module}.py", f"{outer}.py"]
+    return any((top / path).exists() for top in (ROOT, ROOT / "nni_manager") for path in found)
 
 
 def test_every_setting_is_in_the_readme() -> None:

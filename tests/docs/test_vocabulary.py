@@ -66,6 +66,11 @@ def test_tables_of_words_are_complete(name: str, heading: str, words: list[str])
     assert section(name, heading) == {str(word) for word in words}
 
 
+def test_glossary_has_at_most_ten_words() -> None:
+    part = text("architecture.md").split("\n## Words\n", 1)[1].split("\n#", 1)[0]
+    assert 1 < len(re.findall(r"^\| \*", part, re.MULTILINE)) <= 10
+
+
 def test_every_code_of_a_warning_is_in_the_table() -> None:
     codes: set[str] = set()
     for path in (ROOT / "nni_manager").rglob("*.py"):
@@ -76,12 +81,12 @@ def test_every_code_of_a_warning_is_in_the_table() -> None:
     assert section("troubleshooting.md", "### A warning refuses nothing") == codes
 
 
-def test_pictures_have_every_state() -> None:
-    pictures = text("architecture.md").split("stateDiagram-v2")
+def test_diagrams_have_every_state() -> None:
+    diagrams = text("architecture.md").split("stateDiagram-v2")
     for status in TrialStatus:
-        assert status in pictures[1].split("```")[0]
+        assert status in diagrams[1].split("```")[0]
     for state in ExperimentStatus:
-        assert state in pictures[2].split("```")[0]
+        assert state in diagrams[2].split("```")[0]
     for word in ServiceStatus:
         assert f"`{word}`" in text("architecture.md")
 

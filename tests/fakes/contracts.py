@@ -47,7 +47,7 @@ def whole(file: str) -> Any:
 
 
 def fault(file: str, name: str, body: object) -> str:
-    """What is wrong with `body`; empty when nothing is, or nobody knows. No `name`: by the whole schema."""
+    """Faults of `body`; empty: none, or no schema is known. No `name`: by the whole schema."""
     validator = definition(file, name) if name else whole(file)
     if validator is None:
         return ""

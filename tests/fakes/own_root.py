@@ -18,7 +18,7 @@ Step = tuple[str, ...]
 #: Steps, the command, and the folder where it begins → a command of the machine. Its environment is the container's.
 Maker = Callable[[Sequence[Step], Sequence[str], str], list[str]]
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-#: An ordinary user is root inside, and nobody else.
+#: Inside, an ordinary user is root, the only user.
 _ORDINARY = ("--unshare-user", "--uid", "0", "--gid", "0")
 _BUBBLEWRAP = ("bwrap", "--unshare-pid", "--as-pid-1", "--die-with-parent")
 _WORD = {"read": "--ro-bind", "bind": "--bind", "link": "--symlink", "folder": "--dir"}

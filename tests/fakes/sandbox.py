@@ -29,7 +29,7 @@ from tests.fakes.own_root import Step
 #: Variable of the process that starts containers: a JSON object of the variables that all images bring. What lies in
 #: the folders of its PYTHONPATH are packages of the image.
 IMAGE = "FAKE_IMAGE"
-#: The same of images whose runners, where they cannot reach the manager, try for a second instead of fifteen.
+#: The same, of images with runners that try to reach the manager for one second instead of fifteen.
 SOON_READ = json.dumps({"NNI_RUNNER_DRAIN_S": "1"})
 #: The image's `python3` comes first.
 PATH = f"{Path(os.path.realpath(sys.executable)).parent}:{own_root.PROGRAMS}"
@@ -82,7 +82,7 @@ def start(container: Container) -> None:
     folder.mkdir(parents=True)
     made = own_root.makers()[0](_root(container), container.command, container.directory)
     lasting = f"{shlex.join(made)} >stdout 2>stderr; echo $? >exit.new; mv exit.new exit"
-    subprocess.run(  # a daemon of its own, for which nobody has to wait
+    subprocess.run(  # detached, so that no process has to wait for it
         ["setsid", "--fork", "/bin/sh", "-c", lasting],
         cwd=folder,
         check=True,

@@ -1,4 +1,4 @@
-"""The stand-in for Azure ML, over HTTP: addresses of uploads, assets, refusals and who may do what."""
+"""The stand-in for Azure ML, over HTTP: addresses of uploads, assets, refusals and rights."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_upload_has_an_address_of_its_own(caller: Caller) -> None:
     assert not contracts.fault("aml/command-job.derived.schema.json", "PendingUploadResponseDto", told)
 
 
-def test_the_path_of_an_asset_cannot_change(caller: Caller) -> None:
+def test_asset_path_cannot_change(caller: Caller) -> None:
     first, second = caller.upload("code"), caller.upload("code")
     assert [caller.put_code("code", uri).status_code for uri in (first, first)] == [201, 200]
     refused = caller.put_code("code", second)
@@ -75,7 +75,7 @@ def test_the_path_of_an_asset_cannot_change(caller: Caller) -> None:
     assert caller.put_code("code", second, version="2").status_code == 201
 
 
-def test_a_version_is_found_by_its_hash(caller: Caller) -> None:
+def test_version_is_found_by_its_hash(caller: Caller) -> None:
     body = {"properties": {"codeUri": caller.upload("code"), "properties": {"hash": "abc", "hash_version": "202208"}}}
     caller.call("PUT", "codes/code/versions/7", body)
     address = f"{caller.workspace.address}{RESOURCE}/codes/code/versions?api-version=2025-12-01&hash="
@@ -83,7 +83,7 @@ def test_a_version_is_found_by_its_hash(caller: Caller) -> None:
     assert caller.http.get(f"{address}other").json()["value"] == []
 
 
-def test_a_signed_address_is_good_for_its_container_alone(caller: Caller) -> None:
+def test_signed_address_is_good_for_its_container_alone(caller: Caller) -> None:
     first, second = caller.upload("code"), caller.upload("code")
     signed = f"sig=sig-of-{first.rpartition('/')[2]}"
     there = [httpx.get(f"{uri}/run.sh?{signed}").status_code for uri in (first, second)]
@@ -112,7 +112,7 @@ def test_storage_refuses_in_its_own_words(caller: Caller) -> None:
     assert caller.http.get(f"{place}/a", headers={"Range": "bytes=3-"}).status_code == 416
 
 
-def test_an_outage_and_a_limit_come_and_go(caller: Caller) -> None:
+def test_outage_and_rate_limit_end(caller: Caller) -> None:
     caller.workspace.faults.throttled = 1
     assert [caller.call("GET", "jobs").status_code for _ in range(2)] == [429, 200]
     caller.workspace.faults.outage = "refuse"

@@ -70,7 +70,7 @@ def run(caller: Caller, command: str, **fields: Any) -> str:
 # Records
 
 
-def test_a_job_is_what_it_was_put_as(caller: Caller) -> None:
+def test_job_cannot_change_after_its_put(caller: Caller) -> None:
     caller.workspace.faults.hold = True
     first = caller.call("PUT", "jobs/j1", body("true", tags={"a": "1"}))
     again = caller.call("PUT", "jobs/j1", body("true", tags={"a": "2"}))
@@ -94,7 +94,7 @@ def test_a_job_is_what_it_was_put_as(caller: Caller) -> None:
         ({"outputs": {"out": {"jobOutputType": "uri_folder", "uri": "azureml://datastores/other/paths/x"}}}, "other"),
     ],
 )
-def test_what_is_not_there_is_refused(caller: Caller, fields: dict[str, Any], word: str) -> None:
+def test_unknown_job_is_refused(caller: Caller, fields: dict[str, Any], word: str) -> None:
     refused = caller.call("PUT", "jobs/j1", body(**{"command": "true", **fields}))
     assert refused.status_code == 400 and word in refused.json()["error"]["message"]
 
@@ -111,7 +111,7 @@ def test_lists_have_a_tag_and_pages(caller: Caller) -> None:
     assert names == ["j4", "j3", "j2", "j1"]
 
 
-def test_a_lost_answer_hides_a_job_that_was_taken(caller: Caller) -> None:
+def test_lost_answer_hides_a_job_that_was_taken(caller: Caller) -> None:
     caller.workspace.faults.lost_puts = 1
     with pytest.raises(httpx.TransportError):
         caller.call("PUT", "jobs/j1", body("true"))
@@ -122,7 +122,7 @@ def test_a_lost_answer_hides_a_job_that_was_taken(caller: Caller) -> None:
 
 
 @needs_containers
-def test_a_job_goes_through_its_states_and_ends_by_its_code(caller: Caller) -> None:
+def test_job_goes_through_its_states_and_ends_by_its_code(caller: Caller) -> None:
     caller.workspace.faults.hold = True
     caller.call("PUT", "jobs/j1", body("exit 3"))
     until(lambda: status(caller) == "Queued")
@@ -132,7 +132,7 @@ def test_a_job_goes_through_its_states_and_ends_by_its_code(caller: Caller) -> N
 
 
 @needs_containers
-def test_a_container_has_its_code_and_nothing_of_the_manager(caller: Caller, tmp_path: Path) -> None:
+def test_container_has_its_code_and_nothing_of_the_manager(caller: Caller, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of the manager")
     uri = caller.upload("code")
     caller.put_code("code", uri)
@@ -143,7 +143,7 @@ def test_a_container_has_its_code_and_nothing_of_the_manager(caller: Caller, tmp
 
 
 @needs_containers
-def test_a_file_is_in_storage_when_it_was_closed_and_not_before(caller: Caller) -> None:
+def test_file_is_uploaded_when_it_is_closed(caller: Caller) -> None:
     folder = caller.workspace.blobs.folder / "place"
     command = (
         "exec 3> ${{outputs.out}}/open; echo one >&3; sync; echo two > ${{outputs.out}}/closed;"
@@ -161,7 +161,7 @@ def test_a_file_is_in_storage_when_it_was_closed_and_not_before(caller: Caller) 
 
 
 @needs_containers
-def test_a_cancelled_job_hears_a_signal(caller: Caller) -> None:
+def test_cancelled_job_hears_a_signal(caller: Caller) -> None:
     command = (
         "trap 'echo heard > ${{outputs.out}}/end; exit 0' TERM; touch ${{outputs.out}}/up; while :; do sleep 0.1; done"
     )
@@ -175,7 +175,7 @@ def test_a_cancelled_job_hears_a_signal(caller: Caller) -> None:
 
 @needs_containers
 @pytest.mark.parametrize(("identity", "ends"), [(None, "Failed"), ({"identityType": "UserIdentity"}, "Completed")])
-def test_datastores_of_identities_mount_nothing_for_a_job_without_one(
+def test_identity_datastore_mounts_nothing_for_a_job_without_identity(
     caller: Caller, identity: dict[str, str] | None, ends: str
 ) -> None:
     caller.workspace.auth_mode = "Identity"
@@ -189,7 +189,7 @@ def test_datastores_of_identities_mount_nothing_for_a_job_without_one(
 # The mount by itself
 
 
-def test_an_old_version_stays_until_a_file_is_closed_again(tmp_path: Path) -> None:
+def test_old_version_stays_until_a_file_is_closed_again(tmp_path: Path) -> None:
     mount = OutputMount(tmp_path / "inside", tmp_path / "blobs")
     (tmp_path / "inside" / "a").write_text("one")
     mount.sync()
@@ -202,7 +202,7 @@ def test_an_old_version_stays_until_a_file_is_closed_again(tmp_path: Path) -> No
     assert (tmp_path / "blobs" / "a").read_text() == "onetwo"
 
 
-def test_what_goes_here_goes_there_and_the_other_way_round(tmp_path: Path) -> None:
+def test_output_mount_syncs_both_ways(tmp_path: Path) -> None:
     mount = OutputMount(tmp_path / "inside", tmp_path / "blobs")
     (tmp_path / "inside" / "ours").write_text("1")
     (tmp_path / "blobs" / "theirs").write_text("2")

@@ -99,13 +99,13 @@ def refused(call: Callable[[], Any]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("answer", [(400, "JobNotExists"), (404, "NotFound"), (403, "Forbidden.Job")])
-def test_a_job_that_there_is_not_is_refused_in_any_words(account: Account, answer: tuple[int, str]) -> None:
+def test_unknown_job_is_refused(account: Account, answer: tuple[int, str]) -> None:
     account.service.faults.missing = answer
     calls = (lambda: account.get("dlc0"), lambda: account.stop("dlc0"), lambda: account.client.delete_job("dlc0"))
     assert [refused(call) for call in calls] == [answer] * 3
 
 
-def test_a_refusal_may_be_about_one_job(account: Account) -> None:
+def test_refusal_may_be_about_one_job(account: Account) -> None:
     account.service.faults.hold = True
     one, other = account.create(name="one"), account.create(name="other")
     account.service.faults.refusals[one] = (403, "Forbidden.Job")
@@ -123,7 +123,7 @@ def test_bad_keys_are_refused_before_anything_else(account: Account, service: Dl
     assert service.jobs.by_id == {}
 
 
-def test_flow_control_says_how_long(account: Account) -> None:
+def test_flow_control_gives_the_wait(account: Account) -> None:
     account.service.faults.throttled, account.service.faults.retry_after_ms = 1, 1500
     with pytest.raises(AlibabaCloudException) as raised:
         account.list()
@@ -153,7 +153,7 @@ def test_names_match_in_part_ids_and_tags_whole(account: Account) -> None:
     assert [len(account.list(JobId=id)) for id in (one, one[:5])] == [1, 0]
 
 
-def test_a_list_is_late_and_an_answer_is_lost(account: Account) -> None:
+def test_list_is_late_and_an_answer_is_lost(account: Account) -> None:
     account.service.faults.list_lag_s, account.service.faults.lost_creations = 3600.0, 1
     with pytest.raises(Exception, match="RemoteDisconnected"):
         account.create()
@@ -163,7 +163,7 @@ def test_a_list_is_late_and_an_answer_is_lost(account: Account) -> None:
 # What a job says of itself
 
 
-def test_a_network_is_taken_and_told(account: Account) -> None:
+def test_network_settings_are_returned(account: Account) -> None:
     account.service.faults.hold = True
     network = {"VpcId": "vpc-1", "SecurityGroupId": "sg-1", "SwitchId": "vsw-1", "ExtendedCIDRs": ["10.0.0.0/8"]}
     told = account.get(account.create(UserVpc=network))["UserVpc"]
@@ -177,7 +177,7 @@ def test_a_network_is_taken_and_told(account: Account) -> None:
 
 @needs_containers
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_preempted_job_says_so(account: Account, restarts: bool) -> None:
+def test_preempted_job_says_so(account: Account, restarts: bool) -> None:
     id = account.create("exec sleep 1000")
     account.until(id, "Running")
     account.service.preempt(id, restarts=restarts)
@@ -198,7 +198,7 @@ def test_a_preempted_job_says_so(account: Account, restarts: bool) -> None:
 
 
 @needs_containers
-def test_a_container_has_its_data_source_and_nothing_of_the_manager(account: Account, tmp_path: Path) -> None:
+def test_container_has_its_data_source_and_nothing_of_the_manager(account: Account, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of the manager")
     command = f'echo "$A" $$ > /root/data/told; ! cat {tmp_path}/secret; exit 0'
     assert account.until(account.create(command, Envs={"A": "b"}), "Succeeded", "Failed")["Status"] == "Succeeded"
@@ -206,7 +206,7 @@ def test_a_container_has_its_data_source_and_nothing_of_the_manager(account: Acc
 
 
 @needs_containers
-def test_a_job_fails_by_its_code_and_its_log_is_told(account: Account) -> None:
+def test_failed_job_returns_its_code_and_log(account: Account) -> None:
     id = account.create("echo why; exit 3")
     told = account.until(id, "Succeeded", "Failed")
     assert (told["Status"], told["ReasonCode"]) == ("Failed", "JobFailedByUser")
@@ -215,7 +215,7 @@ def test_a_job_fails_by_its_code_and_its_log_is_told(account: Account) -> None:
 
 
 @needs_containers
-def test_a_stop_is_a_signal_to_the_first_process_then_its_end(account: Account, tmp_path: Path) -> None:
+def test_stop_is_a_signal_to_the_first_process_then_its_end(account: Account, tmp_path: Path) -> None:
     hearing = account.create(
         "trap 'touch /root/data/heard; exit 0' TERM; touch /root/data/up; while :; do sleep 0.1; done"
     )

@@ -84,7 +84,7 @@ def test_envs_reaches_the_pod_and_env_does_not(client: Client) -> None:
     assert client.shown() == "from envs nothing\n"
 
 
-def test_a_value_with_a_quotation_mark_breaks_the_template(client: Client) -> None:
+def test_value_with_a_quotation_mark_breaks_the_template(client: Client) -> None:
     client.submit("true", envs=[{"name": "A", "value": 'say "no"'}])
     assert client.ended() == "error"
     client.submit('echo "$A" > /mnt/team/shown', jobId="two", envs=[{"name": "A", "value": r"a\\b\tc"}])
@@ -99,7 +99,7 @@ def test_process_1_is_the_bootstrap_and_the_command_a_login_shells(client: Clien
     assert client.shown() == "bash /dlws-scripts/bootstrap.sh /home/alice alice\n"
 
 
-def test_a_killed_job_hears_nothing(client: Client) -> None:
+def test_killed_job_gets_no_signal(client: Client) -> None:
     client.submit("trap 'echo heard > /mnt/team/shown; exit' TERM; touch /mnt/team/ready; while :; do sleep 0.05; done")
     until((client.storage / "ready").exists)
     answer = client.call("PUT", "/clusters/.default/jobs/one/status", json={"status": "killing"})
@@ -108,7 +108,7 @@ def test_a_killed_job_hears_nothing(client: Client) -> None:
     assert not (client.storage / "shown").exists()
 
 
-def test_a_pod_sees_its_home_and_what_is_mounted_and_nothing_of_the_machine(client: Client) -> None:
+def test_pod_sees_its_home_and_what_is_mounted_and_nothing_of_the_machine(client: Client) -> None:
     here = f"{client.storage} {Path(__file__)} {Path.home()}/.bashrc"
     command = f"touch /home/alice/x /job/x /data/x; for one in {here}; do ! test -e $one || echo $one; done"
     client.submit(f"({command}) > /mnt/team/shown 2>&1")
@@ -116,13 +116,13 @@ def test_a_pod_sees_its_home_and_what_is_mounted_and_nothing_of_the_machine(clie
     assert client.shown() == ""
 
 
-def test_the_exit_code_is_told_to_nobody(client: Client) -> None:
+def test_exit_code_is_not_returned(client: Client) -> None:
     client.submit("exit 66")
     assert client.ended() == "failed"
     assert "66" not in client.call("GET", "/clusters/.default/jobs/one/status").text
 
 
-def test_a_submission_is_answered_with_200_as_text_whatever_comes_of_it(client: Client) -> None:
+def test_submission_is_answered_with_200_as_text_whatever_comes_of_it(client: Client) -> None:
     client.fake.control("behaviour", hold=True)
     good = client.submit("true")
     assert (good.status_code, json.loads(good.text)) == (200, {"jobId": "one"})
@@ -142,7 +142,7 @@ def test_teams_are_an_empty_list_where_the_service_behind_is_away(client: Client
     assert client.call("GET", "/v2/clusters/.default/teams/platform/jobs").status_code == 502
 
 
-def test_a_list_has_all_active_jobs_and_the_newest_others(client: Client) -> None:
+def test_list_has_all_active_jobs_and_the_newest_others(client: Client) -> None:
     client.fake.control("behaviour", pretended_s=0.01)
     for number in range(12):
         client.submit("true", jobId=f"over{number}")
@@ -160,7 +160,7 @@ def test_credentials_are_in_the_query_and_a_wrong_one_is_403(client: Client) -> 
     assert httpx.get(f"{client.fake.address}/api/teams", params=old).status_code == 200
 
 
-def test_an_unknown_job_is_404_by_status_and_empty_by_detail(client: Client) -> None:
+def test_unknown_job_is_404_by_status_and_empty_by_detail(client: Client) -> None:
     assert client.call("GET", "/clusters/.default/jobs/none/status").status_code == 404
     assert client.call("GET", "/v2/clusters/.default/jobs/none").json() == {}
     answer = client.call("PUT", "/clusters/.default/jobs/none/status", json={"status": "killing"})

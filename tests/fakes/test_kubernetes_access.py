@@ -1,4 +1,4 @@
-"""Who may do what on the fake API server, and how that is shown."""
+"""Authentication and rights on the fake API server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def allow(world: TestCluster, user: str, verbs: list[str], resources: list
         await rbac.create_namespaced_role_binding(NAMESPACE, binding)
 
 
-async def test_roles_say_who_may_do_what(world: TestCluster, tmp_path: Path) -> None:
+async def test_roles_grant_rights(world: TestCluster, tmp_path: Path) -> None:
     await allow(world, "ann", ["get", "list"], ["pods"])
     token = world.control.user("ann")["token"]
     async with world.client(token_config(world, tmp_path, token)) as api:
@@ -58,7 +58,7 @@ async def test_roles_say_who_may_do_what(world: TestCluster, tmp_path: Path) -> 
     )
 
 
-async def test_a_watch_needs_a_right_of_its_own(world: TestCluster, tmp_path: Path) -> None:
+async def test_watch_needs_a_right_of_its_own(world: TestCluster, tmp_path: Path) -> None:
     await allow(world, "ann", ["list"], ["pods"])
     async with world.client(token_config(world, tmp_path, world.control.user("ann")["token"])) as api:
         answer = await client.CoreV1Api(api).list_namespaced_pod(NAMESPACE, watch=True, _preload_content=False)
@@ -68,7 +68,7 @@ async def test_a_watch_needs_a_right_of_its_own(world: TestCluster, tmp_path: Pa
 @pytest.mark.parametrize(
     ("verb", "subresource", "allowed"), [("get", "", True), ("get", "log", False), ("delete", "", False)]
 )
-async def test_one_may_ask_before(
+async def test_access_review_answers(
     world: TestCluster, tmp_path: Path, verb: str, subresource: str, allowed: bool
 ) -> None:
     await allow(world, "ann", ["get"], ["pods"])
@@ -80,7 +80,7 @@ async def test_one_may_ask_before(
     assert review.status.allowed is allowed
 
 
-async def test_an_expired_token_is_none(world: TestCluster) -> None:
+async def test_expired_token_is_refused(world: TestCluster) -> None:
     async with world.client() as api:
         core = client.CoreV1Api(api)
         await core.list_namespaced_pod(NAMESPACE)
@@ -90,7 +90,7 @@ async def test_an_expired_token_is_none(world: TestCluster) -> None:
         assert error.value.status == 401 and json.loads(error.value.body)["reason"] == "Unauthorized"
 
 
-async def test_a_client_certificate_says_who_asks(world: TestCluster, tmp_path: Path) -> None:
+async def test_client_certificate_names_the_user(world: TestCluster, tmp_path: Path) -> None:
     pair = server(world).cluster.authority.client("ben", ["system:masters"])
     config = server(world).kubeconfig(tmp_path / "other", Credentials(pair=pair))
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
@@ -100,7 +100,7 @@ async def test_a_client_certificate_says_who_asks(world: TestCluster, tmp_path: 
         await client.CoreV1Api(api).list_node()
 
 
-async def test_a_plug_in_gives_the_token(world: TestCluster, tmp_path: Path) -> None:
+async def test_exec_plugin_gives_the_token(world: TestCluster, tmp_path: Path) -> None:
     token = world.control.user("cid", groups=["system:masters"])["token"]
     told = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}}
     plug_in = tmp_path / "credential.py"
@@ -117,7 +117,7 @@ async def test_a_plug_in_gives_the_token(world: TestCluster, tmp_path: Path) -> 
     assert review.status.user_info.username == "cid"
 
 
-async def test_a_stranger_may_see_the_version_alone(world: TestCluster, tmp_path: Path) -> None:
+async def test_anonymous_user_sees_the_version_alone(world: TestCluster, tmp_path: Path) -> None:
     async with world.client(token_config(world, tmp_path, "wrong")) as api:
         assert await client.VersionApi(api).get_code()
         with pytest.raises(client.ApiException) as error:

@@ -37,7 +37,7 @@ def named(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": {}}
 
 
-async def test_a_request_is_refused_as_often_as_said(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_request_is_refused_as_often_as_said(world: TestCluster, core: client.CoreV1Api) -> None:
     world.control.fault(method="GET", path="/pods", times=2, status=429, reason="TooManyRequests", retry_after=1)
     for _ in range(2):
         with pytest.raises(client.ApiException) as error:
@@ -47,7 +47,7 @@ async def test_a_request_is_refused_as_often_as_said(world: TestCluster, core: c
 
 
 @pytest.mark.parametrize(("drop", "made"), [("before", False), ("after", True)])
-async def test_an_answer_is_lost(world: TestCluster, core: client.CoreV1Api, drop: str, made: bool) -> None:
+async def test_answer_is_lost(world: TestCluster, core: client.CoreV1Api, drop: str, made: bool) -> None:
     world.control.fault(method="POST", drop=drop)
     with pytest.raises(UNREACHABLE):
         await core.create_namespaced_config_map(NAMESPACE, named("a"))
@@ -55,7 +55,7 @@ async def test_an_answer_is_lost(world: TestCluster, core: client.CoreV1Api, dro
     assert ("a" in names) is made
 
 
-async def test_a_watch_ends_in_the_middle(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_watch_ends_in_the_middle(world: TestCluster, core: client.CoreV1Api) -> None:
     for name in ("a", "b", "c"):
         await core.create_namespaced_config_map(NAMESPACE, named(name))
     world.control.fault(watch_events=2, watch_garbage=True)
@@ -66,14 +66,14 @@ async def test_a_watch_ends_in_the_middle(world: TestCluster, core: client.CoreV
         json.loads(lines[2])
 
 
-async def test_a_watch_is_told_that_it_is_too_old(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_old_watch_gets_410(world: TestCluster, core: client.CoreV1Api) -> None:
     world.control.fault(watch_events=0, watch_gone=True)
     answer = await core.list_namespaced_config_map(NAMESPACE, watch=True, _preload_content=False)
     event = json.loads(await answer.content.read())
     assert event["type"] == "ERROR" and event["object"]["code"] == 410 and event["object"]["reason"] == "Expired"
 
 
-async def test_what_vanishes_is_told_to_nobody(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_vanished_object_sends_no_event(world: TestCluster, core: client.CoreV1Api) -> None:
     await core.create_namespaced_config_map(NAMESPACE, named("a"))
     listed = await core.list_namespaced_config_map(NAMESPACE)
     version = listed.metadata.resource_version
@@ -91,7 +91,7 @@ async def test_what_vanishes_is_told_to_nobody(world: TestCluster, core: client.
     again.close()
 
 
-async def test_an_outage_passes(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_outage_passes(world: TestCluster, core: client.CoreV1Api) -> None:
     await core.create_namespaced_config_map(NAMESPACE, named("a"))
     await world.control.outage(0.4)
 
@@ -151,7 +151,7 @@ class Process:
         await self._process.wait()
 
 
-async def test_a_server_that_was_killed_is_the_same_again(tmp_path: Path) -> None:
+async def test_server_that_was_killed_is_the_same_again(tmp_path: Path) -> None:
     """Its pods go on meanwhile, and how they ended is known."""
     process = Process(tmp_path)
     await process.start()

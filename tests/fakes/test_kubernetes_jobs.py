@@ -134,7 +134,7 @@ RECORDED: list[tuple[str, str, Callable[[], dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(("plural", "name", "job"), RECORDED, ids=[name for _, name, _ in RECORDED])
-async def test_a_job_takes_the_recorded_steps(
+async def test_job_takes_the_recorded_steps(
     api: client.ApiClient, plural: str, name: str, job: Callable[[], Any]
 ) -> None:
     if (reference := definitions.reference()) is None:
@@ -167,12 +167,12 @@ async def test_processes_of_a_tfjob_know_each_other(api: client.ApiClient) -> No
     assert config["cluster"]["ps"] == [f"a-ps-0.{NAMESPACE}.svc:2222"]
 
 
-async def test_a_single_process_gets_no_tf_config(api: client.ApiClient) -> None:
+async def test_single_process_gets_no_tf_config(api: client.ApiClient) -> None:
     await followed(api, TFJOBS, tfjob("a", Worker=replicas('echo "${TF_CONFIG:-none}"')))
     assert await log_of(api, "a-worker-0") == "none\n"
 
 
-async def test_pods_are_cleaned_up_as_said(api: client.ApiClient) -> None:
+async def test_clean_pod_policy_is_followed(api: client.ApiClient) -> None:
     for policy, left in (("None", 2), ("Running", 1), ("All", 0)):
         name = policy.lower()
         job = tfjob(name, {"cleanPodPolicy": policy}, PS=replicas("exec sleep 300"), Worker=replicas("true"))
@@ -192,7 +192,7 @@ async def test_exit_codes_above_128_are_tried_again(api: client.ApiClient) -> No
     assert "Restarting" not in [word(each) for each in permanent] and word(permanent[-1]) == "Failed"
 
 
-async def test_a_job_of_the_past_goes_by_itself(api: client.ApiClient) -> None:
+async def test_finished_job_is_removed_after_its_ttl(api: client.ApiClient) -> None:
     await followed(api, TFJOBS, tfjob("a", {"ttlSecondsAfterFinished": 0}, Worker=replicas("true")))
 
     async def gone() -> bool:
@@ -202,7 +202,7 @@ async def test_a_job_of_the_past_goes_by_itself(api: client.ApiClient) -> None:
     await until(gone)
 
 
-async def test_a_deleted_job_leaves_nothing(api: client.ApiClient) -> None:
+async def test_deleted_job_leaves_nothing(api: client.ApiClient) -> None:
     custom, core = client.CustomObjectsApi(api), client.CoreV1Api(api)
     await custom.create_namespaced_custom_object(*TFJOBS, tfjob("a", Worker=replicas("exec sleep 300", 2)))
     await custom.create_namespaced_custom_object(*FRAMEWORKS, framework("b", "exec sleep 300"))
@@ -222,7 +222,7 @@ async def test_a_deleted_job_leaves_nothing(api: client.ApiClient) -> None:
     await until(nothing)
 
 
-async def test_a_stopped_framework_keeps_its_status_and_loses_its_pods(api: client.ApiClient) -> None:
+async def test_stopped_framework_keeps_its_status_and_loses_its_pods(api: client.ApiClient) -> None:
     custom = client.CustomObjectsApi(api)
     await custom.create_namespaced_custom_object(*FRAMEWORKS, framework("a", "exec sleep 300", 2))
 
@@ -241,13 +241,13 @@ async def test_a_stopped_framework_keeps_its_status_and_loses_its_pods(api: clie
     assert _ended(found["status"])["code"] == -210 and not await pod_names(api)
 
 
-async def test_a_framework_is_tried_as_often_as_said(api: client.ApiClient) -> None:
+async def test_framework_retries_as_configured(api: client.ApiClient) -> None:
     seen = await followed(api, FRAMEWORKS, framework("a", "exit 5", retry=2))
     assert seen[-1]["status"]["retryPolicyStatus"]["totalRetriedCount"] == 2
     assert seen[-1]["status"]["attemptStatus"]["id"] == 2 and not await pod_names(api)
 
 
-async def test_the_barrier_waits_for_all_and_needs_its_rights(api: client.ApiClient) -> None:
+async def test_barrier_waits_for_all_and_needs_its_rights(api: client.ApiClient) -> None:
     mounts = [{"name": "b", "mountPath": "/mnt/frameworkbarrier"}]
     barrier = {"name": "frameworkbarrier", "image": "frameworkcontroller/frameworkbarrier", "volumeMounts": mounts}
     script = "FB_WORKER_PORT=4000; . /mnt/frameworkbarrier/injector.sh; [ -n $FB_WORKER_ADDRESSES ] && exit 42"
@@ -267,7 +267,7 @@ async def test_the_barrier_waits_for_all_and_needs_its_rights(api: client.ApiCli
     assert _ended(seen[-1]["status"])["code"] == 42
 
 
-async def test_an_adaptdl_job_moves_and_starts_again(world: TestCluster, api: client.ApiClient) -> None:
+async def test_adaptdl_job_moves_and_starts_again(world: TestCluster, api: client.ApiClient) -> None:
     custom = client.CustomObjectsApi(api)
     script = '[ "$ADAPTDL_NUM_REPLICAS" = 2 ] || exec sleep 300; [ "$ADAPTDL_NUM_RESTARTS" = 1 ]'
     await custom.create_namespaced_custom_object(*ADAPTDLJOBS, adaptdl("a", script))
@@ -284,7 +284,7 @@ async def test_an_adaptdl_job_moves_and_starts_again(world: TestCluster, api: cl
     assert (await until(reached("Succeeded")))["status"]["group"] == 1
 
 
-async def test_143_is_forgiven_where_a_job_may_be_preempted(world: TestCluster, api: client.ApiClient) -> None:
+async def test_exit_143_of_a_preemptible_job_is_no_failure(world: TestCluster, api: client.ApiClient) -> None:
     """The pod stays as it is until the allocator gives the job something else."""
     custom = client.CustomObjectsApi(api)
     script = '[ "$ADAPTDL_NUM_RESTARTS" = 1 ] || exit 143'

@@ -62,7 +62,7 @@ def message(error: pytest.ExceptionInfo[client.ApiException]) -> str:
     return str(status["message"])
 
 
-async def test_a_name_is_taken_once(custom: client.CustomObjectsApi) -> None:
+async def test_name_is_taken_once(custom: client.CustomObjectsApi) -> None:
     made = await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("a"))
     assert made["metadata"]["uid"] and made["metadata"]["generation"] == 1
     with pytest.raises(client.ApiException) as error:
@@ -70,7 +70,7 @@ async def test_a_name_is_taken_once(custom: client.CustomObjectsApi) -> None:
     assert error.value.status == 409 and message(error) == 'tfjobs.kubeflow.org "a" already exists'
 
 
-async def test_an_old_version_is_no_ground_to_write_on(core: client.CoreV1Api) -> None:
+async def test_write_with_an_old_version_is_a_conflict(core: client.CoreV1Api) -> None:
     made = await core.create_namespaced_config_map(NAMESPACE, config_map("a"))
     made.data["a"] = "2"
     await core.replace_namespaced_config_map("a", NAMESPACE, made)
@@ -98,7 +98,7 @@ async def test_unknown_fields_are_pruned_or_refused(world: TestCluster, custom: 
         ({"runPolicy": {"backoffLimit": "none"}}, "spec.runPolicy.backoffLimit"),
     ],
 )
-async def test_an_invalid_job_is_refused(custom: client.CustomObjectsApi, change: Any, told: str) -> None:
+async def test_invalid_job_is_refused(custom: client.CustomObjectsApi, change: Any, told: str) -> None:
     with pytest.raises(client.ApiException) as error:
         await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("a", **change))
     assert error.value.status == 422 and told in message(error)
@@ -112,7 +112,7 @@ async def test_names_of_frameworks_are_short_and_plain(custom: client.CustomObje
     assert error.value.status == 422 and "metadata.name" in message(error)
 
 
-async def test_where_status_is_a_subresource_it_changes_there_alone(
+async def test_status_changes_through_its_subresource_alone(
     world: TestCluster, custom: client.CustomObjectsApi
 ) -> None:
     world.needs_fake("an operator writes the status, too")
@@ -128,7 +128,7 @@ async def test_where_status_is_a_subresource_it_changes_there_alone(
     assert changed["status"]["startTime"] == "2026-01-01T00:00:00Z" and changed["metadata"]["generation"] == 1
 
 
-async def test_a_framework_has_no_status_subresource(custom: client.CustomObjectsApi) -> None:
+async def test_framework_has_no_status_subresource(custom: client.CustomObjectsApi) -> None:
     framework = {
         "metadata": {"name": "a"},
         "spec": {"executionType": "Start", "taskRoles": []},
@@ -146,7 +146,7 @@ async def test_a_framework_has_no_status_subresource(custom: client.CustomObject
     assert stopped["spec"] == {"executionType": "Stop", "taskRoles": []} and stopped["metadata"]["generation"] == 2
 
 
-async def test_the_spec_of_an_adaptdl_job_stays(custom: client.CustomObjectsApi) -> None:
+async def test_spec_of_an_adaptdl_job_cannot_change(custom: client.CustomObjectsApi) -> None:
     job = {"metadata": {"name": "a"}, "spec": {"maxReplicas": 1, "template": {"spec": {"containers": []}}}}
     await custom.create_namespaced_custom_object(*ADAPTDL, job)
     with pytest.raises(client.ApiException) as error:
@@ -156,7 +156,7 @@ async def test_the_spec_of_an_adaptdl_job_stays(custom: client.CustomObjectsApi)
     assert error.value.status == 422
 
 
-async def test_patches_of_each_kind(core: client.CoreV1Api) -> None:
+async def test_every_kind_of_patch_is_applied(core: client.CoreV1Api) -> None:
     await core.create_namespaced_config_map(NAMESPACE, config_map("a", x="1"))
     merge = {"data": {"a": None, "b": "2"}}
     patched = await core.patch_namespaced_config_map(
@@ -175,7 +175,7 @@ async def test_patches_of_each_kind(core: client.CoreV1Api) -> None:
     assert made.data == {"z": "1"}
 
 
-async def test_lists_by_label_and_in_parts(core: client.CoreV1Api) -> None:
+async def test_lists_take_labels_and_pages(core: client.CoreV1Api) -> None:
     for number in range(7):
         await core.create_namespaced_config_map(NAMESPACE, config_map(f"c{number}", odd=str(number % 2)))
     odd = await core.list_namespaced_config_map(NAMESPACE, label_selector="odd=1")
@@ -193,7 +193,7 @@ async def test_lists_by_label_and_in_parts(core: client.CoreV1Api) -> None:
     assert names == [f"c{number}" for number in range(7)]
 
 
-async def test_a_continued_list_may_be_too_old(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_continued_list_may_be_too_old(world: TestCluster, core: client.CoreV1Api) -> None:
     for number in range(3):
         await core.create_namespaced_config_map(NAMESPACE, config_map(f"c{number}"))
     part = await core.list_namespaced_config_map(NAMESPACE, limit=1)
@@ -203,7 +203,7 @@ async def test_a_continued_list_may_be_too_old(world: TestCluster, core: client.
     assert error.value.status == 410 and json.loads(error.value.body)["reason"] == "Expired"
 
 
-async def test_a_watch_tells_what_begins_and_ceases_to_fit(core: client.CoreV1Api) -> None:
+async def test_watch_reports_objects_that_begin_and_cease_to_match(core: client.CoreV1Api) -> None:
     listed = await core.list_namespaced_config_map(NAMESPACE)
     await core.create_namespaced_config_map(NAMESPACE, config_map("a", mine="yes"))
     await core.create_namespaced_config_map(NAMESPACE, config_map("b", mine="no"))
@@ -224,7 +224,7 @@ async def test_a_watch_tells_what_begins_and_ceases_to_fit(core: client.CoreV1Ap
     assert told == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_a_watch_from_a_forgotten_version_is_told_410(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_watch_from_a_forgotten_version_is_told_410(world: TestCluster, core: client.CoreV1Api) -> None:
     listed = await core.list_namespaced_config_map(NAMESPACE)
     await core.create_namespaced_config_map(NAMESPACE, config_map("a"))
     world.control.compact()
@@ -257,7 +257,7 @@ async def test_bookmarks_tell_how_far_a_watch_is(tmp_path: Path) -> None:
         assert int(version) == world.fake.cluster.store.revision
 
 
-async def test_what_is_owned_goes_with_its_owner(core: client.CoreV1Api) -> None:
+async def test_owned_objects_are_deleted_with_their_owner(core: client.CoreV1Api) -> None:
     owner = await core.create_namespaced_config_map(NAMESPACE, config_map("owner"))
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid}
     for name in ("one", "two"):
@@ -278,7 +278,7 @@ async def test_what_is_owned_goes_with_its_owner(core: client.CoreV1Api) -> None
     await until(nothing)
 
 
-async def test_orphans_stay(core: client.CoreV1Api) -> None:
+async def test_orphaned_objects_stay(core: client.CoreV1Api) -> None:
     owner = await core.create_namespaced_config_map(NAMESPACE, config_map("owner"))
     owned = config_map("one")
     owned["metadata"]["ownerReferences"] = [
@@ -293,7 +293,7 @@ async def test_orphans_stay(core: client.CoreV1Api) -> None:
     await until(alone)
 
 
-async def test_a_finalizer_holds_an_object(core: client.CoreV1Api) -> None:
+async def test_finalizer_holds_an_object(core: client.CoreV1Api) -> None:
     held = config_map("a")
     held["metadata"]["finalizers"] = ["tests/hold"]
     await core.create_namespaced_config_map(NAMESPACE, held)
@@ -307,7 +307,7 @@ async def test_a_finalizer_holds_an_object(core: client.CoreV1Api) -> None:
     assert error.value.status == 404
 
 
-async def test_another_object_of_the_same_name_is_spared(core: client.CoreV1Api) -> None:
+async def test_recreated_object_of_the_same_name_is_kept(core: client.CoreV1Api) -> None:
     await core.create_namespaced_config_map(NAMESPACE, config_map("a"))
     with pytest.raises(client.ApiException) as error:
         await core.delete_namespaced_config_map("a", NAMESPACE, body={"preconditions": {"uid": "another"}})
@@ -315,7 +315,7 @@ async def test_another_object_of_the_same_name_is_spared(core: client.CoreV1Api)
     assert (await core.read_namespaced_config_map("a", NAMESPACE)).data
 
 
-async def test_a_namespace_ends_with_all_it_holds(core: client.CoreV1Api, custom: client.CustomObjectsApi) -> None:
+async def test_namespace_ends_with_all_it_holds(core: client.CoreV1Api, custom: client.CustomObjectsApi) -> None:
     team = f"{NAMESPACE}-team"
     await core.create_namespace({"metadata": {"name": team}})
 
@@ -339,7 +339,7 @@ async def test_a_namespace_ends_with_all_it_holds(core: client.CoreV1Api, custom
     assert error.value.status == 404 and message(error) == f'namespaces "{team}" not found'
 
 
-async def test_a_dry_run_changes_nothing(core: client.CoreV1Api) -> None:
+async def test_dry_run_changes_nothing(core: client.CoreV1Api) -> None:
     await core.create_namespaced_config_map(NAMESPACE, config_map("a"), dry_run="All")
     with pytest.raises(client.ApiException) as error:
         await core.read_namespaced_config_map("a", NAMESPACE)
@@ -357,7 +357,7 @@ async def test_discovery_tells_what_is_served(api: client.ApiClient) -> None:
     assert (await client.VersionApi(api).get_code()).major == "1"
 
 
-async def test_a_kind_comes_and_goes_with_its_definition(world: TestCluster, custom: client.CustomObjectsApi) -> None:
+async def test_kind_comes_and_goes_with_its_definition(world: TestCluster, custom: client.CustomObjectsApi) -> None:
     world.control.delete("customresourcedefinitions.apiextensions.k8s.io", "", "tfjobs.kubeflow.org")
     with pytest.raises(client.ApiException) as error:
         await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("a"))

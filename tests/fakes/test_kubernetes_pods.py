@@ -78,14 +78,14 @@ def state(pod: client.V1Pod) -> Any:
     return pod.status.container_statuses[0].state
 
 
-async def test_a_command_runs_and_its_end_is_told(core: client.CoreV1Api) -> None:
+async def test_command_runs_and_its_end_is_reported(core: client.CoreV1Api) -> None:
     await core.create_namespaced_pod(NAMESPACE, pod("a", "echo out; echo err >&2; exit 3"))
     found = await ended(core, "a")
     assert found.status.phase == "Failed" and state(found).terminated.exit_code == 3
     assert await log_of(core, "a") == "out\nerr\n"
 
 
-async def test_volumes_of_all_kinds(world: TestCluster, core: client.CoreV1Api, tmp_path: Path) -> None:
+async def test_every_kind_of_volume_is_mounted(world: TestCluster, core: client.CoreV1Api, tmp_path: Path) -> None:
     world.needs_fake("a folder of this machine is an export of NFS")
     await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "s"}, "stringData": {"key": "hidden"}})
     script = "cat /in/secret/key; echo; echo nfs >/mnt/nas/sub/file; echo pvc >/claim/file; echo $WHERE"
@@ -119,7 +119,7 @@ async def test_volumes_of_all_kinds(world: TestCluster, core: client.CoreV1Api, 
     assert (tmp_path / "export" / "sub" / "file").read_text() == "nfs\n"
 
 
-async def test_the_environment_has_its_sources(core: client.CoreV1Api) -> None:
+async def test_environment_has_its_sources(core: client.CoreV1Api) -> None:
     await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "s"}, "stringData": {"KEY": "hidden"}})
     env = [
         {"name": "A", "value": "1"},
@@ -154,7 +154,7 @@ async def test_init_containers_run_before(core: client.CoreV1Api) -> None:
     assert found.status.phase == "Failed" and found.status.init_container_statuses[0].state.terminated.exit_code == 9
 
 
-async def test_a_failed_container_starts_again(core: client.CoreV1Api) -> None:
+async def test_failed_container_starts_again(core: client.CoreV1Api) -> None:
     script = "[ -e again ] || { touch again; echo first; exit 2; }; echo second"
     await core.create_namespaced_pod(NAMESPACE, pod("a", script, restartPolicy="OnFailure"))
     found = await ended(core, "a")
@@ -164,7 +164,7 @@ async def test_a_failed_container_starts_again(core: client.CoreV1Api) -> None:
     assert await log_of(core, "a") == "second\n" and await log_of(core, "a", previous=True) == "first\n"
 
 
-async def test_an_end_is_asked_for_and_then_forced(core: client.CoreV1Api) -> None:
+async def test_end_is_asked_for_and_then_forced(core: client.CoreV1Api) -> None:
     kind, deaf = "trap 'echo bye; exit 0' TERM", "trap '' TERM; setsid sleep 3021 & :"
     loop = "; echo up; while :; do sleep 0.05; done"
     await core.create_namespaced_pod(NAMESPACE, pod("kind", kind + loop))
@@ -195,7 +195,7 @@ def sleeping(seconds: str) -> list[str]:
     return found
 
 
-async def test_logs_in_part(core: client.CoreV1Api) -> None:
+async def test_logs_are_read_in_parts(core: client.CoreV1Api) -> None:
     await core.create_namespaced_pod(NAMESPACE, pod("a", "for i in 1 2 3 4; do echo line$i; done"))
     await ended(core, "a")
     assert await log_of(core, "a", tail_lines=2) == "line3\nline4\n"
@@ -229,7 +229,7 @@ async def test_commands_run_in_a_container(world: TestCluster, core: client.Core
     assert cause == {"reason": "ExitCode", "message": "7"}
 
 
-async def test_an_image_that_cannot_be_pulled_is_told_and_mended(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_unpullable_image_is_reported_until_it_can_be_pulled(world: TestCluster, core: client.CoreV1Api) -> None:
     world.control.break_image(f"^{re.escape(IMAGE)}$", "manifest unknown")
     await core.create_namespaced_pod(NAMESPACE, pod("a", "true"))
 
@@ -250,7 +250,7 @@ async def test_an_image_that_cannot_be_pulled_is_told_and_mended(world: TestClus
     assert (await ended(core, "a")).status.phase == "Succeeded"
 
 
-async def test_a_private_registry_wants_its_secret(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_private_registry_wants_its_secret(world: TestCluster, core: client.CoreV1Api) -> None:
     world.control.private_registry("private.example", "ann", "pw")
     auth = base64.b64encode(b"ann:pw").decode()
     content = json.dumps({"auths": {"private.example": {"auth": auth}}})
@@ -262,7 +262,7 @@ async def test_a_private_registry_wants_its_secret(world: TestCluster, core: cli
     assert (await ended(core, "a")).status.phase == "Succeeded"
 
 
-async def test_a_node_has_so_much_room(core: client.CoreV1Api) -> None:
+async def test_node_capacity_limits_pods(core: client.CoreV1Api) -> None:
     for name, gpus in (("a", "6"), ("b", "6")):
         given = pod(name, "sleep 300" if name == "a" else "true")
         given["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
@@ -292,7 +292,7 @@ async def test_pods_end_by_the_cluster(world: TestCluster, core: client.CoreV1Ap
     assert "wiped" not in names
 
 
-async def test_a_lost_node_takes_its_pods(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_lost_node_takes_its_pods(world: TestCluster, core: client.CoreV1Api) -> None:
     await core.create_namespaced_pod(NAMESPACE, pod("a", "sleep 300"))
     await running(core, "a")
     world.control.lose_node("node-0")
@@ -303,7 +303,7 @@ async def test_a_lost_node_takes_its_pods(world: TestCluster, core: client.CoreV
     assert (await ended(core, "b")).status.phase == "Succeeded"
 
 
-async def test_what_is_missing_is_waited_for(core: client.CoreV1Api) -> None:
+async def test_missing_objects_are_awaited(core: client.CoreV1Api) -> None:
     volumes, mounts = [{"name": "s", "secret": {"secretName": "late"}}], [{"name": "s", "mountPath": "/s"}]
     await core.create_namespaced_pod(NAMESPACE, pod("a", "cat /s/k", volumes, mounts))
 
@@ -318,7 +318,9 @@ async def test_what_is_missing_is_waited_for(core: client.CoreV1Api) -> None:
 
 
 @pytest.mark.skipif(not roots.works(), reason="needs the right to `unshare` mounts")
-async def test_what_is_the_managers_is_not_in_a_pod(world: TestCluster, core: client.CoreV1Api, tmp_path: Path) -> None:
+async def test_pod_sees_no_files_or_packages_of_the_manager(
+    world: TestCluster, core: client.CoreV1Api, tmp_path: Path
+) -> None:
     for name in ("code", "shared"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
@@ -331,7 +333,7 @@ async def test_what_is_the_managers_is_not_in_a_pod(world: TestCluster, core: cl
     assert told == [f"{tmp_path}:", "cluster", "shared", f"{tmp_path}/shared:", "file"]
 
 
-async def test_a_pretended_pod_takes_its_time_alone(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_pretended_pod_runs_no_command(world: TestCluster, core: client.CoreV1Api) -> None:
     world.control.pretend("pretended=yes", seconds=0.05, exit_code=4, log="as if\n")
     given = pod("a", "echo really")
     given["metadata"]["labels"] = {"pretended": "yes"}
@@ -340,7 +342,7 @@ async def test_a_pretended_pod_takes_its_time_alone(world: TestCluster, core: cl
     assert await log_of(core, "a") == "as if\n"
 
 
-async def test_a_forked_pod_runs_the_trial_runner(world: TestCluster, core: client.CoreV1Api, tmp_path: Path) -> None:
+async def test_forked_pod_runs_the_trial_runner(world: TestCluster, core: client.CoreV1Api, tmp_path: Path) -> None:
     world.control.fork("forked=yes")
     folder = tmp_path / "attempt"
     (folder / "code").mkdir(parents=True)
@@ -360,7 +362,7 @@ async def test_a_forked_pod_runs_the_trial_runner(world: TestCluster, core: clie
     assert await log_of(core, "a") == "a\n"
 
 
-async def test_a_command_that_is_not_there(core: client.CoreV1Api) -> None:
+async def test_missing_command_fails_the_container(core: client.CoreV1Api) -> None:
     given = pod("a", "")
     given["spec"]["containers"][0]["command"] = ["no-such-command"]
     await core.create_namespaced_pod(NAMESPACE, given)
@@ -381,7 +383,7 @@ async def test_a_command_that_is_not_there(core: client.CoreV1Api) -> None:
         ),
     ],
 )
-async def test_an_invalid_pod_is_refused(core: client.CoreV1Api, change: Any, told: str) -> None:
+async def test_invalid_pod_is_refused(core: client.CoreV1Api, change: Any, told: str) -> None:
     given = pod("a", "true")
     given["spec"].update(change)
     with pytest.raises(client.ApiException) as error:
@@ -389,7 +391,7 @@ async def test_an_invalid_pod_is_refused(core: client.CoreV1Api, change: Any, to
     assert error.value.status == 422 and told in error.value.body
 
 
-async def test_a_quota_holds_for_all_pods_together(core: client.CoreV1Api) -> None:
+async def test_quota_holds_for_all_pods_together(core: client.CoreV1Api) -> None:
     quota = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "3"}}}
     await core.create_namespaced_resource_quota(NAMESPACE, quota)
     given = pod("a", "sleep 300")

@@ -95,7 +95,7 @@ def test_commands_are_lines_of_a_script(client: Client) -> None:
     assert client.shown() == "both\n"
 
 
-def test_the_script_is_bash_and_ends_at_the_first_failure(client: Client) -> None:
+def test_script_is_bash_and_ends_at_the_first_failure(client: Client) -> None:
     script = "echo $- ${BASH_VERSION:+bash} > /mnt/nfs/shown; shopt -o pipefail >> /mnt/nfs/shown"
     client.submit(script, "(exit 3) & p=$!", "wait $p; c=$?", "echo never >> /mnt/nfs/shown")
     status = client.ended()
@@ -104,7 +104,7 @@ def test_the_script_is_bash_and_ends_at_the_first_failure(client: Client) -> Non
     assert status["appExitMessages"]["runtime"]["originUserExitCode"] == 3
 
 
-def test_a_variable_that_is_not_set_ends_it(client: Client) -> None:
+def test_unset_variable_ends_the_script(client: Client) -> None:
     client.submit("echo $NEVER_SET", "echo never > /mnt/nfs/shown")
     assert client.ended()["appExitMessages"]["runtime"]["originUserExitCode"] == 1
     assert not (client.storage / "shown").exists()
@@ -122,7 +122,7 @@ def test_process_1_is_the_runtime_and_a_stop_reaches_nothing_below_it(client: Cl
     assert not (client.storage / "heard").exists() and (client.storage / "alive").exists()
 
 
-def test_a_job_that_leaves_by_itself_needs_no_grace(client: Client) -> None:
+def test_job_that_leaves_by_itself_needs_no_grace(client: Client) -> None:
     client.submit("touch /mnt/nfs/ready", "while [ ! -e /mnt/nfs/go ]; do sleep 0.05; done")
     until((client.storage / "ready").exists)
     client.call("PUT", "/jobs/alice~one/executionType", json={"value": "STOP"})
@@ -130,14 +130,14 @@ def test_a_job_that_leaves_by_itself_needs_no_grace(client: Client) -> None:
     assert client.ended()["state"] == "STOPPED"
 
 
-def test_a_task_sees_its_storage_and_nothing_of_the_machine(client: Client) -> None:
+def test_task_sees_its_storage_and_nothing_of_the_machine(client: Client) -> None:
     here = f"{client.storage} {Path(__file__)} {Path.home()}/.bashrc"
     client.submit(f"for one in {here}; do ! test -e $one || echo $one; done > /mnt/nfs/shown")
     assert client.ended()["state"] == "SUCCEEDED"
     assert client.shown() == ""
 
 
-def test_a_storage_that_is_not_shared_is_a_folder_of_the_user(client: Client) -> None:
+def test_storage_that_is_not_shared_is_a_folder_of_the_user(client: Client) -> None:
     client.submit("echo mine > /there/file", extras={"storages": [{"name": "private", "mountPath": "/there"}]})
     assert client.ended()["state"] == "SUCCEEDED"
     assert (client.storage / "alice" / "file").read_text() == "mine\n"
@@ -147,7 +147,7 @@ def test_a_storage_that_is_not_shared_is_a_folder_of_the_user(client: Client) ->
 
 
 @pytest.mark.parametrize("code", [1, 64, 65, 66, 75, 77, 79, 220])
-def test_a_code_without_a_pattern_is_255_and_the_users_own_stands_beside_it(client: Client, code: int) -> None:
+def test_code_without_a_pattern_is_255_and_the_users_own_stands_beside_it(client: Client, code: int) -> None:
     client.submit(f"exit {code}")
     status = client.ended()
     assert (status["state"], status["appExitCode"], status["appExitSpec"]["phrase"]) == (
@@ -161,7 +161,7 @@ def test_a_code_without_a_pattern_is_255_and_the_users_own_stands_beside_it(clie
 
 
 @pytest.mark.parametrize("code", [130, 131, 137, 143])
-def test_a_transient_code_is_started_again_though_no_retry_is_wanted(client: Client, code: int) -> None:
+def test_transient_code_is_started_again_though_no_retry_is_wanted(client: Client, code: int) -> None:
     client.submit("echo x >> /mnt/nfs/shown", f"[ $(wc -l < /mnt/nfs/shown) -gt 2 ] || exit {code}", jobRetryCount=0)
     status = client.ended()
     assert (status["state"], status["retries"], status["retryDetails"]["platform"]) == ("SUCCEEDED", 2, 2)
@@ -189,7 +189,7 @@ def test_no_job_can_turn_the_retries_off(client: Client) -> None:
         ("Segmentation fault", 234, "ContainerSigvFault"),
     ],
 )
-def test_what_is_printed_decides_the_code_of_a_failure(client: Client, printed: str, code: int, phrase: str) -> None:
+def test_printed_output_decides_the_code_of_a_failure(client: Client, printed: str, code: int, phrase: str) -> None:
     client.submit(f'echo "{printed}" >&2', "exit 66")
     status = client.ended()
     assert (status["appExitCode"], status["appExitSpec"]["phrase"]) == (code, phrase)
@@ -197,7 +197,7 @@ def test_what_is_printed_decides_the_code_of_a_failure(client: Client, printed: 
     assert "matchedUserLogString" in status["appExitMessages"]["runtime"]
 
 
-def test_the_platforms_own_codes_have_no_word_of_the_runtime(client: Client) -> None:
+def test_platforms_own_codes_have_no_word_of_the_runtime(client: Client) -> None:
     client.submit("sleep 1000")
     until(lambda: client.status()["state"] == "RUNNING")
     client.fake.control("end", user="alice", name="one", code=-1200)
@@ -206,7 +206,7 @@ def test_the_platforms_own_codes_have_no_word_of_the_runtime(client: Client) -> 
     assert status["appExitSpec"]["reaction"] == exits.NEVER
 
 
-def test_a_lost_node_starts_the_job_again(client: Client) -> None:
+def test_lost_node_starts_the_job_again(client: Client) -> None:
     client.submit("sleep 1000")
     until(lambda: client.status()["state"] == "RUNNING")
     client.fake.control("end", user="alice", name="one", code=-1001)
@@ -217,7 +217,7 @@ def test_a_lost_node_starts_the_job_again(client: Client) -> None:
 # Calls
 
 
-def test_logins(client: Client) -> None:
+def test_login_answers(client: Client) -> None:
     def login(username: str, password: str) -> tuple[int, str]:
         form = {"username": username, "password": password}
         answer = client.call("POST", "/authn/basic/login", token=None, data=form)
@@ -229,7 +229,7 @@ def test_logins(client: Client) -> None:
     assert login("alice", "passw0rd") == (200, "")
 
 
-def test_a_wrong_token_is_401_and_an_unknown_user_400(client: Client) -> None:
+def test_wrong_token_is_401_and_an_unknown_user_400(client: Client) -> None:
     assert [client.call("GET", "/jobs", token=token).status_code for token in (None, "wrong")] == [401, 401]
     answer = client.call("GET", "/users/nobody")
     assert (answer.status_code, answer.json()["code"]) == (400, "NoUserError")
@@ -244,12 +244,12 @@ def test_a_wrong_token_is_401_and_an_unknown_user_400(client: Client) -> None:
         ({"prerequisites": [{"type": "dockerimage", "uri": "u", "name": "other"}]}, 400, "InvalidProtocolError"),
     ],
 )
-def test_what_is_refused(client: Client, fields: dict[str, Any], status: int, code: str) -> None:
+def test_bad_submissions_are_refused(client: Client, fields: dict[str, Any], status: int, code: str) -> None:
     answer = client.submit("true", **fields)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
-def test_a_name_is_taken_once_and_for_all(client: Client) -> None:
+def test_name_is_taken_once_and_for_all(client: Client) -> None:
     assert client.submit("true").status_code == 202
     client.ended()
     assert (client.submit("true").status_code, client.submit("true").json()["code"]) == (409, "ConflictJobError")
@@ -271,7 +271,7 @@ def test_others_may_look_but_not_stop(client: Client) -> None:
     assert answer.status_code == 403
 
 
-def test_the_list_is_of_all_users_newest_first_and_filtered(client: Client) -> None:
+def test_list_is_of_all_users_newest_first_and_filtered(client: Client) -> None:
     client.fake.control("behaviour", hold=True)
     for name in ("a1", "a2", "b1"):
         client.submit("true", name=name)
@@ -283,7 +283,7 @@ def test_the_list_is_of_all_users_newest_first_and_filtered(client: Client) -> N
     assert client.call("GET", "/jobs", params={"username": "bob"}).json() == []
 
 
-def test_a_call_too_many_is_429_until_the_window_is_over(client: Client) -> None:
+def test_call_too_many_is_429_until_the_window_is_over(client: Client) -> None:
     client.fake.control("users", users={"alice": {"tokens": ["t0ken"]}}, limits={"list": [1, 60]})
     answers = [client.call("GET", "/jobs") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]

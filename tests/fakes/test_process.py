@@ -12,9 +12,7 @@ from tests.fakes.process import running
 pytestmark = pytest.mark.unit
 
 
-def test_where_no_container_can_be_made_a_test_is_skipped_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_container_support_skips_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "missing", lambda: "containers need bubblewrap")
     with pytest.raises(pytest.skip.Exception, match="containers need bubblewrap"), running("dlts", tmp_path / "dlts"):
         pytest.fail("it was started")

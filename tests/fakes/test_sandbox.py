@@ -57,7 +57,7 @@ def until(holds: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def test_nothing_of_the_machine_is_there_but_what_is_mounted(begin: Callable[..., Path], tmp_path: Path) -> None:
+def test_sandbox_holds_mounted_folders_alone(begin: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "storage" / "team").mkdir(parents=True)
     (tmp_path / "inner").mkdir()
     mounts = [Mount(tmp_path / "storage", Path("/mnt/nfs")), Mount(tmp_path / "inner", Path("/mnt/nfs/team"))]
@@ -71,7 +71,7 @@ def test_nothing_of_the_machine_is_there_but_what_is_mounted(begin: Callable[...
     assert "work" not in (folder / "stdout").read_text().split()
 
 
-def test_its_python_has_the_packages_of_the_image_and_no_others(
+def test_python_has_the_packages_of_the_image_alone(
     begin: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -88,7 +88,7 @@ def test_its_python_has_the_packages_of_the_image_and_no_others(
     assert (folder / "stdout").read_text() == "ours blue o None None\n"
 
 
-def test_the_command_is_process_1_and_a_shell_passes_no_signal_on(begin: Callable[..., Path], tmp_path: Path) -> None:
+def test_command_is_process_1_and_a_shell_passes_no_signal_on(begin: Callable[..., Path], tmp_path: Path) -> None:
     mounts = [Mount(tmp_path, Path("/mnt/seen"))]
     script = (
         "echo $$ >/mnt/seen/first; (trap 'echo >/mnt/seen/heard' TERM; touch /mnt/seen/ready;"
@@ -102,7 +102,7 @@ def test_the_command_is_process_1_and_a_shell_passes_no_signal_on(begin: Callabl
     assert (tmp_path / "first").read_text() == "1\n" and not (tmp_path / "heard").exists()
 
 
-def test_a_handler_of_process_1_hears_it(begin: Callable[..., Path], tmp_path: Path) -> None:
+def test_signal_handler_of_process_1_runs(begin: Callable[..., Path], tmp_path: Path) -> None:
     script = "trap 'exit 9' TERM; touch /mnt/seen/ready; while :; do sleep 0.05; done"
     folder = begin("/bin/bash", "-c", script, mounts=[Mount(tmp_path, Path("/mnt/seen"))])
     until((tmp_path / "ready").exists)
@@ -110,7 +110,7 @@ def test_a_handler_of_process_1_hears_it(begin: Callable[..., Path], tmp_path: P
     assert ended(folder) == 9
 
 
-def test_kill_ends_all_with_137_and_destroy_leaves_no_word(begin: Callable[..., Path], tmp_path: Path) -> None:
+def test_kill_ends_with_137_and_destroy_leaves_no_exit_code(begin: Callable[..., Path], tmp_path: Path) -> None:
     mounts = [Mount(tmp_path, Path("/mnt/seen"))]
     script = "env -i setsid sleep 1000 & echo >/mnt/seen/$NAME; wait"
     killed = begin("/bin/bash", "-c", script, mounts=mounts, environment={"NAME": "one"})
@@ -124,7 +124,7 @@ def test_kill_ends_all_with_137_and_destroy_leaves_no_word(begin: Callable[..., 
     assert sandbox.exit_code(gone) is None
 
 
-def test_a_command_can_enter(begin: Callable[..., Path], tmp_path: Path) -> None:
+def test_command_can_enter(begin: Callable[..., Path], tmp_path: Path) -> None:
     folder = begin(
         "/bin/bash",
         "-c",
@@ -143,7 +143,7 @@ def test_a_command_can_enter(begin: Callable[..., Path], tmp_path: Path) -> None
         sandbox.entering(folder, ["true"])
 
 
-def test_what_the_service_puts_there_can_be_run(begin: Callable[..., Path]) -> None:
+def test_file_placed_by_the_service_can_be_run(begin: Callable[..., Path]) -> None:
     folder = begin(
         "/opt/service/run", "5", files={"/opt/service/run": "#!/bin/bash\nset -u\nexit $1\n"}, directory="/tmp"
     )

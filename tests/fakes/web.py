@@ -8,11 +8,11 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 _TICK_S = 0.05
@@ -39,8 +39,55 @@ class Cluster(Protocol):
     def advance(self) -> None: ...
 
 
+class Faults:
+    """Faults that every service has. `outage`: a status, or "drop". `lose_answers`: of how many submissions."""
+
+    def __init__(self) -> None:
+        self.outage: int | str = ""
+        self.hang = False
+        self.lose_answers = 0
+        self.list_most: int | None = None
+
+
+class FakeService:
+    """A service in front of a cluster: its state, and the faults that all such services have."""
+
+    cluster: Any
+    faults: Any
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.cluster.is_busy)
+
+    def advance(self) -> None:
+        self.cluster.advance()
+
+    def behave(self, **changes: Any) -> None:
+        """From now on: fields of `faults`, or else of the cluster."""
+        for name, value in changes.items():
+            target = self.faults if hasattr(self.faults, name) else self.cluster
+            assert hasattr(target, name), name
+            setattr(target, name, value)
+
+    async def until_answering(self) -> None:
+        while self.faults.hang:  # noqa: ASYNC110 (until a test says so)
+            await asyncio.sleep(_TICK_S)
+
+    def outage(self) -> Response | None:
+        if self.faults.outage == "drop":
+            return BrokenOff()
+        return PlainTextResponse("gateway", int(self.faults.outage)) if self.faults.outage else None
+
+    def lost_or(self, answer: Response) -> Response:
+        """The answer of a submission that was taken, or a broken connection in its place."""
+        if not self.faults.lose_answers:
+            return answer
+        self.faults.lose_answers -= 1
+        return BrokenOff()
+
+
 def passing_time(cluster: Cluster) -> Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]:
-    """An application's lifespan: time goes on when nobody asks, too."""
+    """An application's lifespan: advances a busy cluster every 50 ms, without a request, too."""
 
     async def tick() -> None:
         while True:

@@ -54,7 +54,7 @@ class Tower:
         return self.made[-1]
 
 
-async def test_one_connection_per_key_from_the_first_lease_to_the_last() -> None:
+async def test_connection_is_shared_per_key_from_first_to_last_lease() -> None:
     async with AsyncExitStack() as outer:
         tower = Tower(outer)
         async with AsyncExitStack() as inner:
@@ -76,7 +76,7 @@ async def test_another_key_is_another_connection() -> None:
         assert len(tower.made) == 2
 
 
-async def test_every_experiment_is_checked_once_before_it_may_use_it() -> None:
+async def test_every_credential_is_checked_once_before_use() -> None:
     async with AsyncExitStack() as stack:
         tower = Tower(stack)
         one, two, stranger = [await tower.lease(f"e{n}", c) for n, c in enumerate(["a", "b", "wrong"])]
@@ -88,7 +88,7 @@ async def test_every_experiment_is_checked_once_before_it_may_use_it() -> None:
         assert tower.made[0].calls == ["open", "check a", "use a", "check b", "check wrong"]
 
 
-async def test_nobody_knows_while_it_is_away() -> None:
+async def test_failed_check_is_repeated_after_an_outage() -> None:
     async with AsyncExitStack() as stack:
         tower = Tower(stack)
         one = await tower.lease("e1", "a")
@@ -99,7 +99,7 @@ async def test_nobody_knows_while_it_is_away() -> None:
         await one.use()
 
 
-async def test_a_refused_credential_is_replaced_by_another_leases() -> None:
+async def test_refused_credential_is_replaced_by_another_leases() -> None:
     async with AsyncExitStack() as stack:
         tower = Tower(stack)
         one, two = await tower.lease("e1", "a"), await tower.lease("e2", "b")
@@ -112,7 +112,7 @@ async def test_a_refused_credential_is_replaced_by_another_leases() -> None:
         await two.use()
 
 
-async def test_all_are_told_when_no_credential_is_left_until_one_is_renewed() -> None:
+async def test_leases_fail_without_a_valid_credential_until_one_is_renewed() -> None:
     async with AsyncExitStack() as stack:
         tower = Tower(stack)
         one, two = await tower.lease("e1", "a"), await tower.lease("e2", "b")
@@ -126,7 +126,7 @@ async def test_all_are_told_when_no_credential_is_left_until_one_is_renewed() ->
         assert tower.made[0].calls[-1] == "use c"
 
 
-async def test_a_connection_goes_on_with_another_when_the_lease_in_use_ends() -> None:
+async def test_connection_goes_on_with_another_when_the_lease_in_use_ends() -> None:
     async with AsyncExitStack() as outer:
         tower = Tower(outer)
         two = await tower.lease("e2", "b")
@@ -139,7 +139,7 @@ async def test_a_connection_goes_on_with_another_when_the_lease_in_use_ends() ->
         assert tower.made[0].calls == ["open", "check a", "use a", "check b", "use b"]
 
 
-async def test_who_has_the_same_credential_goes_on_without_another_login() -> None:
+async def test_lease_with_the_same_credential_needs_no_second_login() -> None:
     async with AsyncExitStack() as outer:
         tower = Tower(outer)
         async with AsyncExitStack() as inner:
@@ -151,7 +151,7 @@ async def test_who_has_the_same_credential_goes_on_without_another_login() -> No
         assert tower.made[0].calls == ["open", "check a", "use a", "check a"]
 
 
-async def test_health_has_a_beginning_and_a_reason() -> None:
+async def test_health_changes_are_reported_once() -> None:
     account, told = Account(), []
     account.on_health.append(lambda: told.append(account.health.state))
     account.note_down("timeout")
@@ -161,7 +161,7 @@ async def test_health_has_a_beginning_and_a_reason() -> None:
     assert account.health.sentence == ""
 
 
-async def test_no_credential_is_told() -> None:
+async def test_credentials_appear_in_no_text() -> None:
     async with AsyncExitStack() as stack:
         tower = Tower(stack)
         assert "secret" not in repr(await tower.lease("e1", "secret"))

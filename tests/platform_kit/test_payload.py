@@ -12,7 +12,7 @@ from trial_runner import protocol
 pytestmark = pytest.mark.unit
 
 
-def test_a_trial_finds_its_folders() -> None:
+def test_trial_finds_its_folders() -> None:
     assert payload.directory_environment("/trials/abcde", "/code") == {
         "NNI_SYS_DIR": "/trials/abcde",
         "NNI_OUTPUT_DIR": "/trials/abcde",
@@ -21,7 +21,7 @@ def test_a_trial_finds_its_folders() -> None:
     }
 
 
-def test_the_stand_in_is_behind_all_that_the_user_put_on_the_path() -> None:
+def test_stand_in_comes_last_on_the_path() -> None:
     given = {"PYTHONPATH": "/mine:/yours", "HOME": "/root"}
     assert payload.with_stand_in(given) == {"PYTHONPATH": f"/mine:/yours:{payload.STAND_IN}", "HOME": "/root"}
     assert given["PYTHONPATH"] == "/mine:/yours"
@@ -33,7 +33,7 @@ def test_without_a_path_there_is_no_empty_entry(given: dict[str, str]) -> None:
     assert payload.with_stand_in(given)["PYTHONPATH"] == payload.STAND_IN
 
 
-def test_the_stand_in_and_the_channel_are_where_the_path_says() -> None:
+def test_stand_in_and_the_channel_are_where_the_path_says() -> None:
     folder = Path(payload.STAND_IN)
     assert (folder / "nni" / "__init__.py").is_file()
     module = protocol.COMMAND_CHANNEL.removeprefix("import://").split(".")[0]

@@ -42,14 +42,14 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlugIn:
     return install
 
 
-def test_a_folder_is_a_platform() -> None:
+def test_folder_is_a_platform() -> None:
     assert "local" in registry.names()
     found = registry.find("local")
     assert (found.name, found.config) == ("local", LocalConfig)
     assert found.adapter == "nni_manager.platforms.local.platform:LocalPlatform"
 
 
-def test_a_plug_in_is_a_platform_and_is_imported_on_first_use(plug_in: PlugIn) -> None:
+def test_plug_in_is_a_platform_and_is_imported_on_first_use(plug_in: PlugIn) -> None:
     plug_in("hive", HIVE)
     assert "hive" in registry.names()
     assert "hive_plug_in" not in sys.modules
@@ -64,7 +64,7 @@ def test_old_names_still_work_beside_a_broken_plug_in(plug_in: PlugIn) -> None:
     assert registry.find("hive-old").name == "hive"
 
 
-def test_a_folder_wins_over_a_plug_in(plug_in: PlugIn) -> None:
+def test_folder_wins_over_a_plug_in(plug_in: PlugIn) -> None:
     plug_in("local", "raise RuntimeError('no queen')")
     assert registry.find("local").config is LocalConfig
     assert registry.names().count("local") == 1
@@ -79,7 +79,7 @@ def test_a_folder_wins_over_a_plug_in(plug_in: PlugIn) -> None:
         ("", "platform 'angry' is broken"),
     ],
 )
-def test_a_broken_plug_in_is_reported_by_name(plug_in: PlugIn, source: str, words: str) -> None:
+def test_broken_plug_in_is_reported_by_name(plug_in: PlugIn, source: str, words: str) -> None:
     plug_in("angry", source)
     assert "angry" in registry.names()
     with pytest.raises(InvalidInput, match=words):
@@ -87,25 +87,25 @@ def test_a_broken_plug_in_is_reported_by_name(plug_in: PlugIn, source: str, word
 
 
 @pytest.mark.parametrize("adapter", ["hive_plug_in:Missing", "no_such_bees:Adapter"])
-def test_a_missing_adapter_is_reported_by_name(plug_in: PlugIn, adapter: str) -> None:
+def test_missing_adapter_is_reported_by_name(plug_in: PlugIn, adapter: str) -> None:
     plug_in("hive", HIVE.replace("{name}_plug_in:Adapter", adapter))
     with pytest.raises(InvalidInput, match="platform 'hive' cannot be imported"):
         registry.adapter_class(registry.find("hive"))
 
 
-def test_an_adapter_is_a_class(plug_in: PlugIn) -> None:
+def test_adapter_is_a_class(plug_in: PlugIn) -> None:
     plug_in("hive", HIVE.replace(":Adapter", ":PLATFORM"))
     with pytest.raises(InvalidInput, match="PLATFORM is not a class"):
         registry.adapter_class(registry.find("hive"))
 
 
-def test_an_unknown_name_lists_the_known_ones_and_the_nearest(plug_in: PlugIn) -> None:
+def test_unknown_name_lists_the_known_ones_and_the_nearest(plug_in: PlugIn) -> None:
     plug_in("hive", HIVE)
     with pytest.raises(InvalidInput, match=r"there is no platform 'Hives'; did you mean hive\? Known: .*hive.*local"):
         registry.find("Hives")
 
 
-def test_a_platform_that_has_no_adapter_yet_is_known_and_refuses_work(plug_in: PlugIn) -> None:
+def test_platform_that_has_no_adapter_yet_is_known_and_refuses_work(plug_in: PlugIn) -> None:
     plug_in("hive", HIVE.replace('adapter="{name}_plug_in:Adapter", ', ""))
     found = registry.find("hive")
     assert found.config is LocalConfig

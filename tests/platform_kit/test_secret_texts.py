@@ -32,7 +32,7 @@ SECRET = "p&ss wörd/+=\"'<x>"
         quote(quote(SECRET, safe=""), safe=""),
     ],
 )
-def test_every_spelling(spelled: str) -> None:
+def test_every_spelling_of_a_secret_is_redacted(spelled: str) -> None:
     shown = SecretTexts(SECRET).redacted(f"cannot log in with {spelled}, sorry")
     assert "***" in shown and "ss" not in shown and "cannot log in with" in shown and shown.endswith(", sorry")
 
@@ -58,5 +58,5 @@ def test_no_secret_in_repr() -> None:
 
 
 @given(st.text(min_size=3), st.text(), st.text())
-def test_nothing_of_any_secret(secret: str, before: str, after: str) -> None:
+def test_no_secret_is_left_in_a_text(secret: str, before: str, after: str) -> None:
     assert secret not in SecretTexts(secret).redacted(before + secret + after).replace("***", "\0")

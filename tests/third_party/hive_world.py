@@ -19,7 +19,7 @@ from tests.platforms.live.live_world import LiveWorld, Service
 from tests.third_party.hive import TOKEN, Hive, running_hive, section
 
 _WRONG = "not-the-honey-pot"
-_HELD = "waits for somebody to start it"
+_HELD = "waits to be started"
 
 
 class HiveWorld(LiveWorld):

@@ -55,7 +55,7 @@ def _results(daemon: Daemon, id: str) -> list[tuple[str, object]]:
     return [(trial["status"], trial["finalValue"]) for trial in trials["trials"]]
 
 
-def test_an_experiment_runs_is_closed_and_is_deleted(daemon: Daemon, hive: Hive, tmp_path: Path) -> None:
+def test_experiment_runs_is_closed_and_is_deleted(daemon: Daemon, hive: Hive, tmp_path: Path) -> None:
     id = _create(daemon, hive, tmp_path / "code", 7, trials=2)
     daemon.wait(id, "DONE")
     assert _results(daemon, id) == [("SUCCEEDED", 7)] * 2

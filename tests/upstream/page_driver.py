@@ -53,7 +53,7 @@ class NniPage:
         await self.page.goto(f"{self.url}{name}")
 
     async def shoot(self, name: str) -> None:
-        """For those who want to look."""
+        """Saves a screenshot of the page, to be looked at after the test."""
         await self.page.screenshot(path=self._shots / f"{name}.png")
 
     def called(self, request: Request) -> None:

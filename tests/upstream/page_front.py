@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from tests.api.listeners import tcp_listener
 
-#: What is about the one connection, and not for who is behind.
+#: Headers of one connection, which a proxy does not pass on.
 _OWN_HEADERS = ("connection", "content-length", "host", "keep-alive", "origin", "transfer-encoding")
 
 

@@ -40,7 +40,7 @@ def test_parameters_and_results_with_no_manager_anywhere(upstream_trial: Upstrea
     assert not (upstream_trial.folder / protocol.METRICS_FILE).exists()
 
 
-def test_a_second_request_gets_the_same_parameters(upstream_trial: UpstreamTrial) -> None:
+def test_second_request_gets_the_same_parameters(upstream_trial: UpstreamTrial) -> None:
     code = """if True:
         import nni
         assert nni.get_next_parameter() == nni.get_next_parameter() == {"lr": 0.1}
@@ -102,13 +102,13 @@ def test_tagged_values_are_written_as_the_sdk_writes_them(upstream_trial: Upstre
     upstream_trial.run("-c", code)
 
 
-def test_a_program_may_clear_its_environment(upstream_trial: UpstreamTrial) -> None:
+def test_program_may_clear_its_environment(upstream_trial: UpstreamTrial) -> None:
     code = "import nni, os; nni.get_next_parameter(); os.environ.clear(); nni.report_final_result(1)"
     upstream_trial.run("-c", code)
     assert upstream_trial.outboxes() == [['{"type":"final","value":1}']]
 
 
-def test_a_burst_arrives_whole_and_in_order(upstream_trial: UpstreamTrial) -> None:
+def test_burst_arrives_whole_and_in_order(upstream_trial: UpstreamTrial) -> None:
     code = """if True:
         import nni
         nni.get_next_parameter()
@@ -134,7 +134,7 @@ def test_processes_of_a_trial_have_an_outbox_each(upstream_trial: UpstreamTrial)
     assert sorted(values) == [[0, 1], [2]]
 
 
-def test_a_lost_parameter_file_is_an_error_that_names_it(upstream_trial: UpstreamTrial) -> None:
+def test_lost_parameter_file_is_an_error_that_names_it(upstream_trial: UpstreamTrial) -> None:
     (upstream_trial.folder / protocol.PARAMETER_FILE).unlink()
     code = """if True:
         import nni, sys
@@ -145,7 +145,7 @@ def test_a_lost_parameter_file_is_an_error_that_names_it(upstream_trial: Upstrea
     assert f"cannot be read from {upstream_trial.folder / protocol.PARAMETER_FILE}" in stderr
 
 
-def test_the_example_trial_runs_on_the_real_nni(upstream_trial: UpstreamTrial) -> None:
+def test_example_trial_runs_on_the_real_nni(upstream_trial: UpstreamTrial) -> None:
     upstream_trial.give({"learning_rate": 0.01, "batch_size": 64})
     upstream_trial.run(str(DIGITS / "trial.py"))
     (lines,) = upstream_trial.outboxes()

@@ -137,7 +137,7 @@ def until(look: Callable[[], Any], within_s: float = 40) -> Any:
     return found
 
 
-def test_the_client_reads_everything(upstream: Upstream) -> None:
+def test_client_reads_everything(upstream: Upstream) -> None:
     found = upstream.run("""
 found["id"] = experiment.id
 found["status"] = experiment.get_status()
@@ -171,7 +171,7 @@ found["export"] = [asdict(result) for result in experiment.export_data()]
     assert found["export"][0]["parameter"] == trials[0]["hyperParameters"][0]["parameters"]
 
 
-def test_the_client_changes_the_experiment(upstream: Upstream) -> None:
+def test_client_changes_the_experiment(upstream: Upstream) -> None:
     found = upstream.run("""
 experiment.update_trial_concurrency(3)
 experiment.update_max_experiment_duration("2h")
@@ -200,7 +200,7 @@ found["killed"] = experiment.get_trial_job(found["running"][0]).status
     assert [config[name] for name in changed] == [found["params"][name] for name in changed]
 
 
-def test_a_customised_trial_does_not_trip_the_client(upstream: Upstream) -> None:
+def test_customised_trial_does_not_trip_the_client(upstream: Upstream) -> None:
     found = upstream.run("""
 from nni.experiment import rest
 found["added"] = rest.post(experiment.port, "/trial-jobs", {"x": 0.125})
@@ -209,7 +209,7 @@ found["sources"] = [t.hyperParameters[0].parameter_source for t in experiment.li
     assert found == {"added": {"sequenceId": 4}, "sources": ["algorithm"] * 4 + ["customized"]}
 
 
-def test_the_client_stops_the_experiment_and_is_not_held_up(upstream: Upstream) -> None:
+def test_client_stops_the_experiment_and_is_not_held_up(upstream: Upstream) -> None:
     found = upstream.run("""
 import psutil
 pid = experiment._proc.pid
@@ -222,7 +222,7 @@ found["gone"] = not psutil.pid_exists(pid)
     assert upstream.daemon.process is not None and upstream.daemon.process.poll() is None
 
 
-def test_the_command_line_stops_one_experiment_and_no_more(upstream: Upstream, tmp_path: Path) -> None:
+def test_command_line_stops_one_experiment_and_no_more(upstream: Upstream, tmp_path: Path) -> None:
     daemon, other = upstream.daemon, _create(upstream.daemon, tmp_path / "code")
     assert daemon.process is not None
     ours, home = daemon.process.pid, tmp_path / "home"
@@ -246,7 +246,7 @@ def test_after_a_daemon_was_killed_its_successor_names_processes_of_its_own(upst
     upstream.daemon.wait(upstream.id, "STOPPED")
 
 
-def test_the_client_stops_what_is_open_for_reading_only(upstream: Upstream) -> None:
+def test_client_stops_what_is_open_for_reading_only(upstream: Upstream) -> None:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
     opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": {"port": 0}})
     upstream.run("experiment.stop()", CONNECT + "\n", opened["endpoint"]["port"])
@@ -259,7 +259,7 @@ def _processes(home: Path, *ids: str) -> list[int]:
     return [registered(home)[id_]["pid"] for id_ in ids]
 
 
-def test_the_client_reads_what_is_open_for_reading_only_below_a_prefix(upstream: Upstream) -> None:
+def test_client_reads_what_is_open_for_reading_only_below_a_prefix(upstream: Upstream) -> None:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
     endpoint = {"port": 0, "urlPrefix": "my/pre"}
     opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": endpoint})
@@ -280,7 +280,7 @@ except Exception as error:
     assert found == {"status": "VIEWED", "trials": ["SUCCEEDED"] * 2 + ["USER_CANCELED"] * 2, "export": [0.5, 0.5]}
 
 
-def test_the_command_line_shows_what_there_is(upstream: Upstream) -> None:
+def test_command_line_shows_what_there_is(upstream: Upstream) -> None:
     id_ = upstream.id
     assert json.loads(upstream.nnictl("experiment", "status", id_)) == {"status": "RUNNING", "errors": []}
     shown = json.loads(upstream.nnictl("experiment", "show", id_))
@@ -298,7 +298,7 @@ def test_the_command_line_shows_what_there_is(upstream: Upstream) -> None:
     assert str(upstream.port) in upstream.nnictl("webui", "url", id_)
 
 
-def test_the_command_line_shows_the_logs_and_deletes_them(upstream: Upstream, tmp_path: Path) -> None:
+def test_command_line_shows_the_logs_and_deletes_them(upstream: Upstream, tmp_path: Path) -> None:
     id_, folder = upstream.id, upstream.daemon.data / upstream.id
     shown, first = upstream.nnictl("log", "stdout", id_).strip(), upstream.nnictl("log", "stdout", id_, "--head", 1)
     assert shown and (folder / "log" / "nnimanager.log").read_text().startswith(shown)
@@ -315,7 +315,7 @@ def test_the_command_line_shows_the_logs_and_deletes_them(upstream: Upstream, tm
     assert not folder.exists()
 
 
-def test_the_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path) -> None:
+def test_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path) -> None:
     id_ = upstream.id
     space = tmp_path / "space.json"
     space.write_text(json.dumps({"y": {"_type": "choice", "_value": [1, 2]}}))

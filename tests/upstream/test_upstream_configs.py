@@ -137,7 +137,7 @@ def test_made_configs_get_the_same_verdict_but_for_a_list_of_differences(
     assert agreed.count((True, True)) > 100 and agreed.count((False, False)) > 150, "both verdicts are put to the test"
 
 
-def test_the_fields_that_are_printed_for_nni_are_those_that_it_has(nni3: Path) -> None:
+def test_fields_that_are_printed_for_nni_are_those_that_it_has(nni3: Path) -> None:
     (found,) = judged(nni3, "fields", ["ExperimentConfig"])
     assert set(found["value"]) == NNI_FIELDS
 

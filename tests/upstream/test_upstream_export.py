@@ -32,13 +32,13 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 @pytest.mark.parametrize("value", ["0.5", '{"default": 0.5, "loss": 2}'])
-def test_both_write_the_same(line: CommandLine, warm_nni3: WarmPython, value: str) -> None:
+def test_exports_match_those_of_nni(line: CommandLine, warm_nni3: WarmPython, value: str) -> None:
     daemon = line.serve("--port", "0")
     line.good("create", "--config", line.config(trialCommand=TRIAL.replace("VALUE", value)), "--port", "0")
     (experiment,) = json.loads(line.good("experiment", "list", "--json"))
     daemon.wait(experiment["id"], "DONE")
     for kind, extra in (("json", []), ("json", ["-i"]), ("csv", []), ("csv", ["-i"])):
-        theirs, ours = (line.folder / f"{who}.{kind}" for who in ("theirs", "ours"))
+        theirs, ours = (line.folder / f"{side}.{kind}" for side in ("theirs", "ours"))
         words = ["experiment", "export", experiment["id"], "--type", kind, *extra, "--filename"]
         done = warm_nni3.nnictl(*words, theirs, cwd=line.folder, environment=_theirs(line))
         assert theirs.exists(), done.stdout + done.stderr

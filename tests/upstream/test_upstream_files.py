@@ -35,7 +35,7 @@ def trial(upstream_trial: UpstreamTrial) -> UpstreamTrial:
     return upstream_trial
 
 
-def test_the_metrics_file_byte_by_byte(trial: UpstreamTrial) -> None:
+def test_metrics_file_is_written_byte_by_byte(trial: UpstreamTrial) -> None:
     trial.run("-c", CODE)
     written = (trial.folder / protocol.METRICS_FILE).read_bytes()
     # ME, six digits, the record and a newline that the digits count
@@ -57,7 +57,7 @@ def test_values_in_the_metrics_file_are_json_within_json(trial: UpstreamTrial) -
     assert values[:2] == [0.5, {"default": 0.25, "note": "Größe"}] and values[2] != values[2]
 
 
-def test_elsewhere_than_on_local_it_writes_lines_to_stdout(trial: UpstreamTrial) -> None:
+def test_sdk_writes_to_stdout_on_other_platforms(trial: UpstreamTrial) -> None:
     trial.environment[protocol.ENV_PLATFORM] = "kubeflow"
     assert trial.run("-c", CODE).stdout.splitlines() == [f"NNISDK_MEb'{record}'" for record in RECORDS]
     assert (trial.folder / protocol.METRICS_FILE).read_bytes() == b""

@@ -86,7 +86,7 @@ def _noted(nni: Nni) -> tuple[int, int]:
     return entry["pid"], entry["port"]
 
 
-def test_one_that_nni_still_runs_is_shown_and_left_to_it(tmp_path: Path, nni3: Path) -> None:
+def test_experiment_still_run_by_nni_is_shown_and_not_touched(tmp_path: Path, nni3: Path) -> None:
     with Nni(tmp_path) as nni:
         daemon = _daemon(nni.home)
         daemon.start()
@@ -104,7 +104,7 @@ def test_one_that_nni_still_runs_is_shown_and_left_to_it(tmp_path: Path, nni3: P
         assert nni.get("check-status")["status"] == "DONE"
 
 
-def test_an_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str], nni3: Path) -> None:
+def test_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str], nni3: Path) -> None:
     home, id_ = left
     daemon = _daemon(home)
     with closing(sqlite3.connect(home / "nni-experiments" / id_ / "db" / "nni.sqlite")) as connection:

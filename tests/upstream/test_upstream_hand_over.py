@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
 
-def test_the_real_package_takes_over(upstream_trial: UpstreamTrial, nni3: Path) -> None:
+def test_real_package_replaces_the_stand_in(upstream_trial: UpstreamTrial, nni3: Path) -> None:
     code = """if True:
         import nni, nni.tuner, nni.experiment, sys
         from nni.runtime.trial_command_channel import TrialCommandChannel
@@ -28,12 +28,12 @@ def test_the_real_package_takes_over(upstream_trial: UpstreamTrial, nni3: Path) 
     assert len(files) == 3 and all(Path(file).is_relative_to(nni3.parents[1]) for file in files)
 
 
-def test_a_submodule_may_be_imported_first(upstream_trial: UpstreamTrial) -> None:
+def test_submodule_may_be_imported_first(upstream_trial: UpstreamTrial) -> None:
     code = "from nni.utils import json2space; from nni import trace; import nni; assert nni.__version__ == '3.0'"
     upstream_trial.run("-c", code)
 
 
-def test_an_upstream_tuner_is_a_base_for_user_tuners(upstream_trial: UpstreamTrial) -> None:
+def test_upstream_tuner_is_a_base_for_user_tuners(upstream_trial: UpstreamTrial) -> None:
     code = """if True:
         import nni
         from nni.algorithms.hpo.random_tuner import RandomTuner
@@ -50,7 +50,7 @@ def test_an_upstream_tuner_is_a_base_for_user_tuners(upstream_trial: UpstreamTri
     upstream_trial.run("-c", code)
 
 
-def test_the_example_tuner_extends_the_real_class(upstream_trial: UpstreamTrial) -> None:
+def test_example_tuner_extends_the_real_class(upstream_trial: UpstreamTrial) -> None:
     code = f"""if True:
         import sys
         sys.path.insert(0, {str(DIGITS)!r})

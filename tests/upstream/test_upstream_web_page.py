@@ -166,7 +166,7 @@ async def begun(site: Site) -> None:
     await site.counts(SUCCEEDED=4, FAILED=1, RUNNING=2)
 
 
-async def test_the_overview(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_overview_shows_the_experiment(shared: Daemon, browser: Browser, static: Path) -> None:
     async with site(shared, browser, static, "my/pre") as found:
         await begun(found)
         page = found.page
@@ -203,7 +203,7 @@ async def _check_head(site: Site) -> None:
     assert await numbers.all_inner_texts() == ["60", "20", "2"]
 
 
-async def test_the_charts(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_charts_show_every_trial(shared: Daemon, browser: Browser, static: Path) -> None:
     async with site(shared, browser, static) as found:
         await begun(found)
         page = found.page
@@ -242,7 +242,7 @@ async def _full_lines(page: Any) -> dict[str, list[float]]:
     return lines
 
 
-async def test_the_table(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_table_shows_every_trial(shared: Daemon, browser: Browser, static: Path) -> None:
     async with site(shared, browser, static, "my/pre") as found:
         await begun(found)
         page = found.page
@@ -366,7 +366,7 @@ async def test_limits_are_changed(shared: Daemon, browser: Browser, static: Path
         await page.shoot("refused")
 
 
-async def test_the_panels(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_panels_show_config_and_logs(shared: Daemon, browser: Browser, static: Path) -> None:
     async with site(shared, browser, static, "my/pre") as found:
         await begun(found)
         page = found.page
@@ -395,7 +395,7 @@ async def test_the_panels(shared: Daemon, browser: Browser, static: Path) -> Non
         assert "Loading" not in manager and (await found.trials())[0]["id"] in (log / "nnimanager.log").read_text()
 
 
-async def test_it_follows_what_happens(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_page_follows_the_experiment(shared: Daemon, browser: Browser, static: Path) -> None:
     async with site(shared, browser, static, maxTrialNumber=8) as found:
         await begun(found)
         page = found.page
@@ -410,7 +410,7 @@ async def test_it_follows_what_happens(shared: Daemon, browser: Browser, static:
         await page.shoot("followed")
 
 
-async def test_more_than_a_hundred_trials(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_page_shows_more_than_a_hundred_trials(shared: Daemon, browser: Browser, static: Path) -> None:
     """The page then asks for the latest results of all and for those of twenty trials at a time."""
     async with site(
         shared, browser, static, trialCommand="sh many.sh", trialConcurrency=8, maxTrialNumber=130
@@ -457,7 +457,7 @@ async def _until_reported(site: Site, running: list[str]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_an_experiment_that_is_done(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_done_experiment_is_shown(shared: Daemon, browser: Browser, static: Path) -> None:
     async with site(shared, browser, static, maxTrialNumber=4) as found:
         await found.when(lambda state: state["status"] == "DONE")
         page = found.page
@@ -476,7 +476,7 @@ async def test_an_experiment_that_is_done(shared: Daemon, browser: Browser, stat
         await page.shoot("done-detail")
 
 
-async def test_an_experiment_that_is_viewed(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_viewed_experiment_is_shown(shared: Daemon, browser: Browser, static: Path) -> None:
     id_ = await _stopped(shared)
     endpoint = {"id": id_, "endpoint": {"port": 0, "urlPrefix": "my/pre"}}
     await asyncio.to_thread(shared.call, "POST", "/experiments/view", json=endpoint)
@@ -507,7 +507,7 @@ async def _stopped(daemon: Daemon) -> str:
     return id_
 
 
-async def test_an_experiment_with_an_error(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_failed_experiment_is_shown(shared: Daemon, browser: Browser, static: Path) -> None:
     outdated = {"platform": "scripted", "trials": [{"runnerVersion": "0.5.0"}]}
     async with site(shared, browser, static, "my/pre", trialCommand="true", trainingService=outdated) as found:
         await found.when(lambda state: state["status"] == "ERROR")
@@ -525,7 +525,7 @@ async def test_an_experiment_with_an_error(shared: Daemon, browser: Browser, sta
         assert "0.5.0" in await page.editor()
 
 
-async def test_the_list_of_experiments(daemon: Daemon, browser: Browser, static: Path) -> None:
+async def test_list_of_experiments_is_shown(daemon: Daemon, browser: Browser, static: Path) -> None:
     stopped = await _stopped(daemon)
     async with site(daemon, browser, static, "my/pre", experimentName="the second") as found:
         await begun(found)

@@ -1,4 +1,4 @@
-"""A trial whose every step reports its parameter; its last step is its final result."""
+"""A trial that reports its parameter at every step; the last step is its final result."""
 
 import os
 import sys

@@ -17,7 +17,7 @@ own, common = (os.path.join(gates, name) for name in (os.environ["NNI_TRIAL_SEQ_
 
 def note(**entry):
     line = json.dumps({"attempt": os.path.basename(os.environ["NNI_SYS_DIR"]), "pid": os.getpid(), **entry}) + "\n"
-    with open(os.environ["WITNESS"], "a") as file:
+    with open(os.environ["TRIAL_NOTES"], "a") as file:
         file.write(line)
 
 

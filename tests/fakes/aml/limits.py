@@ -23,7 +23,7 @@ class Bucket:
 
 
 class Limits:
-    """Of one who asks, as documented for a subscription."""
+    """Limits of one caller, as documented for a subscription."""
 
     def __init__(self) -> None:
         self.reads, self.writes = Bucket(most=250, a_second=25), Bucket(most=200, a_second=10)

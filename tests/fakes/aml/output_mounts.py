@@ -1,4 +1,4 @@
-"""Outputs of jobs as the compute mounts them: a folder whose files are uploaded when they are closed.
+"""Outputs of jobs as the compute mounts them: a folder that uploads each file when it is closed.
 
 A file that is held open for writing is not uploaded: storage has nothing of it, or what it had at the last close. What
 is written to storage by others is seen in the folder.

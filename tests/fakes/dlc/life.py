@@ -8,7 +8,7 @@ from tests.fakes.dlc.jobs import ENDED, Job
 
 #: Seconds from SIGTERM to SIGKILL, where the job says nothing of it.
 _GRACE_S = 30.0
-#: Status → the next one, of a job whose containers do not run yet.
+#: Status → the next one, of a job without running containers.
 _NEXT = {"Creating": "Queuing", "Queuing": "EnvPreparing"}
 
 

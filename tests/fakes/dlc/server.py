@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_DELETE = do_PUT = do_GET
 
     def _outlasts_it(self) -> bool:
-        """Answers nothing until it may; False: nobody waits for the answer any more."""
+        """Waits until the outage ends; False: the client has hung up."""
         while self.server.service.faults.outage == "hang" and not has_left(self.connection):
             time.sleep(_LOOK_S)
         return not has_left(self.connection)
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(Answer(status=503, body={"Code": "ServiceUnavailable", "Message": "Try again later."}))
 
     def _do_fake(self, path: str, body: bytes) -> None:
-        """What no service of the vendor has: for people and tests who speak HTTP."""
+        """The control routes below ``/fake``, which the real service lacks."""
         service = self.server.service
         if path == "/fake/faults" and self.command == "POST":
             for name, value in json.loads(body).items():

@@ -77,7 +77,7 @@ def pods(job: Job) -> list[dict[str, str]]:
 
 
 def _network(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's VPC, one of whose fields has another name in answers."""
+    """The user's VPC; one of its fields has another name in answers."""
     asked = request.get("UserVpc")
     if not asked:
         return {}

@@ -1,4 +1,4 @@
-"""Alibaba's signature ACS3-HMAC-SHA256: who sent a request, and that nobody changed it."""
+"""Alibaba's signature ACS3-HMAC-SHA256: the sender of a request, and that it is unchanged."""
 
 from __future__ import annotations
 

@@ -17,6 +17,6 @@ Guesses, as their sources are elsewhere or say nothing:
 - The password, which is the MD5 of the address and a secret of the service there.
 - What a proxy before the dashboard answers.
 
-The user of a pod is the one who runs the fake, as both see the same storage; where
+A pod runs as the user of the fake, as both see the same storage; where
 that is not root, a login shell stands for `runuser`.
 """

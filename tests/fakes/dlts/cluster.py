@@ -131,7 +131,7 @@ class Cluster:
             self._end(job, "error", str(error))
 
     def _watch(self, job: Job) -> None:
-        """The exit code itself is told to nobody."""
+        """The exit code itself appears in no answer."""
         if self.pretended_s:
             if self._now() - (job.started_s or 0) >= self.pretended_s:
                 self._end(job, "finished")

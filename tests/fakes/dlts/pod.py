@@ -12,7 +12,7 @@ import yaml
 from tests.fakes import sandbox
 from tests.fakes.sandbox import Container, Mount
 
-#: Inside: who runs the fake, as storage belongs to the same user on both sides.
+#: Inside, the user of the fake: storage belongs to the same user on both sides.
 _UID, _GID = 0, 0
 _RUNTIME = "/dlts-runtime"
 #: Process 1, by `bash`: no trap, and the command below `runuser` and a login shell. It does not pass a signal on.

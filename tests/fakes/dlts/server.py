@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import email.utils
 import json
 import uuid
@@ -15,9 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from tests.fakes import web
 from tests.fakes.dlts.cluster import ACTIVE, Cluster, Job
 from tests.fakes.sandbox import Mount
-from tests.fakes.web import BrokenOff, passing_time
+from tests.fakes.web import FakeService, passing_time
 
 CLUSTER = "default-cluster"
 _KIND = "P40"
@@ -31,17 +31,16 @@ class Refused(Exception):
         self.status = status
 
 
-class Faults:
-    """`outage`: a status, or "drop". `backend`: the service behind the dashboard is away. `throttled`: calls."""
+class Faults(web.Faults):
+    """`backend`: the service behind the dashboard is away. `throttled`: number of calls to refuse."""
 
     def __init__(self) -> None:
-        self.outage: int | str = ""
-        self.hang = self.backend = False
-        self.lose_answers = self.throttled = 0
-        self.list_most: int | None = None
+        super().__init__()
+        self.backend = False
+        self.throttled = 0
 
 
-class Dashboard:
+class Dashboard(FakeService):
     """`folder`: what outlives a restart. `now`: seconds since the epoch."""
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
@@ -61,21 +60,7 @@ class Dashboard:
         if (self._folder / "told.json").exists():
             self._take(json.loads((self._folder / "told.json").read_text()))
 
-    @property
-    def is_busy(self) -> bool:
-        return self.cluster.is_busy
-
-    def advance(self) -> None:
-        self.cluster.advance()
-
     # Control
-
-    def behave(self, **changes: Any) -> None:
-        """From now on: fields of `Faults`, and `hold`, `pretended_s` of the cluster."""
-        for name, value in changes.items():
-            target = self.faults if hasattr(self.faults, name) else self.cluster
-            assert hasattr(target, name), name
-            setattr(target, name, value)
 
     def _set(self, told: Mapping[str, Any]) -> None:
         """`users` (address → `password`, `teams`), `mounts` (pairs: a folder here, and where pods see it)."""
@@ -120,8 +105,7 @@ class Dashboard:
     # Calls
 
     async def _serve(self, request: Request) -> Response:
-        while self.faults.hang:  # noqa: ASYNC110 (until a test says so)
-            await asyncio.sleep(0.05)
+        await self.until_answering()
         self.advance()
         path, user = f"/api/{request.path_params['path']}", ""
         answer = self._out_of_order()
@@ -131,26 +115,16 @@ class Dashboard:
                 answer = await self._answer(request, path.split("/")[2:], user)
             except Refused as error:
                 answer = PlainTextResponse(str(error), error.status)
-        if (
-            request.method == "POST"
-            and path.endswith("/jobs")
-            and answer.status_code == 200
-            and self.faults.lose_answers
-        ):
-            self.faults.lose_answers -= 1
-            answer = BrokenOff()
+        if request.method == "POST" and path.endswith("/jobs") and answer.status_code == 200:
+            answer = self.lost_or(answer)
         self.requests.append((self._now(), user, request.method, path, answer.status_code, str(request.client)))
         return answer
 
     def _out_of_order(self) -> Response | None:
-        if self.faults.outage == "drop":
-            return BrokenOff()
-        if self.faults.outage:
-            return PlainTextResponse("gateway", int(self.faults.outage))
-        if self.faults.throttled:
+        if not self.faults.outage and self.faults.throttled:
             self.faults.throttled -= 1
             return PlainTextResponse("slower", 429, {"Retry-After": "1"})
-        return None
+        return self.outage()
 
     def _user(self, request: Request) -> str:
         """From the query, which has the password as well; `token` is its older name."""

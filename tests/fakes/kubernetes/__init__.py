@@ -1,1 +1,1 @@
-"""A Kubernetes API server of our own, with controllers and pods whose commands really run: for tests."""
+"""A Kubernetes API server for tests, with controllers, and pods that really run their commands."""

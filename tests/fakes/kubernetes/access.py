@@ -1,4 +1,4 @@
-"""Who asks, and whether they may: tokens, client certificates, and RBAC by the role objects that are stored."""
+"""Authentication and RBAC: tokens, client certificates, and the role objects that are stored."""
 
 from __future__ import annotations
 

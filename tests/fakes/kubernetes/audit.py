@@ -1,4 +1,4 @@
-"""The audit log: who asked for what, and whose the object was that they asked for."""
+"""The audit log: user and verb of each request, and labels of its object."""
 
 from __future__ import annotations
 

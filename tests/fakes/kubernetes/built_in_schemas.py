@@ -50,7 +50,7 @@ _REQUIRED = {
 
 @functools.cache
 def of_kind(kind: str) -> dict[str, Any] | None:
-    """None for kinds whose fields are not looked at."""
+    """None for kinds without a check of fields."""
     name = {"Event": "CoreV1Event"}.get(kind, f"V1{kind}")
     return None if kind in ("CustomResourceDefinition",) else _of_model(name)
 

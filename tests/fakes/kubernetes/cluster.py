@@ -52,7 +52,7 @@ class Cluster:
         folder = settings.folder
         folder.mkdir(parents=True, exist_ok=True)
         self.settings = settings
-        #: Where pods find the server; set by whoever serves.
+        #: Address of the server for pods; set by the server.
         self.address = ""
         self.authority = Authority(folder / "certificates")
         self.store = Store(folder / "objects.jsonl")
@@ -101,7 +101,7 @@ class Cluster:
         return self.settings.folder / "pods" / uid
 
     def account_token(self, namespace: str, name: str, seconds: float) -> str:
-        """As a real one, a signed text that says whose it is; here only its look is."""
+        """A token in the form of a real one: a signed text with the account's name; the signature is not checked."""
         user = of_account(namespace, name)
         claims = json.dumps({"sub": user.name}).encode()
         body = base64.urlsafe_b64encode(claims).decode().rstrip("=")

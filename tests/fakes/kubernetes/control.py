@@ -73,13 +73,13 @@ class Control:
         self._cluster.pages.forget()
 
     async def outage(self, seconds: float) -> None:
-        """Nobody listens for so long; pods and controllers go on."""
+        """Closes the listener for so many seconds; pods and controllers go on."""
         task = asyncio.create_task(self._be_away(seconds))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
     async def _be_away(self, seconds: float) -> None:
-        await asyncio.sleep(0.05)  # the answer to whoever asked for it goes out
+        await asyncio.sleep(0.05)  # the answer to this call goes out
         await self._server.stop_listening()
         await asyncio.sleep(seconds)
         await self._server.listen()
@@ -88,7 +88,7 @@ class Control:
         self._cluster.tokens.expire(user)
 
     def user(self, name: str, groups: list[str] | None = None, seconds: float | None = None) -> dict[str, str]:
-        """A token for somebody, whom roles may be bound to."""
+        """A token of a user that roles may be bound to."""
         return {"token": self._cluster.tokens.issue(name, tuple(groups or ()), seconds)}
 
     def unknown_fields(self, mode: str) -> None:
@@ -145,7 +145,7 @@ class Control:
         self._cluster.images.slow = seconds
 
     def unschedulable(self, pattern: str, message: str) -> None:
-        """Pods whose names fit the pattern get no node."""
+        """Pods with a name that fits the pattern get no node."""
         self._cluster.unschedulable[pattern] = message
 
     def schedulable(self) -> None:

@@ -74,7 +74,7 @@ _OF_OTHERS = re.compile(r"/apis/authorization\.k8s\.io/v1/namespaces/([^/]+)/loc
 
 
 def review(rules: Rules, user: User, path: str, given: Object) -> Object | None:
-    """The answer to a review of oneself, or of others by who may; None for other paths."""
+    """The answer to an access review of the caller, or of others where that is allowed; None for other paths."""
     spec = given.get("spec") or {}
     if path == "/apis/authentication.k8s.io/v1/selfsubjectreviews":
         info = {"username": user.name, "groups": list(user.groups)}

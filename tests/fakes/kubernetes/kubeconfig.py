@@ -14,11 +14,11 @@ from tests.fakes.kubernetes.certificates import Pair
 
 @dataclass(frozen=True)
 class Credentials:
-    """One way to say who asks."""
+    """One kind of credentials."""
 
     token: str = ""
     pair: Pair | None = None
-    #: A command whose output is an ExecCredential.
+    #: A command that prints an ExecCredential.
     exec: dict[str, Any] | None = None
 
 

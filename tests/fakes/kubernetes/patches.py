@@ -12,7 +12,7 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 
-#: Lists whose elements are known by a member, in built-in objects.
+#: Lists of built-in objects with a member as the key of each element.
 _MERGED_BY = {
     "containers": "name",
     "initContainers": "name",

@@ -1,4 +1,4 @@
-"""Pods that only pretend to run, or whose runners are forked, so that hundreds fit on a small machine."""
+"""Pods that only pretend to run, or with forked runners, so that hundreds fit on a small machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server in front of a cluster: HTTP or TLS, who asks, and the answer."""
+"""The server in front of a cluster: HTTP or TLS, authentication, and the answer."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Server:
         raise refusals.unauthorized()
 
     def ready_line(self, config: Path) -> str:
-        """For whoever started this as a process."""
+        """For the test that started this as a process."""
         return json.dumps({"server": self.url, "kubeconfig": str(config), "control": f"{self.url}/_control/"})
 
 

@@ -28,7 +28,7 @@ class Settings:
     capacity: dict[str, str] = field(
         default_factory=lambda: {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "110"}
     )
-    #: `PATH` in a container whose pod says nothing else.
+    #: `PATH` in a container where its pod sets none.
     path: str = sandbox.PATH
     #: Folders that stand for NFS exports, by `server:path`.
     exports: dict[str, Path] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The objects, their resource versions, and what changed since: the part of etcd.
 
-An object that lies here is never changed in place: whoever changes one makes another and puts it.
+A stored object is never changed in place: a change puts a new object.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tests.fakes.kubernetes.control import Control
 from tests.fakes.kubernetes.server import Server
 from tests.fakes.kubernetes.settings import Settings
 
-#: A kubeconfig whose user may make namespaces.
+#: A kubeconfig with the right to create namespaces.
 REAL = "NNI_TEST_KUBECONFIG"
 #: Where tests put their objects: a namespace that each test has for itself, one after the other. Nothing else is there.
 NAMESPACE = f"tests-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""When each job came to be what it is: for whoever measures how soon that is known elsewhere."""
+"""The time of each change of a job, for measurements of how soon it is known elsewhere."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Verbs:
         self.unknown_fields = "prune"
         #: Names of the events that were written: those that say the same are counted.
         self._told: dict[tuple[str, str, str, str], str] = {}
-        #: Says what was pruned, for whoever answers a request.
+        #: Names of pruned fields, for the answer's warnings.
         self.warnings: list[str] = []
         for definition in store.all(DEFINITIONS.key):
             self._serve(definition)
@@ -203,7 +203,7 @@ class Verbs:
         return (self.store.put(kind.key, (namespace, name), changed) if changed != current else current), False
 
     def remove_now(self, kind: Kind, namespace: str, name: str) -> None:
-        """By whoever has finished with it: a kubelet, or the end of a namespace."""
+        """Called by a kubelet, or at the end of a namespace."""
         if self.find(kind, namespace, name) is not None:
             self.store.remove(kind.key, (namespace, name))
 

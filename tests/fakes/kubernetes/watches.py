@@ -21,9 +21,9 @@ class Watches:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: set[asyncio.Queue[Change | None]] = set()
-        #: While this is set, changes are told to nobody.
+        #: While this is set, changes are sent to no watch.
         self.deaf = False
-        #: Seconds between bookmarks, for those who allow them.
+        #: Seconds between bookmarks, for watches that allow them.
         self.bookmark_every = 10.0
         #: How many were ever opened, by resource.
         self.opened: dict[str, int] = {}
@@ -129,7 +129,7 @@ class _Watch:
                 if queue.empty():  # else it would tell a later version than what it was told so far
                     yield self._bookmark()
                 continue
-            while True:  # all that waits, or a watch would fall behind whoever keeps the server busy
+            while True:  # all that waits, or a watch would fall behind a busy server
                 if change is None:
                     self.broken = True
                     return

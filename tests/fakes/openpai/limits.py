@@ -1,4 +1,4 @@
-"""How often who may ask: counters that begin anew after each window."""
+"""Rate limits: counters that restart after each window."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ DEPLOYED = {"all": (600, 60), "list": (120, 60), "submit": (3600, 3600)}
 
 
 class Limits:
-    """`all` counts by address, the others by user."""
+    """Limits by kind of call: `all` counts by address, the others by user."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.windows: dict[str, tuple[float, float]] = dict(DEPLOYED)
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def refuses(self, kind: str, who: str) -> float:
-        """The window in seconds, which is what an answer says to wait, if this is a call too many; else 0."""
+    def refuses(self, kind: str, caller: str) -> float:
+        """Seconds to wait, the length of the window, where this call exceeds the limit; else 0."""
         most, window_s = self.windows[kind]
-        began, count = self._counts.get((kind, who), (self._now(), 0))
+        began, count = self._counts.get((kind, caller), (self._now(), 0))
         if self._now() - began >= window_s:
             began, count = self._now(), 0
-        self._counts[kind, who] = began, count + 1
+        self._counts[kind, caller] = began, count + 1
         return window_s if count + 1 > most else 0

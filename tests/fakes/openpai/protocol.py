@@ -101,6 +101,6 @@ def rendered(text: str, values: Mapping[str, Any], *, keeps_unknown: bool) -> st
 def masked(text: str) -> str:
     """As it is kept for reading: all from a line `secrets:` to the next line that begins with a letter is replaced.
 
-    That is a search in the text: in a config whose top level is in braces nothing is replaced.
+    That is a search in the text: a config with its top level in braces is left as it is.
     """
     return re.sub(r"(?ms)^secrets:.*?(?=^\w)", 'secrets: "******"\n', f"{text}\nZ")[:-2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import email.utils
 import shutil
 from collections.abc import Callable, Mapping
@@ -16,31 +15,29 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from tests.fakes import web
 from tests.fakes.openpai import answers, protocol
 from tests.fakes.openpai.accounts import Accounts
 from tests.fakes.openpai.cluster import Cluster, Job
 from tests.fakes.openpai.limits import DEPLOYED, Limits
 from tests.fakes.openpai.protocol import Refused
 from tests.fakes.openpai.runtime import Storage
-from tests.fakes.web import BrokenOff, passing_time
+from tests.fakes.web import FakeService, passing_time
 
 _MOST_LISTED, _LISTED = 50_000, 5_000
 
 
-class Faults:
-    """`outage`: a status, or "drop". `lose_answers`: of how many submissions. `quota`: jobs that are not over."""
+class Faults(web.Faults):
+    """`quota`: most jobs that are not over. `refuse_calls`: number of calls to refuse."""
 
     def __init__(self) -> None:
-        self.outage: int | str = ""
-        self.hang = False
-        self.lose_answers = 0
+        super().__init__()
         self.quota: int | None = None
-        self.list_most: int | None = None
         self.list_lag_s = 0.0
         self.refuse_calls, self.retry_after_s, self.retry_after_form = 0, 60, "seconds"
 
 
-class RestServer:
+class RestServer(FakeService):
     """`folder`: what outlives a restart. `now`: seconds since the epoch."""
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
@@ -59,21 +56,7 @@ class RestServer:
         self.limits, self.faults = Limits(self._now), Faults()
         self._set_storages(self.accounts.users.pop("", {}).get("storages", {}))
 
-    @property
-    def is_busy(self) -> bool:
-        return self.cluster.is_busy
-
-    def advance(self) -> None:
-        self.cluster.advance()
-
     # Control
-
-    def behave(self, **changes: Any) -> None:
-        """From now on: fields of `Faults`, and `hold`, `pretended_s`, `grace_s` of the cluster."""
-        for name, value in changes.items():
-            target = self.faults if hasattr(self.faults, name) else self.cluster
-            assert hasattr(target, name), name
-            setattr(target, name, value)
 
     def _set(self, told: Mapping[str, Any]) -> None:
         """`users`, `storages` (name → folder, or fields of `Storage`), `limits`."""
@@ -129,8 +112,7 @@ class RestServer:
     # Calls
 
     async def _serve(self, request: Request) -> Response:
-        while self.faults.hang:  # noqa: ASYNC110 (until a test says so)
-            await asyncio.sleep(0.05)
+        await self.until_answering()
         path, kind = "/" + request.path_params["path"], _kind(request)
         user = ""
         try:
@@ -142,24 +124,19 @@ class RestServer:
             answer = answer or await self._answer(request, path, user)
         except Refused as error:
             answer = JSONResponse({"code": error.code or None, "message": str(error)}, error.status)
-        if kind == "submit" and answer.status_code == 202 and self.faults.lose_answers:
-            self.faults.lose_answers -= 1
-            answer = BrokenOff()
+        if kind == "submit" and answer.status_code == 202:
+            answer = self.lost_or(answer)
         self.requests.append((self._now(), user, kind, request.method, path, answer.status_code))
         return answer
 
     def _out_of_order(self) -> Response | None:
-        if self.faults.outage == "drop":
-            return BrokenOff()
-        if self.faults.outage:
-            return PlainTextResponse("gateway", int(self.faults.outage))
-        if self.faults.refuse_calls:
+        if not self.faults.outage and self.faults.refuse_calls:
             self.faults.refuse_calls -= 1
             return self._too_many(self.faults.retry_after_s)
-        return None
+        return self.outage()
 
-    def _counted(self, kind: str, who: str) -> Response | None:
-        window_s = self.limits.refuses(kind, who)
+    def _counted(self, kind: str, caller: str) -> Response | None:
+        window_s = self.limits.refuses(kind, caller)
         return self._too_many(window_s) if window_s else None
 
     def _too_many(self, wait_s: float) -> Response:

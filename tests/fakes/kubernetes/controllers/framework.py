@@ -24,7 +24,7 @@ class FrameworkController(Controller):
     api_version, kind_name = "frameworkcontroller.microsoft.com/v1", "Framework"
 
     def owner(self, obj: Object) -> str | None:
-        """Pods are owned by the attempt's config map, and say whose they are."""
+        """Pods are owned by the attempt's config map, and labelled with framework, role and task."""
         labels = obj["metadata"].get("labels") or {}
         return labels.get("FC_FRAMEWORK_NAME") or super().owner(obj)
 

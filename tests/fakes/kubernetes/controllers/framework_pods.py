@@ -8,7 +8,7 @@ from tests.fakes.kubernetes.store import Object
 
 
 def described(job: Object, status: Object, role: Object, task: Object, config_map: Object) -> Object:
-    """One pod: the template with labels, annotations and environment that say whose it is."""
+    """One pod: the template with labels, annotations and environment of its framework, role and task."""
     spec = next(each for each in job["spec"]["taskRoles"] if each["name"] == role["name"])
     template = copied(spec["task"]["pod"])
     metadata = template.get("metadata") or {}

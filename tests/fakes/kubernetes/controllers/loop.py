@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """For the objects of one kind; `look` is called for each that changed, or whose pods did."""
+    """Calls `look` for each object of one kind that changed, or with a pod that did."""
 
     api_version = ""
     kind_name = ""

@@ -49,7 +49,7 @@ class TrainingController(Controller):
         raise NotImplementedError
 
     def leader(self, job: Object) -> tuple[str, int]:
-        """The replica whose success is the job's."""
+        """The replica that decides the job's success."""
         raise NotImplementedError
 
     def running_message(self, job: Object) -> str:

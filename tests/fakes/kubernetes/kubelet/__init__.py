@@ -1,1 +1,1 @@
-"""What runs pods: a node whose containers are processes of this machine."""
+"""Runs pods: a node with processes of this machine as its containers."""

@@ -25,7 +25,7 @@ _MOST_LAST_WORDS = 4096
 
 
 class Containers:
-    """Those of one pod, whose volumes are mounted."""
+    """The containers of one pod, with its volumes mounted."""
 
     def __init__(self, cluster: Cluster, folder: Path, volumes: dict[str, Path], ip: str) -> None:
         self._cluster, self._folder, self._volumes, self._ip = cluster, folder, volumes, ip

@@ -84,7 +84,7 @@ class Execs:
         try:
             await asyncio.wait([reading, ended], return_when=asyncio.FIRST_COMPLETED)
             if reading.done() and not ended.done():
-                _kill(process)  # whoever asked is gone
+                _kill(process)  # the client is gone
             code = await ended
             await self._tell(socket, _exited(code))
         finally:

@@ -276,7 +276,7 @@ class PodLife:
             until = min(until, asyncio.get_running_loop().time() + self._grace(self._pod()))
         for each in list(self.running.values()):
             each.kill()
-        while self.running:  # noqa: ASYNC110 - a few turns until those who wait for them have seen it
+        while self.running:  # noqa: ASYNC110 - a few turns until the waiting tasks have seen it
             await asyncio.sleep(0.005)
 
     def _grace(self, pod: Object | None) -> float:

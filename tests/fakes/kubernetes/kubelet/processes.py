@@ -110,7 +110,7 @@ class Process:
                 os.kill(pid, signal.SIGKILL)
 
     def reap(self) -> None:
-        """After it was killed, when nobody waits for it any more."""
+        """Reaps a killed process that no task waits for any more."""
         if self._popen is not None:
             self._popen.wait()
 
@@ -163,7 +163,7 @@ class Pretended:
 
 
 def _start_time(pid: int) -> str | None:
-    """With its number, who a process is."""
+    """Start time, which identifies a process together with its number."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.fakes.kubernetes.cluster import Cluster
 
 
-#: Marks folders whose files were written from objects, as the real ones have a link of this name.
+#: Marks folders with files written from objects, as the real ones have a link of this name.
 VOLUME_OF_FILES = "..data"
 
 

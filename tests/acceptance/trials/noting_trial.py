@@ -11,13 +11,13 @@ import nni
 steps, pause_s = int(sys.argv[1]), float(sys.argv[2])
 # how much longer than `pause_s` the longest pause of a trial may be, in seconds; each has its own
 spread_s = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
-witness = os.environ["WITNESS"]
+notes_file = os.environ["TRIAL_NOTES"]
 attempt = os.path.basename(os.environ["NNI_SYS_DIR"])
 
 
 def note(**entry):
     line = json.dumps({"attempt": attempt, "pid": os.getpid(), **entry}) + "\n"
-    with open(witness, "a") as file:
+    with open(notes_file, "a") as file:
         file.write(line)
 
 

@@ -1,4 +1,4 @@
-"""An experiment on the scripted cluster that a test acts out, and the picture that its users have of it at a moment."""
+"""An experiment on the scripted cluster that a test controls, and what its users see of it at one moment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance import seen
+from tests.acceptance import user_views
 from tests.acceptance.cluster import until
 from tests.acceptance.scripted_cluster import ScriptedCluster
 from tests.live_daemon import Daemon
@@ -20,8 +20,8 @@ ONE_MORE = "one more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """Of one moment: what API, page and tuner show. Trials by the name that is their parameter."""
+class View:
+    """What API, page and tuner show at one moment. Trials by the name that is their parameter."""
 
     state: Json
     trials: dict[str, Json]
@@ -35,7 +35,7 @@ class Picture:
         return [note for note in self.notes if note.get(key) == self.trials[name]["parameterId"]]
 
 
-class ActedExperiment:
+class ScriptedExperiment:
     """One trial for each name, all at a time. `fields` of the config come on top of the usual ones."""
 
     def __init__(
@@ -59,18 +59,18 @@ class ActedExperiment:
     def path(self) -> str:
         return f"/experiments/{self.id}"
 
-    def picture(self) -> Picture:
-        """The page is read last: where things move, the caller makes sure that they stand."""
+    def view(self) -> View:
+        """Reads the API, then the page; the caller makes sure that nothing changes in between."""
         listed = self._listed()
         trials = [self.daemon.call("GET", f"{self.path}/trials/{trial['id']}") for trial in listed]
-        state, page = self.daemon.status(self.id), seen.page(self.daemon, self.path)
-        rows = seen.trials_on(page)
-        return Picture(
+        state, page = self.daemon.status(self.id), user_views.page(self.daemon, self.path)
+        rows = user_views.trials_on(page)
+        return View(
             state=state,
             trials={trial["parameters"]["x"]: trial for trial in trials},
             rows={trial["parameters"]["x"]: rows[trial["id"]] for trial in trials},
             page=page,
-            notes=seen.notes(self.notes),
+            notes=user_views.notes(self.notes),
         )
 
     def kill(self, *names: str) -> None:
@@ -79,7 +79,7 @@ class ActedExperiment:
             self.daemon.call("POST", f"{self.path}/trials/{ids[name]}/kill")
 
     def begin_stop(self) -> threading.Thread:
-        """It is over when the experiment is closed."""
+        """The thread ends when the experiment is closed."""
         thread = threading.Thread(target=self._stop)
         thread.start()
         return thread

@@ -1,8 +1,8 @@
 """Shared storage that the manager mounts, here and on a machine of SSH, with a real daemon in mounts of its own.
 
-``unshare --mount python -m tests.acceptance.storage_stage FOLDER KIND``, as root; says ``done`` in the end. What is
-mounted is a folder of this machine: programs of the names that are called bind it to the mount point, and write down
-how they were called.
+``unshare --mount python -m tests.acceptance.mounted_storage_run FOLDER KIND``, as root; prints ``done`` at the end.
+The storage is a folder of this machine: stand-ins for `mount` and `blobfuse2` bind it to the mount point, and log
+their arguments.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ esac
 """
 
 
-class Stage:
-    """`point`: where this machine mounts it; the other one does below its home folder."""
+class Setup:
+    """`point`: mount point on this machine; the other machine mounts below its home folder."""
 
     def __init__(self, folder: Path, kind: str, daemon: Daemon, machine: RealMachine) -> None:
         self.folder, self.kind, self.daemon, self.machine = folder, kind, daemon, machine
@@ -103,64 +103,64 @@ class Stage:
         return [path for home in homes for path in home.glob(".nni-manager/mounts/*/*")]
 
 
-def mounted_for_its_trials(stage: Stage) -> None:
+def mounted_for_its_trials(setup: Setup) -> None:
     """Until it is stopped, also by a daemon that did not mount it."""
-    id = stage.create(8, f"sleep 0.5; {_REPORT}")
-    stage.daemon.wait_for(id, lambda state: state["counts"].get("SUCCEEDED", 0) >= 2)
-    assert stage.mounted == stage.both
-    stage.daemon.kill()
-    assert stage.mounted == stage.both, "trials run on"
-    stage.daemon.start()
-    stage.daemon.wait(id, "DONE", timeout_s=60)
-    assert set(picked(stage.daemon.attempts(id), "service")) == {("local",), ("remote",)}
-    assert len(list(folder_of(stage.storage / "nni", id).glob("trials/*/nnioutput/model"))) == 8
-    stage.stop(id)
-    assert not stage.mounted and not stage.records()
+    id = setup.create(8, f"sleep 0.5; {_REPORT}")
+    setup.daemon.wait_for(id, lambda state: state["counts"].get("SUCCEEDED", 0) >= 2)
+    assert setup.mounted == setup.both
+    setup.daemon.kill()
+    assert setup.mounted == setup.both, "trials run on"
+    setup.daemon.start()
+    setup.daemon.wait(id, "DONE", timeout_s=60)
+    assert set(picked(setup.daemon.attempts(id), "service")) == {("local",), ("remote",)}
+    assert len(list(folder_of(setup.storage / "nni", id).glob("trials/*/nnioutput/model"))) == 8
+    setup.stop(id)
+    assert not setup.mounted and not setup.records()
 
 
-def shared_by_two(stage: Stage) -> None:
-    one = stage.create(2)
-    stage.daemon.wait(one, "DONE", timeout_s=60)
-    two = stage.create(2)
-    stage.daemon.wait(two, "DONE", timeout_s=60)
-    stage.stop(one)
-    assert str(stage.point) in stage.mounted, "the other one has it yet"
-    stage.stop(two)
-    assert not stage.mounted and not stage.records()
+def shared_by_two(setup: Setup) -> None:
+    one = setup.create(2)
+    setup.daemon.wait(one, "DONE", timeout_s=60)
+    two = setup.create(2)
+    setup.daemon.wait(two, "DONE", timeout_s=60)
+    setup.stop(one)
+    assert str(setup.point) in setup.mounted, "the other one has it yet"
+    setup.stop(two)
+    assert not setup.mounted and not setup.records()
 
 
-def another_one_at_the_same_place(stage: Stage) -> None:
-    """What the manager has mounted for one experiment is not what another one means."""
-    one = stage.create(1)
-    stage.daemon.wait(one, "DONE", timeout_s=60)
-    other = {"nfsServer": "elsewhere.example.test"} if stage.kind == "NFS" else {"containerName": "elsewhere"}
-    words = stage.refused(**other)
+def another_one_at_the_same_place(setup: Setup) -> None:
+    """A second experiment with other storage at the same mount point is refused."""
+    one = setup.create(1)
+    setup.daemon.wait(one, "DONE", timeout_s=60)
+    other = {"nfsServer": "elsewhere.example.test"} if setup.kind == "NFS" else {"containerName": "elsewhere"}
+    words = setup.refused(**other)
     assert "sharedStorage.localMountPoint" in words and "elsewhere" in words, words
-    stage.stop(one)
-    assert not stage.mounted
+    setup.stop(one)
+    assert not setup.mounted
 
 
-def left_as_it_was_found(stage: Stage) -> None:
-    """Somebody else's mount; and one of something else refuses the experiment."""
-    stage.point.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "none", stage.point], check=True)
-    words = stage.refused()
+def left_as_it_was_found(setup: Setup) -> None:
+    """A foreign mount at the mount point refuses the experiment and stays mounted."""
+    setup.point.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", setup.point], check=True)
+    words = setup.refused()
     assert "sharedStorage.localMountPoint" in words and "tmpfs of none is mounted" in words, words
-    assert stage.mounted == [str(stage.point)]
-    subprocess.run(["umount", stage.point], check=True)
+    assert setup.mounted == [str(setup.point)]
+    subprocess.run(["umount", setup.point], check=True)
 
 
-def told_nobody(stage: Stage) -> None:
-    calls = (stage.folder / "calls").read_text()
-    assert ("mount -t nfs" if stage.kind == "NFS" else "blobfuse2 mount") in calls
-    assert KEY not in calls and KEY not in stage.daemon.log()
+def key_is_not_in_texts(setup: Setup) -> None:
+    calls = (setup.folder / "calls").read_text()
+    assert ("mount -t nfs" if setup.kind == "NFS" else "blobfuse2 mount") in calls
+    assert KEY not in calls and KEY not in setup.daemon.log()
     # in the file, which outlives what the API tells
-    for (config,) in stage.daemon.rows(stage.create(1), "SELECT config FROM experiment"):
+    for (config,) in setup.daemon.rows(setup.create(1), "SELECT config FROM experiment"):
         assert KEY not in json.dumps(config)
 
 
 @contextlib.contextmanager
-def _prepared(folder: Path, kind: str) -> Iterator[Stage]:
+def _prepared(folder: Path, kind: str) -> Iterator[Setup]:
     for name in ("bin", "code", "storage"):
         (folder / name).mkdir()
     texts = {"mount": _MOUNT, "blobfuse2": _BLOBFUSE, "mount.nfs": "#!/bin/sh\nexit 1\n"}
@@ -174,7 +174,7 @@ def _prepared(folder: Path, kind: str) -> Iterator[Stage]:
     asyncio.run(machine.start())
     try:
         with running_daemon(folder, environment={"PATH": path}) as daemon:
-            yield Stage(folder, kind, daemon, machine)
+            yield Setup(folder, kind, daemon, machine)
     finally:
         asyncio.run(machine.stop())
         for process in processes_of(str(machine.home)):
@@ -182,16 +182,16 @@ def _prepared(folder: Path, kind: str) -> Iterator[Stage]:
 
 
 def main(folder: Path, kind: str) -> None:
-    acts: list[Any] = [
+    steps: list[Any] = [
         mounted_for_its_trials,
         shared_by_two,
         another_one_at_the_same_place,
         left_as_it_was_found,
-        told_nobody,
+        key_is_not_in_texts,
     ]
-    with _prepared(folder, kind) as stage:
-        for act in acts:
-            act(stage)
+    with _prepared(folder, kind) as setup:
+        for step in steps:
+            step(setup)
     print("done")
 
 

@@ -1,4 +1,4 @@
-"""Judges who has which place of which machine, from processes and the keeper's own records alone."""
+"""Watches which trials have which place of which machine, by processes and the keeper's records alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Sight:
+class TrialProcess:
     """One process of a trial."""
 
     pid: int
@@ -33,10 +33,10 @@ class Sight:
 
 
 @dataclass
-class Oracle:
-    """Looks until it is left. `waits`: whether a trial is there that waits; its tuner may have proposed none.
+class PlaceMonitor:
+    """Watches while it is entered. `waits`: whether a trial is waiting (the tuner may have proposed none).
 
-    `limits`: experiment → how many may have a place at a time where one of its trials is; not named: 1.
+    `limits`: experiment → most trials on a place with one of its own; default 1.
     """
 
     data: Path
@@ -58,7 +58,7 @@ class Oracle:
     _idle_s: dict[Place, float] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Oracle:
+    def __enter__(self) -> PlaceMonitor:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         return self
@@ -75,9 +75,9 @@ class Oracle:
     def _run(self) -> None:
         looked, kept_off = time.monotonic(), 0.0
         while not self._over.wait(_LOOK_S):
-            sights = list(self._look())
+            processes = list(self._look())
             now, delay = time.monotonic(), sum(map(_kept_off_s, self._ours()))
-            self._judge_sharing(sights)
+            self._judge_sharing(processes)
             passed_s = min(now - looked, _MOST_OF_A_LOOK_S) - max(0.0, delay - kept_off)
             self._judge_idling(max(0.0, passed_s))
             looked, kept_off = now, delay
@@ -89,21 +89,21 @@ class Oracle:
         with suppress(OSError, ValueError, IndexError):
             yield int((self.data / "keeper" / "keeper.lock").read_text().split()[0])
 
-    def _look(self) -> Iterator[Sight]:
+    def _look(self) -> Iterator[TrialProcess]:
         for keeper in self._keeper():
             with suppress(OSError, ValueError):
                 for pid in _descendants(keeper):
                     with suppress(OSError, KeyError):
-                        yield _sight(pid)
+                        yield _trial_process(pid)
 
-    def _judge_sharing(self, sights: Sequence[Sight]) -> None:
-        users: dict[Place, dict[str, Sight]] = {}
-        for sight in sights:
-            if sight.trial not in self.seen:
-                self.seen.add(sight.trial)
-                self._compare(sight)
-            for place in sight.places:
-                users.setdefault(place, {})[sight.trial] = sight
+    def _judge_sharing(self, processes: Sequence[TrialProcess]) -> None:
+        users: dict[Place, dict[str, TrialProcess]] = {}
+        for found_process in processes:
+            if found_process.trial not in self.seen:
+                self.seen.add(found_process.trial)
+                self._compare(found_process)
+            for place in found_process.places:
+                users.setdefault(place, {})[found_process.trial] = found_process
         for place, by_trial in users.items():
             if self._is_crowded(by_trial.values()) and self._is_crowded(filter(_is_alive, by_trial.values())):
                 self.findings.append(f"{place} is had by {list(by_trial.values())}")
@@ -111,9 +111,9 @@ class Oracle:
         self.most_on_one = max([self.most_on_one, *map(len, users.values())])
         self._taken = set(users)
 
-    def _is_crowded(self, sights: Iterable[Sight]) -> bool:
-        found = list(sights)
-        return len(found) > min((self.limits.get(sight.experiment, 1) for sight in found), default=0)
+    def _is_crowded(self, processes: Iterable[TrialProcess]) -> bool:
+        found = list(processes)
+        return len(found) > min((self.limits.get(found_process.experiment, 1) for found_process in found), default=0)
 
     def _judge_idling(self, passed_s: float) -> None:
         if not self._is_ready or not self.waits():
@@ -128,14 +128,14 @@ class Oracle:
             when = f"{time.monotonic() - self._ready_s:.1f} s after a start, {len(self.seen)} trials seen"
             self.longest_idle = f"{place} for {idle_s:.2f} s, {when}"
 
-    def _compare(self, sight: Sight) -> None:
+    def _compare(self, found_process: TrialProcess) -> None:
         """What the keeper wrote down before it started the trial."""
-        for path in (self.data / "keeper" / "jobs").glob(f"*_{sight.trial}*.jsonl"):
+        for path in (self.data / "keeper" / "jobs").glob(f"*_{found_process.trial}*.jsonl"):
             with suppress(OSError, ValueError, KeyError):
                 reservation = json.loads(path.read_text().splitlines()[0])["reservation"]
                 machine = reservation["machine"].rpartition(":")[2]
-                if tuple((machine, place) for place in reservation["places"]) != sight.places:
-                    self.findings.append(f"{sight} runs elsewhere than its keeper says: {reservation}")
+                if tuple((machine, place) for place in reservation["places"]) != found_process.places:
+                    self.findings.append(f"{found_process} runs elsewhere than its keeper says: {reservation}")
 
 
 def waiting(daemon: Daemon, *ids: str) -> Callable[[], bool]:
@@ -159,19 +159,20 @@ def _kept_off_s(pid: int) -> float:
     return waited_ns / _NS
 
 
-def _sight(pid: int) -> Sight:
+def _trial_process(pid: int) -> TrialProcess:
     """Raises KeyError for a process that is no trial's."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     machine, indices = environment.get("NNI_MACHINE", "this machine"), environment[protocol.ENV_GPUS]
     places = tuple((machine, int(index)) for index in indices.split(",") if index)
-    return Sight(pid, environment[protocol.ENV_EXPERIMENT_ID], environment[protocol.ENV_TRIAL_ID], places)
+    return TrialProcess(pid, environment[protocol.ENV_EXPERIMENT_ID], environment[protocol.ENV_TRIAL_ID], places)
 
 
-def _is_alive(sight: Sight) -> bool:
+def _is_alive(found_process: TrialProcess) -> bool:
     with suppress(OSError, KeyError):
         return (
-            _sight(sight.pid) == sight and " Z " not in Path(f"/proc/{sight.pid}/stat").read_text().rpartition(")")[2]
+            _trial_process(found_process.pid) == found_process
+            and " Z " not in Path(f"/proc/{found_process.pid}/stat").read_text().rpartition(")")[2]
         )
     return False
 

@@ -1,4 +1,4 @@
-"""Judges who has which card of which machine reached by SSH, from what trials' processes see and nothing else."""
+"""Watches which trials use which GPU of SSH machines, by the environments of their processes alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Card = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Sight:
+class TrialProcess:
     """One process of a trial."""
 
     process: psutil.Process
@@ -35,9 +35,9 @@ class Sight:
 
 
 @dataclass
-class CardOracle:
-    """Looks until it is left. `homes`: of the machines; `limits`: experiment → how many of its trials may share a card
-    with others."""
+class CardMonitor:
+    """Watches while it is entered. `homes`: home folders of the machines; `limits`: experiment → most trials on a card
+    with one of its own."""
 
     homes: Sequence[str]
     limits: Mapping[str, int]
@@ -48,10 +48,10 @@ class CardOracle:
     #: Most cards in use at a time, and most trials on one.
     most_at_once: int = 0
     most_on_one: int = 0
-    _known: dict[psutil.Process, Sight] = field(default_factory=dict)
+    _known: dict[psutil.Process, TrialProcess] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> CardOracle:
+    def __enter__(self) -> CardMonitor:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         return self
@@ -64,12 +64,12 @@ class CardOracle:
         while not self._over.wait(_LOOK_S):
             self._judge(list(self._look()))
 
-    def _judge(self, sights: Sequence[Sight]) -> None:
-        users: dict[Card, dict[str, Sight]] = {}
-        for sight in sights:
-            self.seen.add((sight.experiment, sight.trial))
-            for card in sight.cards:
-                users.setdefault(card, {})[sight.trial] = sight
+    def _judge(self, processes: Sequence[TrialProcess]) -> None:
+        users: dict[Card, dict[str, TrialProcess]] = {}
+        for found_process in processes:
+            self.seen.add((found_process.experiment, found_process.trial))
+            for card in found_process.cards:
+                users.setdefault(card, {})[found_process.trial] = found_process
         for card, by_trial in users.items():
             if self._is_crowded(by_trial.values()) and self._is_crowded(s for s in by_trial.values() if s.is_alive):
                 self.findings.append(f"{card} is had by {list(by_trial.values())}")
@@ -77,21 +77,21 @@ class CardOracle:
         self.most_at_once = max(self.most_at_once, len(users))
         self.most_on_one = max([self.most_on_one, *map(len, users.values())])
 
-    def _is_crowded(self, sights: Iterable[Sight]) -> bool:
-        found = list(sights)
-        return len(found) > min((self.limits[sight.experiment] for sight in found), default=0)
+    def _is_crowded(self, processes: Iterable[TrialProcess]) -> bool:
+        found = list(processes)
+        return len(found) > min((self.limits[found_process.experiment] for found_process in found), default=0)
 
-    def _look(self) -> Iterator[Sight]:
+    def _look(self) -> Iterator[TrialProcess]:
         """A process is read once: what it sees does not change any more when it is a trial's."""
         before, self._known = self._known, {}
         for process in psutil.process_iter():
             with suppress(psutil.Error, KeyError):
-                sight = before.get(process) or self._sight(process)
-                if sight.is_alive:
-                    self._known[process] = sight
-                    yield sight
+                found_process = before.get(process) or self._trial_process(process)
+                if found_process.is_alive:
+                    self._known[process] = found_process
+                    yield found_process
 
-    def _sight(self, process: psutil.Process) -> Sight:
+    def _trial_process(self, process: psutil.Process) -> TrialProcess:
         """Raises KeyError for one that is no trial's of these machines."""
         environment = process.environ()
         home, trial = environment["HOME"], environment[protocol.ENV_TRIAL_ID]
@@ -99,4 +99,4 @@ class CardOracle:
             raise KeyError(home)
         indices = [int(index) for index in environment[protocol.ENV_GPUS].split(",") if index]
         experiment = environment[protocol.ENV_EXPERIMENT_ID]
-        return Sight(process, experiment, trial, tuple((home, index) for index in indices))
+        return TrialProcess(process, experiment, trial, tuple((home, index) for index in indices))

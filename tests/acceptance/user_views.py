@@ -1,4 +1,4 @@
-"""What users see of an experiment elsewhere than in the API: on its page, on the command line, as its tuner."""
+"""What users see of an experiment outside of the API: its page, the command line, the notes of its tuner."""
 
 from __future__ import annotations
 

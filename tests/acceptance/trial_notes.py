@@ -1,4 +1,4 @@
-"""What the trials of `trials/witness.py` wrote down for themselves, compared with what the manager stored."""
+"""Compares the notes that trials of `trials/noting_trial.py` wrote themselves with what the manager stored."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Entry = dict[str, Any]
 def config(
     *, trials: int, steps: int, pause_s: float, tuner: dict[str, Any], spread_s: float = 0, **more: Any
 ) -> dict[str, Any]:
-    """An experiment of witness trials, eight at a time. `spread_s`: how much longer some pauses are than others."""
+    """An experiment of noting trials, eight at a time. `spread_s`: range of the trials' pauses, in seconds."""
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"{PYTHON} witness.py {steps} {pause_s} {spread_s}",
+        "trialCommand": f"{PYTHON} noting_trial.py {steps} {pause_s} {spread_s}",
         "trialCodeDirectory": ".",
         "trialConcurrency": 8,
         "maxTrialNumber": trials,
@@ -30,7 +30,7 @@ def config(
 
 
 def noting_tuner(folder: Path) -> dict[str, Any]:
-    """A user's tuner that writes down in `folder` what each of its processes was told."""
+    """A user's tuner that logs in `folder` every call that each of its processes received."""
     return {"className": "note_tuner.NoteTuner", "codeDirectory": ".", "classArgs": {"folder": str(folder)}}
 
 
@@ -38,9 +38,9 @@ def read(path: Path) -> list[Entry]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def check_results(daemon: Daemon, id_: str, witness: Path) -> None:
+def check_results(daemon: Daemon, id_: str, notes: Path) -> None:
     """Every attempt ran once; what the decided attempt of each trial wrote is stored once, in order, nothing else."""
-    entries = read(witness)
+    entries = read(notes)
     starts = Counter(entry["attempt"] for entry in entries if entry["event"] == "started")
     assert set(starts.values()) == {1}, "an attempt ran twice"
     given = {entry["attempt"]: entry["x"] for entry in entries if entry["event"] == "started"}

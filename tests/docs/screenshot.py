@@ -1,4 +1,4 @@
-"""The picture in README: the page of a real search, in Chromium (`make picture`)."""
+"""Takes the screenshot in README: the page of a real search, in Chromium (`make screenshot`)."""
 
 from __future__ import annotations
 
