@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Dict, List, NamedTuple, Optional
 
 from trial_runner import processes, protocol, python_version
-from trial_runner.code_archive import BadArchive
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import exec_channel, preparation, settings
 from trial_runner.runner.client import SHORT_CONNECT_S, Client, Denied, Fenced, Refused, Unavailable
@@ -15,6 +14,7 @@ from trial_runner.runner.evidence import Claim, Evidence, Left
 from trial_runner.runner.preparation import Preparation, greeting
 from trial_runner.runner.run import Run
 from trial_runner.runner.settings import AUTO, BadSetting, Settings
+from trial_runner.wire.code_archive import BadArchive
 
 #: Of runners that the manager does not hear.
 _UNHEARD = (protocol.EXIT_UNREACHABLE, protocol.EXIT_DENIED)

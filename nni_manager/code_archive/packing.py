@@ -20,6 +20,8 @@ from nni_manager.code_archive import limits
 from nni_manager.code_archive.listing import Entry, Folder, Listing, first_difference
 from nni_manager.code_archive.tree import Changed, Tree
 from nni_manager.code_archive.walk import stamp, walk
+from nni_manager.domain.errors import InvalidInput
+from trial_runner.wire import code_archive
 
 #: A file may be written while it is packed; this often we try before we say so.
 ATTEMPTS = 2
@@ -76,6 +78,19 @@ def require_small(code_directory: Path) -> None:
             with suppress(Changed):  # it is packed later, and that says so if it still changes
                 limits.check(walk(tree, leave_out=nothing), tree.directory)
                 return
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpacks an uploaded archive into `folder`, which must be empty; after an error its content is of no use. Blocks.
+
+    Raises InvalidInput for what is no code archive or more than may travel, OSError when `folder` cannot be written.
+    """
+    try:
+        code_archive.unpack(str(archive), str(folder))
+    except code_archive.DamagedArchive as error:
+        raise InvalidInput(f"the code archive cannot be read ({error.reason}); pack it again") from None
+    except code_archive.BadArchive as error:
+        raise InvalidInput(f"the code archive {error.reason}") from None
 
 
 def _attempt(tree: Tree, target_folder: Path, is_wanted: Callable[[], bool]) -> Archive:

@@ -17,6 +17,7 @@ from nni_manager.client.data_directory import make_data_directory, open_lock
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import Json
+from trial_runner.wire import foreign_files
 
 FILE = "algorithms.json"
 FAMILIES = {family.noun: family for family in (TUNERS, ASSESSORS)}
@@ -101,9 +102,8 @@ def _key(registered: Registered) -> tuple[str, str]:
 
 
 def _write(data_directory: Path, algorithms: list[Registered]) -> None:
-    draft = data_directory / f".{FILE}.{os.getpid()}"
-    draft.write_text(json.dumps({"algorithms": [asdict(one) for one in algorithms]}, indent=1), encoding="utf-8")
-    draft.replace(data_directory / FILE)
+    text = json.dumps({"algorithms": [asdict(one) for one in algorithms]}, indent=1)
+    foreign_files.write_whole(os.path.realpath(data_directory), FILE, text.encode())
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from code_directories import Tree, git_files, grow, packed_files, packed_folders
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
 from nni_manager.code_archive import pack
 
@@ -94,6 +96,18 @@ def test_what_git_keeps_travels(name: str, repository: Path, tmp_path: Path) -> 
     expected = git_files(repository, code)
     assert packed_files(archive.path) == expected
     assert archive.files == len(expected)
+
+
+@pytest.mark.parametrize("name", ["two stars in a name", "three stars", "escapes"])
+def test_pathspec_differs_from_git(name: str, repository: Path, tmp_path: Path) -> None:
+    """The reason for a translation of our own."""
+    tree = {**PROJECT, **CASES[name]}
+    expected = git_files(repository, grow(tmp_path / "code", tree))
+    try:
+        rules = GitIgnoreSpec.from_lines(str(tree[".nniignore"]).split("\n"))
+        assert {path for path in tree if not rules.match_file(path)} != expected
+    except (re.error, ValueError):
+        pass  # it refuses a line that git takes
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - NEUTRAL))

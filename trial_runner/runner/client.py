@@ -2,7 +2,7 @@
 
 import http.client
 import json
-import random
+import os
 import ssl
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
 from urllib.parse import urlsplit
@@ -11,28 +11,8 @@ from trial_runner import protocol
 from trial_runner.runner.settings import Credential
 from trial_runner.wire.foreign_files import write_all
 
-FIRST_S = 0.1
-LONGEST_S = 10.0
-
-_random = random.SystemRandom()
-
-
-class Backoff:
-    """Waits that double from 0.1 to 10 s, each shortened by up to half so that many runners do not come at once."""
-
-    def __init__(self) -> None:
-        self._next_s = FIRST_S
-
-    def next_wait(self) -> float:
-        """The seconds to wait before the next try."""
-        wait = self._next_s
-        self._next_s = min(2 * wait, LONGEST_S)
-        return wait * _random.uniform(0.5, 1.0)
-
-    def reset(self) -> None:
-        self._next_s = FIRST_S
-
-
+#: Waits before a request is made again, in seconds; the last one repeats.
+RETRY_WAITS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0)
 #: Seconds for each step of a request, and for connecting where there is another way.
 _TIMEOUT_S = 30.0
 SHORT_CONNECT_S = 3.0
@@ -117,7 +97,7 @@ class Client:
         self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
         self._container = container
         #: Of its requests, whose names begin with what no other runner has.
-        self._prefix = "{:016x}".format(_random.getrandbits(64))
+        self._prefix = os.urandom(8).hex()
         self._number = 0
         self._connection = _connection(parts.scheme, parts.netloc, authority, connect_s)
         self._is_kept = False

@@ -27,10 +27,11 @@ import sys
 import time
 from typing import Any, BinaryIO, Dict, List, Optional
 
-from trial_runner import code_archive, protocol
+from trial_runner import protocol
 from trial_runner.outboxes import Outboxes
-from trial_runner.runner.client import Backoff
-from trial_runner.wire import foreign_files
+from trial_runner.runner.client import RETRY_WAITS_S
+from trial_runner.wire import code_archive, foreign_files
+from trial_runner.wire.backoff import Backoff
 
 _ARCHIVE = ".code.tar.gz"
 _COPY_BYTES = 256 * 1024
@@ -75,7 +76,7 @@ def begin(folder: str, code_folder: str, patience_s: float) -> None:
     """Returns when the manager has put parameters and code there, or its time is over."""
     open_anew(folder)
     deadline = time.monotonic() + patience_s
-    backoff = Backoff()
+    backoff = Backoff(RETRY_WAITS_S, least=0.5)
     while not (os.path.exists(os.path.join(folder, protocol.PARAMETER_FILE)) and os.path.exists(code_folder)):
         left_s = deadline - time.monotonic()
         if left_s <= 0:

@@ -3,7 +3,8 @@
 import time
 from typing import Any, Callable, Dict, Optional
 
-from trial_runner.runner.client import Answer, Backoff, Fenced, Post, Refused
+from trial_runner.runner.client import RETRY_WAITS_S, Answer, Fenced, Post, Refused
+from trial_runner.wire.backoff import Backoff
 
 
 class Stream:
@@ -17,7 +18,7 @@ class Stream:
         self.is_ending = False
         #: The rest will never be delivered.
         self.is_given_up = False
-        self._backoff = Backoff()
+        self._backoff = Backoff(RETRY_WAITS_S, least=0.5)
         self._not_before = 0.0
 
     def note_change(self) -> None:

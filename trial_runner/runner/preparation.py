@@ -13,10 +13,11 @@ from contextlib import ExitStack
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 import trial_runner
-from trial_runner import code_archive, protocol
-from trial_runner.runner.client import Backoff, Client, Denied, Unavailable
+from trial_runner import protocol
+from trial_runner.runner.client import RETRY_WAITS_S, Client, Denied, Unavailable
 from trial_runner.runner.settings import AUTO, Settings
-from trial_runner.wire import foreign_files
+from trial_runner.wire import code_archive, foreign_files
+from trial_runner.wire.backoff import Backoff
 
 _RUNNERS_OWN = (
     protocol.ENV_TOKEN,
@@ -202,7 +203,7 @@ class Preparation:
 
     def _until_answered(self, ask: Callable[[], _Answer], patience_s: Optional[float] = None) -> _Answer:
         deadline = time.monotonic() + (self._settings.drain_s if patience_s is None else patience_s)
-        backoff = Backoff()
+        backoff = Backoff(RETRY_WAITS_S, least=0.5)
         while True:
             try:
                 return ask()

@@ -17,6 +17,7 @@ from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.machines.keeper.connection import Connection, Requests, ask_in_silence
 from trial_runner import protocol
+from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -123,16 +124,15 @@ class Keeper:
 
     async def run(self) -> None:
         """Keeps the connection while anybody listens. Ends only by cancellation; jobs run on."""
-        attempt = 0
+        backoff = Backoff(_RETRY_WAITS_S)
         try:
             while True:
                 self._lost.clear()
                 await self._needed.wait()
                 if await self._serve():
-                    attempt = 0
+                    backoff.reset()
                 else:
-                    await asyncio.sleep(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
-                    attempt += 1
+                    await asyncio.sleep(backoff.next_wait())
         finally:
             self._close("the daemon is stopping")
 

@@ -11,12 +11,12 @@ import os
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from trial_runner import code_archive, protocol
+from trial_runner import protocol
 from trial_runner.keeper.code.background import BackgroundWork, Tell, Then
 from trial_runner.keeper.code.code_copies import Copies
 from trial_runner.keeper.serving import requests
 from trial_runner.keeper.serving.requests import Message, Refusal, system_refusal
-from trial_runner.wire import removal
+from trial_runner.wire import code_archive, removal
 from trial_runner.wire.foreign_files import write_all
 
 _PART = ".part"

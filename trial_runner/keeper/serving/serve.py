@@ -1,7 +1,6 @@
 """The process around a server: its folder, its lock, its place among processes; and what a second one does."""
 
 import errno
-import fcntl
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ from typing import Optional
 from trial_runner import processes
 from trial_runner.keeper.serving.listener import MAX_PATH_BYTES
 from trial_runner.keeper.serving.server import Server
+from trial_runner.wire.file_lock import try_lock
 
 READY = b"ready\n"
 
@@ -23,9 +23,7 @@ def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
     _leave_session()
     _keep_descriptors_from_jobs()
     lock = os.open(os.path.join(directory, "keeper.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(lock):
         return _leave_to_other(directory, socket_path, lock, ready_fd)
     os.ftruncate(lock, 0)
     # Whoever comes with another environment would look for the socket elsewhere.
