@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _clients(told: Settings, token: settings.Credential, container: str) -> List[Client]:
-    """A client of each address. Where there is another way, nobody waits long for one that says nothing."""
+    """A client of each address. Where another channel is possible, connecting has a short time limit."""
     has_choice = told.channel == protocol.PUSH_OR_EXEC or len(told.manager_urls) > 1
     patience = {"connect_s": SHORT_CONNECT_S} if has_choice else {}
     try:
@@ -241,7 +241,7 @@ def _say(sentence: str) -> None:
     try:
         os.write(2, "trial_runner: {}\n".format(sentence).encode("utf-8", "backslashreplace"))
     except OSError:
-        pass  # nobody reads it
+        pass  # its reader is gone
 
 
 def _leave(number: int, frame: object) -> None:

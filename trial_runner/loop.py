@@ -32,7 +32,7 @@ class Loop:
         self._on_error = on_error
         #: `selectors` would be half of what a turn costs.
         self._epoll = select.epoll()
-        #: By descriptor: what is asked for, and who is told.
+        #: By descriptor: the events asked for, and the function to call.
         self._watched: Dict[int, Tuple[int, DescriptorCallback]] = {}
         self._timers: List[Tuple[float, int, Timer]] = []
         self._timer_count = 0

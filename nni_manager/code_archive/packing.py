@@ -1,4 +1,4 @@
-"""The packing of code: list, write a compressed tar file, list again; what stood still gets the name of its content.
+"""Packing code: list, write a compressed tar file, list again; an unchanged directory is named by its content's hash.
 
 Owners, times and permissions are evened out, but for the x bit. PAX headers carry long names and any bytes in them.
 """
@@ -23,16 +23,16 @@ from nni_manager.code_archive.walk import stamp, walk
 from nni_manager.domain.errors import InvalidInput
 from trial_runner.wire import code_archive
 
-#: A file may be written while it is packed; this often we try before we say so.
+#: Tries before a directory that changes while it is packed is refused.
 ATTEMPTS = 2
 
 
 class NotWanted(Exception):
-    """The packing ended before its time, as it was told to."""
+    """Packing was given up, as `is_wanted` answered no."""
 
 
 def always() -> bool:
-    """Packing is wanted until it is done."""
+    """The default of `is_wanted`: packing goes on to its end."""
     return True
 
 
@@ -52,10 +52,10 @@ class Archive:
 def pack(code_directory: Path, target_folder: Path, is_wanted: Callable[[], bool] = always) -> Archive:
     """Packs what `.nniignore` does not leave out into `target_folder`/<hash>.tar.gz; reuses one that is there.
 
-    The same content gives the same bytes, whoever owns the files and whenever they were written. Folders are kept even
-    when empty, and `.nniignore` files travel. `target_folder` is made when it is missing, and is never packed itself.
-    Blocks, ten seconds and more for 300 MB; coroutines call it in a thread. `is_wanted` is asked every 256 KB; a no
-    ends it with NotWanted, and nothing is left in `target_folder`.
+    The same content gives the same bytes, whatever the files' owners and times. Folders are kept even when empty, and
+    `.nniignore` files travel. `target_folder` is made when it is missing, and is never packed itself. Blocks, ten
+    seconds and more for 300 MB; coroutines call it in a thread. `is_wanted` is asked every 256 KB; a no ends it with
+    NotWanted, and nothing is left in `target_folder`.
 
     Raises InvalidInput when the directory cannot travel (missing, too large, unreadable, a link that leads out, a
     socket or device, or it keeps changing), OSError when `target_folder` cannot be written.

@@ -41,7 +41,7 @@ class Card:
     foreign: tuple[Foreign, ...] = ()
     #: Job → bytes that it uses.
     used_by_job: Mapping[str, int] = field(default_factory=dict)
-    #: Why nobody can use it, in the driver's words; empty: it is well.
+    #: Why the card cannot be used, in the driver's words; empty: it can.
     error: str = ""
 
 

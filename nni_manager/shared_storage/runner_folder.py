@@ -1,4 +1,4 @@
-"""The files that a trial runner leaves in its folder: who it is, its outboxes, how its command ended, logs. Blocks; for
+"""The files that a trial runner leaves in its folder: registration, outboxes, end of its command, logs. Blocks; for
 threads.
 
 The folder is on storage of others: what is in it may be half written, wrong, huge or a link.
@@ -208,9 +208,9 @@ def next_outbox_stretch(
 ) -> OutboxLines | None:
     """The complete lines of an outbox from `start` on; None: there are none. Raises OSError.
 
-    `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, a
-    rest at the end is given up as no record only when that many bytes are there. `takes_holes`: zeros, which stand
-    where bytes are not there yet, are waited for no more.
+    `is_ended`: the outbox is complete; `size`: its size in bytes then. As storage may show less for a while, a rest at
+    the end is given up as no record only when that many bytes are there. `takes_holes`: zeros, which stand for bytes
+    that are not there yet, are taken as they are.
     """
     file = foreign_files.open_file(str(folder), file_name(outbox))
     try:

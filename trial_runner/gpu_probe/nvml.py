@@ -10,7 +10,7 @@ _LIBRARIES = (
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
 )
 _SUCCESS = 0
-#: Not supported, and no permission: some boards, and some containers, do not tell who is on them.
+#: Not supported, and no permission: some boards, and some containers, do not list processes.
 _NOT_TOLD = (3, 4)
 _INSUFFICIENT_SIZE = 7
 _NOT_AVAILABLE = 2**64 - 1

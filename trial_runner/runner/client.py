@@ -45,7 +45,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class Unavailable(Exception):
-    """An error: not now, as there is no connection, or an answer that says try again or is not the manager's."""
+    """No answer for now: there is no connection, or an answer that says try again or is not the manager's."""
 
     def __init__(self, sentence: str, retry_after: Optional[float] = None, status: int = 0) -> None:
         super().__init__(sentence)
@@ -75,7 +75,8 @@ class Fenced(Exception):
 
 
 class Client:
-    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for who only logs.
+    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for a process that
+    only logs.
 
     `authority`: certificates to trust beside the machine's own, PEM. Raises ValueError where it holds none.
     `connect_s`: seconds for connecting.
@@ -96,7 +97,7 @@ class Client:
         #: What the header of the manager's own answers says: its name, and the attempt as the path names it.
         self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
         self._container = container
-        #: Of its requests, whose names begin with what no other runner has.
+        #: Begins the names of its requests; unique to this runner.
         self._prefix = os.urandom(8).hex()
         self._number = 0
         self._connection = _connection(parts.scheme, parts.netloc, authority, connect_s)
@@ -270,7 +271,7 @@ def _connection(scheme: str, address: str, authority: str, connect_s: float) -> 
 
 
 def _context(authority: str) -> ssl.SSLContext:
-    """TLS that trusts the authority the manager names, whoever signed that."""
+    """TLS that trusts the authority the manager names, even where another one signed that."""
     context = ssl.create_default_context()
     if authority:
         context.verify_flags |= ssl.VerifyFlags(_PARTIAL_CHAIN)

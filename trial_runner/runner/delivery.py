@@ -79,7 +79,8 @@ class Delivery(threading.Thread):
             self._news.notify()
 
     def finish(self, farewell: Optional[Stream]) -> None:
-        """Nobody writes any more: delivers the rest, the farewell in its place, and ends. Any thread may call it."""
+        """Called when all outboxes are complete: delivers the rest with the report of the end, and ends.
+        Thread-safe."""
         with self._news:
             if farewell is not None:
                 self._streams = [*self._streams, farewell]
@@ -127,7 +128,8 @@ class Delivery(threading.Thread):
             self._give_up_at = time.monotonic() + self._drain_s
 
     def _give_up(self) -> None:
-        """Gives up what is under way; what is to come gets a moment each: who refuses results may hear of the end."""
+        """Gives up what is under way; later posts get a moment each: a manager that refuses results may take the
+        end."""
         for stream in self._at_work():
             stream.give_up()
         self._give_up_at = time.monotonic() + min(self._drain_s, _LAST_TRY_S)

@@ -14,9 +14,9 @@ For clusters that can neither reach us nor share storage with us. The container 
                                          runner with `NNI_RUNNER_CHANNEL=push-or-exec` has chosen so far
 
 Without a folder it is that of the container's own environment. Frames are those of `protocol`. Each call is complete in
-itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call that
-has nothing more to tell, so whoever has stored all of it is done. A container that pushes
-where it might have chosen otherwise can be read in the same way, for when its posts do not arrive. Exit codes: 0;
+itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call
+without further lines, so a manager that has stored all of it is done. A container that has chosen to push can be read
+in the same way, for when its posts do not arrive. Exit codes: 0;
 `EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
 """
 

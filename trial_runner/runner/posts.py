@@ -25,7 +25,7 @@ class Stream:
         """Files may have grown."""
 
     def note_end(self) -> None:
-        """Nobody writes any more."""
+        """Notes that the files are complete."""
         self.is_ending = True
         self.note_change()
 

@@ -174,7 +174,7 @@ class Preparation:
         return bool(data)
 
     def _unpack_code(self, archive: str) -> bool:
-        """False when there is none. Who stands between may have let half of it pass."""
+        """False when there is none. A proxy in between may have let half of it pass."""
         is_there = self._client.download("code", archive)
         try:
             if is_there:

@@ -32,7 +32,7 @@ class StdoutMetrics:
         removal.remove(outbox)
 
     def extract(self, is_all: bool) -> None:
-        """Takes what is new. `is_all`: nobody prints any more. A full disk delays results, and costs none."""
+        """Takes what is new. `is_all`: the output is complete. A full disk delays results, and loses none."""
         try:
             self._write()
             while self._read():

@@ -209,5 +209,5 @@ def _array(written: Dict[str, object]) -> object:
 
         made = numpy.asarray(written[_ITEMS], dtype=written.get("dtype"))  # type: ignore[call-overload]
         return made.reshape(written.get("shape", made.shape))
-    except (ImportError, TypeError, ValueError):  # somebody's own dictionary
+    except (ImportError, TypeError, ValueError):  # a user's dictionary
         return written

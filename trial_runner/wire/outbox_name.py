@@ -52,7 +52,7 @@ def file_of(name: str, known: Container[str]) -> str:
 
 
 def earlier_names(name: str) -> Iterator[str]:
-    """The names of the outboxes whose place this one may have taken, the first first; none where it has no number.
+    """The names of the outboxes that this one may have replaced, in order; none where it has no number.
 
     To be followed only as long as they are known: a file's own name may end with a number, and any number.
     """

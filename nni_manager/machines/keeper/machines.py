@@ -1,6 +1,6 @@
 """A keeper as experiments share it: its connection's health, and the ledgers of the machines whose jobs it keeps.
 
-GPUs are read when the keeper is connected, before a job gets one, and again and again while somebody waits for one.
+GPUs are read when the keeper is connected, before a job gets one, and repeatedly while jobs wait for one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GPU_AGE_S = 2.0
 
 
 class KeeperConnection(Connection):
-    """The connection to a keeper, and its `Watcher`: its list is read into the ledgers before anybody hears of it."""
+    """The connection to a keeper, and its `Watcher`: its list is read into the ledgers before listeners are called."""
 
     def __init__(self, keeper: Keeper, places: Places, key: str = LOCAL, clock: Clock = now_ms) -> None:
         super().__init__(key, clock)
@@ -78,7 +78,7 @@ class KeeperConnection(Connection):
         self._gpus_wanted.set()
         self.places.note_change()
         left = [name for name in reserved if not self.keeper.has_listener(listed[name]["owner"])]
-        if left:  # nobody else asks for word of their ends
+        if left:  # no other request asks for their ends
             await self.keeper.request("follow", jobs={name: {} for name in left})
 
     async def until_read(self) -> None:
@@ -88,7 +88,7 @@ class KeeperConnection(Connection):
             await self.read()
 
     async def read_again(self) -> None:
-        """Reads the list again when a user has left: its jobs may have places, and nobody asks for their ends."""
+        """Reads the list again when a user has left: its jobs may have places, and their ends are not followed."""
         if self.keeper.is_connected and self.keeper.is_needed:
             with suppress(PlatformError):  # they are read on the next connection
                 await self.read()

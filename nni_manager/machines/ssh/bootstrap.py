@@ -53,7 +53,7 @@ class Greeting:
     #: The folder of `trial_runner`, and the Python that runs it.
     program: str
     interpreter: str
-    #: The environment of the user who logs in.
+    #: The environment of the user of the login.
     environment: dict[str, str]
     now_ms: int
     disk_free_bytes: int
@@ -93,9 +93,9 @@ async def arrive(
     gpus: bool = False,
     place: Place | None = None,
 ) -> tuple[Channel, Greeting]:
-    """The channel to a machine's keeper, and what the machine says of itself. `look`: the channel is about to end,
-    and the machine was only looked at, with its GPUs where `gpus` is set. `place`: of this manager, whose alone the
-    folder must be then. Raises MachineFault."""
+    """The channel to a machine's keeper, and the machine's description. `look`: the machine is only looked at, with its
+    GPUs where `gpus` is set, and the channel ends then. `place`: of this manager; a folder of another manager
+    is refused. Raises MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     digest, data = await asyncio.to_thread(archive)
     channel = await _open(connection, _command(python_path, mark))

@@ -52,7 +52,7 @@ class Unpacking:
 
     def __init__(self, background: BackgroundWork) -> None:
         self._background = background
-        #: Archive that is being unpacked → who waits for it.
+        #: Archive that is being unpacked → requests that wait for it.
         self._waiting: Dict[str, List[_Wish]] = {}
 
     def begin(self, code: object, then: Then, tell: TellStep) -> None:

@@ -138,7 +138,7 @@ class Ending:
         if job.end is not None:
             return
         tree = self._tree(job)
-        # The main process first: a shell whose child dies before itself would begin the next command.
+        # The main process first: a shell that outlives its child would begin the next command.
         if job.main is not None and not job.is_main_gone:
             processes.send_signal(job.main.pid, number)
         for pid in tree:
@@ -206,12 +206,12 @@ def _end_of(job: Job) -> End:
 
 
 def _ended_ms(job: Job) -> int:
-    """Now, as the clock would show it that the job was started by: what lies between is how long it ran, whoever sets
-    the clock meanwhile."""
+    """The present time by the clock as it was at the job's start, in milliseconds: setting the clock meanwhile does not
+    change the difference."""
     if job.main is None:
         return time.time_ns() // 1000000
     return job.main.started_ms + processes.age_ms(job.main.start_ticks)
 
 
 def _nothing(_: Job) -> None:
-    """Does nothing: nobody is interested."""
+    """The default of a callback: does nothing."""

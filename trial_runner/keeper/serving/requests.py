@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from trial_runner import protocol
 
-#: Conditions that pass without anybody changing the request.
+#: Conditions that pass without a change of the request.
 _PASSING = frozenset(
     {
         errno.ENOSPC,
