@@ -12,6 +12,7 @@ import threading
 import time
 from typing import List, Optional
 
+import trial_runner
 from trial_runner.wire.foreign_files import write_all
 
 _COPY_BYTES = 256 * 1024
@@ -68,7 +69,7 @@ def _start(directory: str, socket_path: str) -> bool:
 
 def _home() -> str:
     """The path on which `trial_runner` is found: a folder, or the archive this runs from."""
-    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return os.path.dirname(os.path.dirname(os.path.abspath(trial_runner.__file__)))
 
 
 def _connect(socket_path: str) -> Optional[socket.socket]:
