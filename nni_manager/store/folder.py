@@ -14,7 +14,6 @@ from nni_manager.platform_kit import registry
 from nni_manager.store import private
 from trial_runner.wire import foreign_files, removal
 from trial_runner.wire.foreign_files import NotRegular
-from trial_runner.wire import foreign_files
 
 #: The kernel's table: device, mount point and type a line; see fstab(5).
 _TABLE = Path("/proc/self/mounts")

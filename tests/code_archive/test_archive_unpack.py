@@ -50,7 +50,7 @@ def outside(tmp_path: Path, target: Path) -> set[Path]:
     return {path for path in tmp_path.rglob("*") if target not in path.parents and path != target}
 
 
-def test_what_was_packed_comes_out(tmp_path: Path, target: Path) -> None:
+def test_packed_tree_is_unpacked_unchanged(tmp_path: Path, target: Path) -> None:
     tree: Tree = {"train.py": "print(1)\n", "lib/model.py": "x = 1\n", "empty": None, "lib/newest": "->model.py"}
     code = grow(tmp_path / "code", tree)
     (code / "train.py").chmod(0o755)
@@ -101,13 +101,13 @@ def test_a_link_may_come_before_what_it_leads_to(tmp_path: Path, target: Path) -
     [b"", b"no gzip", gzip.compress(b"no tar" * 1000), gzip.compress(b"x" * 2000)[:-9]],
     ids=["empty", "no gzip", "no tar", "cut off"],
 )
-def test_what_is_no_archive(tmp_path: Path, target: Path, data: bytes) -> None:
+def test_other_files_than_archives_are_refused(tmp_path: Path, target: Path, data: bytes) -> None:
     (tmp_path / "sent").write_bytes(data)
     with pytest.raises(InvalidInput, match="cannot be read"):
         unpack(tmp_path / "sent", target)
 
 
-def test_one_that_ends_too_early(tmp_path: Path, target: Path) -> None:
+def test_truncated_archive_is_refused(tmp_path: Path, target: Path) -> None:
     whole = archive(tmp_path, ("a", FILE, os.urandom(50_000).hex())).read_bytes()
     (tmp_path / "sent").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InvalidInput, match="cannot be read"):
@@ -134,7 +134,7 @@ def test_too_many_bytes(tmp_path: Path, target: Path, monkeypatch: pytest.Monkey
     assert not (target / "b").exists()
 
 
-def test_contents_that_inflate_without_end(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inflated_size_is_limited(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers that are thrown away count, too."""
     monkeypatch.setattr(code_archive, "MOST_BYTES", 2**20)
     monkeypatch.setattr(code_archive, "_OVERHEAD_BYTES", 2**20)
@@ -215,7 +215,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
-def test_what_was_made_to_harm_is_refused_and_costs_no_memory(tmp_path: Path, target: Path, data: bytes) -> None:
+def test_hostile_archive_is_refused_within_little_memory(tmp_path: Path, target: Path, data: bytes) -> None:
     path = sent(tmp_path, data)
     tracemalloc.start()
     try:
@@ -226,7 +226,7 @@ def test_what_was_made_to_harm_is_refused_and_costs_no_memory(tmp_path: Path, ta
         tracemalloc.stop()
 
 
-def test_headers_upon_headers_are_no_harm(tmp_path: Path, target: Path) -> None:
+def test_many_extension_headers_are_skipped(tmp_path: Path, target: Path) -> None:
     unpack(sent(tmp_path, pax(record("comment", b"x")) * 3_000 + FILE_HEADER), target)
     assert (target / "a").is_file()
 
@@ -281,7 +281,7 @@ def test_a_link_to_a_name_that_no_file_can_have(tmp_path: Path, target: Path) ->
 
 
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_what_other_programs_pack_comes_out(tmp_path: Path, target: Path, format: int) -> None:
+def test_archives_of_other_programs_are_unpacked(tmp_path: Path, target: Path, format: int) -> None:
     folders, files = ["d", f"d/{'e' * 90}"], [f"d/{'e' * 90}/{'f' * 60}"]
     target_of_link = "d"
     if format != tarfile.USTAR_FORMAT:
@@ -306,6 +306,6 @@ def test_what_other_programs_pack_comes_out(tmp_path: Path, target: Path, format
     assert all((target / name).read_bytes() == b"x" * 700 for name in files)
 
 
-def test_an_empty_one(tmp_path: Path, target: Path) -> None:
+def test_empty_archive_is_unpacked(tmp_path: Path, target: Path) -> None:
     unpack(archive(tmp_path), target)
     assert list(target.iterdir()) == []

@@ -88,7 +88,7 @@ async def test_a_container_runs_the_command_with_code_and_parameters(mounted: Mo
     assert folder.here == mounted.here / FOLDER / "abcde"
 
 
-async def test_what_all_attempts_share_is_put_there_once(mounted: Mounted) -> None:
+async def test_shared_files_are_written_once(mounted: Mounted) -> None:
     put = await mounted.put(spec("aaaaa"))
     before = {path.name: path.stat().st_ino for path in (mounted.here / FOLDER).iterdir() if path.is_file()}
     again = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o711)
@@ -103,7 +103,7 @@ async def test_what_all_attempts_share_is_put_there_once(mounted: Mounted) -> No
     ("pattern", "code"),
     [("run.sh", protocol.EXIT_BAD_CODE), ("code-*", protocol.EXIT_BAD_CODE), ("runner-*", protocol.EXIT_CANNOT_START)],
 )
-async def test_what_another_user_put_in_its_place_is_not_run(
+async def test_runner_replaced_by_another_user_is_not_run(
     mounted: Mounted, tmp_path: Path, pattern: str, code: int
 ) -> None:
     folder = await mounted.put(spec())
@@ -174,7 +174,7 @@ async def test_another_user_reaches_it_only_where_the_mode_lets_it_and_under_its
 
 
 @pytest.mark.machines
-async def test_another_user_cannot_be_there_first(tmp_path: Path) -> None:
+async def test_another_user_cannot_make_the_folder_first(tmp_path: Path) -> None:
     """Who has read the experiment's id, or guessed it, as people may choose one."""
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o1777)

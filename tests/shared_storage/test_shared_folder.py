@@ -145,7 +145,7 @@ async def test_a_planted_link_is_not_followed(shared: Shared, tmp_path: Path, na
     assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
 
 
-async def test_what_a_trial_printed_is_not_written_through_a_link(shared: Shared, tmp_path: Path) -> None:
+async def test_stdout_copy_does_not_follow_a_link(shared: Shared, tmp_path: Path) -> None:
     await shared.folder.place(spec())
     (tmp_path / "own").write_text("mine")
     (shared.folder.here / "trials" / "abcde" / "stdout").symlink_to(tmp_path / "own")

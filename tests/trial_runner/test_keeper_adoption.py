@@ -80,7 +80,7 @@ def test_a_killed_keeper_loses_neither_lines_nor_exit_codes_of_eight_jobs(
 
 
 @pytest.mark.usefixtures("orphanage")
-def test_an_exit_code_is_known_though_somebody_else_reaped_the_job(keeper: KeeperProcess, client: Client) -> None:
+def test_exit_code_of_a_job_reaped_elsewhere_is_known(keeper: KeeperProcess, client: Client) -> None:
     """Linux 6.15 and newer tell it to a keeper that had the process open before; under others the job is LOST."""
     gate = _gate(keeper, "job")
     pid = keeper.spawn(client, "job", "read line < $D/gate; exit 7")["pid"]
@@ -146,7 +146,7 @@ def test_a_claim_that_names_no_keeper_is_adopted(keeper: KeeperProcess, client: 
     assert (found["state"], found["pid"]) == (protocol.RUNNING, pid)
 
 
-def test_what_a_later_version_wrote_besides_changes_nothing(keeper: KeeperProcess, client: Client) -> None:
+def test_unknown_fields_of_a_claim_are_ignored(keeper: KeeperProcess, client: Client) -> None:
     """Its job runs: to drop the claim as one that was not whole would leave it to nobody."""
     job = keeper.spawn(client, "job", _SLEEP)
     keeper.kill()

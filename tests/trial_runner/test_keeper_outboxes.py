@@ -94,7 +94,7 @@ def test_a_file_that_took_an_outbox_s_place_is_another_outbox(
     assert keeper.log().count("main.jsonl became shorter or another file: append to it") == 1
 
 
-def test_which_the_next_keeper_knows(keeper: KeeperProcess, client: Client) -> None:
+def test_replaced_outbox_is_known_to_the_next_keeper(keeper: KeeperProcess, client: Client) -> None:
     gate = _gate(keeper, "job")
     keeper.spawn(client, "job", "echo 12345 > $NNI_OUTBOX; read l < $D/gate; exit 0")
     client.until_lines("job", 1)

@@ -117,7 +117,7 @@ _ESCAPES: dict[str, list[Entry]] = {
 
 
 @pytest.mark.parametrize("escape", _ESCAPES)
-def test_what_leads_out_is_refused(folder: Path, escape: str) -> None:
+def test_members_outside_the_folder_are_refused(folder: Path, escape: str) -> None:
     outside = folder.parent.parent / "outside"
     outside.write_text("untouched")
     before = _tree(folder.parent.parent, folder)
@@ -135,7 +135,7 @@ def test_a_damaged_archive_is_said_to_be(folder: Path, tmp_path: Path, keep: int
         unpack(str(tmp_path / "code.tar.gz"), str(folder))
 
 
-def test_what_is_no_archive_is_said_to_be_none(folder: Path, tmp_path: Path) -> None:
+def test_html_page_is_reported_as_damaged_archive(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "code.tar.gz").write_bytes(b"<html>not found</html>" * 100)
     with pytest.raises(BadArchive, match="damaged"):
         unpack(str(tmp_path / "code.tar.gz"), str(folder))

@@ -207,7 +207,7 @@ def test_a_chatty_outbox_does_not_starve_the_others(listener: FakeListener, runn
     assert served.index("outbox/z") < len(served) - 5
 
 
-def test_what_the_manager_finds_too_large_comes_in_smaller_posts(listener: FakeListener, runner: Runner) -> None:
+def test_too_large_posts_are_split(listener: FakeListener, runner: Runner) -> None:
     def refuse_large(route: str, body: Body) -> Answer | None:
         is_large = route == "metrics" and sum(map(len, body["lines"])) > 20_000
         return Answer(413, {"error": "too large"}) if is_large else None

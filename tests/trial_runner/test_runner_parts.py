@@ -265,7 +265,7 @@ def test_an_overflow_makes_every_folder_watched(tmp_path: Path, monkeypatch: pyt
     assert len(asked) == 2
 
 
-def test_a_hang_up_is_told_as_what_was_asked_for_and_only_to_those_who_still_ask() -> None:
+def test_hang_up_calls_the_registered_functions_only() -> None:
     told: list[tuple[str, int]] = []
     loop = Loop(_raise)
     pipes = [os.pipe() for _ in range(2)]
@@ -284,7 +284,7 @@ def test_a_hang_up_is_told_as_what_was_asked_for_and_only_to_those_who_still_ask
         os.close(reader)
 
 
-def test_an_echo_to_nobody_ends(tmp_path: Path) -> None:
+def test_echo_without_a_reader_ends(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     (tmp_path / "stdout").touch()
@@ -374,7 +374,7 @@ def _delivered(folder: Path, client: _Together) -> Delivery:
     return delivery
 
 
-def test_what_comes_together_is_one_request(tmp_path: Path) -> None:
+def test_posts_at_the_same_time_are_one_request(tmp_path: Path) -> None:
     """Each request is a turn of TLS, of HTTP and of the database: hundreds of trials make thousands of them."""
     client = _Together()
     _delivered(tmp_path, client)

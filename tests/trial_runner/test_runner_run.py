@@ -56,7 +56,7 @@ def test_the_command_runs_and_everything_is_told_in_order(
     assert listener.connections == 1, "the connection is kept"
 
 
-def test_the_version_says_who_asks(listener: FakeListener, runner: Runner) -> None:
+def test_version_post_identifies_the_runner(listener: FakeListener, runner: Runner) -> None:
     process = runner.start("$PYTHON -c 'import platform; print(platform.python_version())'")
     python = runner.wait(process).stdout.strip()
     (version,) = listener.versions
@@ -233,7 +233,7 @@ def test_signals_reach_the_command_which_may_clean_up(listener: FakeListener, ru
     assert listener.exited["exitCode"] == 5
 
 
-def test_who_ignores_sigterm_is_killed_after_the_grace_period(listener: FakeListener, runner: Runner) -> None:
+def test_ignored_sigterm_is_followed_by_sigkill_after_the_grace_period(listener: FakeListener, runner: Runner) -> None:
     process = runner.start(
         f"trap '' TERM; {report('on')}; while :; do sleep 1000; done", **{protocol.ENV_GRACE_S: "0.2"}
     )
@@ -477,7 +477,7 @@ def test_each_container_has_an_identity_and_shows_it(listener: FakeListener, run
     assert listener.versions[-1]["container"] == "" and listener.containers[-1] is None, "who only logs is none"
 
 
-def test_a_runner_that_may_choose_does(listener: FakeListener, runner: Runner) -> None:
+def test_push_or_exec_runner_chooses_a_channel(listener: FakeListener, runner: Runner) -> None:
     _prepare_pull(runner)
     listener.close()
     ended = runner.run("exit 4", **{protocol.ENV_DRAIN_S: "0.2"})
@@ -486,7 +486,7 @@ def test_a_runner_that_may_choose_does(listener: FakeListener, runner: Runner) -
     assert json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())["version"] == protocol.VERSION
 
 
-def test_nothing_can_be_read_where_nothing_was_put(runner: Runner) -> None:
+def test_unfilled_container_has_nothing_to_read(runner: Runner) -> None:
     ended = runner.run("true", **{protocol.ENV_CHANNEL: protocol.PULL})
     assert ended.code == protocol.EXIT_USAGE
     assert "mount the storage" in ended.stderr
