@@ -147,7 +147,7 @@ def test_names_that_are_no_text_can_be_printed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
-    """A folder of a user who is not root."""
+    """A folder of another user than root."""
     with tempfile.TemporaryDirectory() as folder:
         is_root = os.geteuid() == 0
         if is_root:

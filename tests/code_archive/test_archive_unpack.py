@@ -1,4 +1,4 @@
-"""Unpacking what somebody sent: whole, or refused in a sentence, and never a byte outside the folder."""
+"""Unpacking an upload: whole, or refused in a sentence, and never a byte outside the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs in the ledger: who is on them, how much memory is left, what they are called, and why one is not free."""
+"""GPUs in the ledger: their processes, free memory, names, and the reasons why one is not free."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_nothing_is_granted_before_the_gpus_were_read_or_while_they_cannot_be() 
     ledger.note_reading(GpuSample(cards=(), error="the driver hangs"))
     assert ledger.reserve("j", ONE) is None
     assert placement_reasons.sentence(ledger, ONE) == "the GPUs of m cannot be read: the driver hangs"
-    assert ledger.reserve("j", Demand(count=0)) is not None, "a broken probe blocks nobody who needs no GPU"
+    assert ledger.reserve("j", Demand(count=0)) is not None, "a broken probe does not block jobs without GPUs"
 
 
 def test_a_process_that_cannot_be_seen_counts_as_ours_where_we_have_a_job() -> None:

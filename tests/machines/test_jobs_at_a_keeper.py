@@ -87,7 +87,7 @@ async def test_jobs_of_a_daemon_before_this_one_have_their_places(keeper: Talkat
     keeper.jobs = {"a": running(0), "ended": {**running(1), "state": protocol.ENDED}}
     await serving(keeper, places, count=2)
     assert found(places).users() == {0: [("a", 1, 0)]}
-    assert keeper.asked[-1] == ("follow", {"jobs": {"a": {}}}), "nobody else asks for word of its end"
+    assert keeper.asked[-1] == ("follow", {"jobs": {"a": {}}}), "no other request asks for its end"
 
 
 async def test_a_job_that_ends_while_the_list_is_on_its_way_has_no_place(

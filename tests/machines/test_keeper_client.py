@@ -92,7 +92,7 @@ class Listener:
 
     async def close(self) -> None:
         self._server.close()
-        await _few_turns()  # of whoever stood at the listener
+        await _few_turns()  # of the accepting side
         for peer in self._all:
             peer.hang_up()
         await asyncio.gather(*(peer.is_over.wait() for peer in self._all))
@@ -345,7 +345,7 @@ async def test_without_a_connection_a_request_says_why() -> None:
         raise ConnectionRefusedError("nobody is at home")
 
     async with at_work(Keeper(refuse, name="far")) as keeper:
-        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: nobody listens to it"):
+        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: it has no listener"):
             await keeper.request("list")
         await keeper.listen("exp", Owner())
         await _few_turns()
@@ -482,7 +482,7 @@ async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
 async def test_a_keeper_that_had_answered_is_followed_by_another_at_once(
     owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ends while there is no keeper, nobody sees end: the gaps must not grow with the number of deaths."""
+    """Ends of jobs are not seen without a keeper: the gaps must not grow with the number of deaths."""
     monkeypatch.setattr(client, "_WELL_STARTED_S", 0.0)
     waits: list[float] = []
     sleep = asyncio.sleep
@@ -713,7 +713,7 @@ async def test_a_new_connection_begins_with_nothing_unstored(
 
 
 async def _few_turns() -> None:
-    """Long enough for everything that is in the socket to be read, if anybody reads."""
+    """Long enough for everything in the socket to be read, where it is read at all."""
     for _ in range(50):
         await asyncio.sleep(0)
 

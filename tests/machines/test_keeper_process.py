@@ -60,7 +60,7 @@ class Conversation(asyncio.Protocol):
 
 
 class Place:
-    """A keeper's folder and socket, and whoever was started for them."""
+    """A keeper's folder and socket, and the processes started for them."""
 
     def __init__(self, directory: Path, runtime: Path) -> None:
         self.directory = directory / "state" / "keeper"
@@ -210,7 +210,7 @@ async def test_a_daemon_whose_folder_is_gone_makes_none(place: Place) -> None:
 
 @pytest.mark.parametrize("recorded", ["/dev/null/keeper.sock", "/" + "x" * 200, "/root/keeper\0.sock"])
 async def test_unreachable_old_socket_path_is_replaced(place: Place, recorded: str) -> None:
-    """In the directory of another user, say, who used the data directory once."""
+    """For example in the directory of an earlier user of the data directory."""
     place.directory.mkdir(parents=True)
     (place.directory / "keeper.lock").write_text(f"1\n{recorded}\n")
     assert (await (await place.talk(place.keeper())).ask("hello"))["version"] == protocol.VERSION
@@ -290,7 +290,7 @@ async def test_a_keeper_that_never_says_that_it_is_ready_is_given_up(
     assert await asyncio.to_thread(keeper._process.wait) == -signal.SIGKILL
 
 
-async def test_unreferenced_connection_is_closed_at_once(
+async def test_fault_of_the_connection_task_is_raised_at_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(self: Keeper) -> None:

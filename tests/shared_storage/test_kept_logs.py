@@ -19,7 +19,7 @@ PIECE = protocol.MAX_LOG_POST
 
 
 def _send(root: Path, data: bytes, name: str = "attempt/stdout", most: int = MOST, start: int = 0) -> int:
-    """As a runner does, who goes on where the answer says."""
+    """As a runner does, which goes on where the answer says."""
     offset = start
     while offset < len(data):
         offset = kept_logs.append(str(root), name, offset, data[offset : offset + PIECE], most)

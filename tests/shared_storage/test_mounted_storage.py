@@ -125,7 +125,7 @@ async def test_the_next_manager_puts_the_right_code_there_again(mounted: Mounted
 
 
 def _plant(place: Path, folder: Path) -> None:
-    """Puts something in the place of a file, as another user may who may write into its folder."""
+    """Replaces a file, as another user may in a folder that all may write."""
     evil = folder / "evil"
     evil.mkdir(exist_ok=True)
     (evil / "greeting.txt").write_text("evil\n")
@@ -155,7 +155,7 @@ async def test_any_user_of_a_container_may_write_into_its_folder_alone(mounted: 
 async def test_another_user_reaches_it_only_where_the_mode_lets_it_and_under_its_whole_name(
     tmp_path: Path, mode: int, *, may: bool
 ) -> None:
-    """One who has read the names that there are, and the trial's on the service's page."""
+    """Another user that knows the listed names, and the trial's from the service's page."""
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
         point = Path(place) / "nni"
@@ -175,7 +175,7 @@ async def test_another_user_reaches_it_only_where_the_mode_lets_it_and_under_its
 
 @pytest.mark.machines
 async def test_another_user_cannot_make_the_folder_first(tmp_path: Path) -> None:
-    """Who has read the experiment's id, or guessed it, as people may choose one."""
+    """Another user that knows or guesses the experiment's id, which people may choose."""
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o1777)
         assert _as_another_user(f"umask 0; mkdir {place}/exp1 && echo made") == "made\n"

@@ -32,7 +32,7 @@ FINAL = '{"type": "final", "value": 1}'
 
 
 class Attempt:
-    """A folder as a runner fills it, and somebody who reads it."""
+    """A folder as a runner fills it, and its reader."""
 
     def __init__(self, directory: Path) -> None:
         self.recorder = Recorder()

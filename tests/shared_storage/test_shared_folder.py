@@ -222,7 +222,7 @@ async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Sha
 async def test_another_user_writes_to_a_trial_s_folder_only_where_the_mode_lets_it(
     tmp_path: Path, mode: str, *, may: bool
 ) -> None:
-    """Also one who knows all names."""
+    """Also a user that knows all names."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         team = Shared(tmp_path, Path(folder) / "share", mode=mode)

@@ -188,7 +188,7 @@ def test_where_posts_do_not_arrive_any_more_the_rest_is_read(
 
 
 def test_the_first_address_that_answers_is_the_manager(listener: FakeListener, runner: Runner) -> None:
-    with socket.socket() as taken:  # bound, and nobody listens
+    with socket.socket() as taken:  # bound, without a listener
         taken.bind(("127.0.0.1", 0))
         nowhere = listener.url.replace(str(listener.port), str(taken.getsockname()[1]))
         ended = runner.run(report(1), **{protocol.ENV_MANAGER_URL: f"{nowhere} {listener.url}"})

@@ -1,4 +1,4 @@
-"""Jobs whose code is sent as an archive: accepted at once, unpacked once, a copy for each."""
+"""Jobs with code that is sent as an archive: accepted at once, unpacked once, a copy for each."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_code_that_is_removed_while_it_is_unpacked_does_not_come_back(
 
 
 def test_requests_are_answered_while_a_folder_is_removed(keeper: KeeperProcess, client: Client, archive: Path) -> None:
-    """Of very many files, say: nobody else waits for it, and it is said when it is done."""
+    """For example of many files: other requests do not wait for it, and its end is answered."""
     folder = archive.parent / "large"
     folder.mkdir()
     for number in range(30_000):

@@ -54,7 +54,7 @@ def test_facts_list_cards_with_their_processes(driver: FakeDriver, keeper: Keepe
     assert first["used_bytes"] == (512 + 11264 + 10) * 2**20
     told = {p["pid"]: (p["job"], p["is_compute"], p["memory_bytes"] // 2**20) for p in first["processes"]}
     assert told == {pid: ("j1", True, 512), os.getpid(): (None, True, 11264), 1: (None, False, 10)}
-    assert {p["user"] for p in first["processes"]} - {""}, "whoever can be seen has a name"
+    assert {p["user"] for p in first["processes"]} - {""}, "each visible process has a user name"
     assert [(p["pid"], p["user"], p["is_compute"]) for p in second["processes"]] == [(4194304, "", True)]
     client.ask("signal", name="j1", grace_s=0)
     client.ask("follow", jobs={"j1": {}})
@@ -84,7 +84,7 @@ def test_facts_without_gpus_ask_no_driver(driver: FakeDriver, keeper: KeeperProc
 
 
 class Machine:
-    """A `Gpus` with a loop that turns as long as somebody waits."""
+    """A `Gpus` with a loop that runs while a test waits."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

@@ -1,4 +1,4 @@
-"""A keeper whose folder is deleted, moved or put back while it runs."""
+"""A keeper's folder is deleted, moved or put back while it runs."""
 
 import shutil
 import subprocess

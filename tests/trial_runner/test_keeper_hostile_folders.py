@@ -13,7 +13,7 @@ _REPORT = "echo 1 >> $NNI_OUTBOX; "
 
 @pytest.fixture
 def secret(keeper: KeeperProcess) -> Path:
-    """A folder of somebody else, laid out as an attempt's."""
+    """A folder of another user, laid out as an attempt's."""
     folder = keeper.directory / "elsewhere"
     (folder / "outbox").mkdir(parents=True)
     for name in ("outbox/main.jsonl", "outbox/more.jsonl", "stderr", "stdout"):

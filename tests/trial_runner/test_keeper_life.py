@@ -248,7 +248,7 @@ def test_attach_starts_one_keeper_when_many_come_at_once(keeper: KeeperProcess) 
 
 
 def test_attach_works_from_the_archive(keeper: KeeperProcess, archive: Path) -> None:
-    """From another folder, whose files must not pass for Python's modules."""
+    """From another folder: its files must not be imported as Python's modules."""
     (archive.parent / "json.py").write_text("raise RuntimeError('not this one')")
     with _Attached(str(archive), *_attach(keeper), cwd=archive.parent / "source") as attached:
         started = attached.ask("spawn", **keeper.request("job", "echo 1 > $NNI_OUTBOX; exit 4"))

@@ -187,7 +187,7 @@ def test_a_gap_can_be_asked_for_while_the_job_runs(keeper: KeeperProcess, client
 
 
 def test_a_reader_that_stops_reading_costs_neither_lines_nor_memory(keeper: KeeperProcess, client: Client) -> None:
-    """40 MB of lines, nobody reads: the files are the buffer, and the end waits behind them."""
+    """40 MB of lines without a reader: the files are the buffer, and the end waits behind them."""
     before = _resident_bytes(keeper)
     line = '{"type":"intermediate","value":%s}' % ("1" * 465)
     code = f"with open(__import__('os').environ['NNI_OUTBOX'], 'w') as file: file.write('{line}\\n' * 80000)"

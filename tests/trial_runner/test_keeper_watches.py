@@ -37,7 +37,7 @@ class Notes:
         return job
 
     def job(self, name: str) -> Job:
-        """One whose folders are watched, or looked at."""
+        """A follower with watched folders, or with folders looked at in turn."""
         job = self.new_job(name)
         while name in self.watches._beginning:
             self.loop.run_turn()

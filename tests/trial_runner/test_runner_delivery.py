@@ -113,7 +113,7 @@ def test_a_manager_that_forgot_is_told_again(listener: FakeListener, runner: Run
 
 
 def test_a_manager_that_is_away_for_a_while_misses_nothing(listener: FakeListener, runner: Runner) -> None:
-    for gate in ("first", "second"):  # one for each wait: who still has the other open would swallow the next word
+    for gate in ("first", "second"):  # one for each wait: a reader of the other would swallow the next line
         os.mkfifo(runner.folder / gate)
     process = runner.start(
         f"{report(0)}; read line < {runner.folder}/first; {report(1)}; echo away; "

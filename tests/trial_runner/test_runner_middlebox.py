@@ -50,7 +50,7 @@ def test_any_answer_of_a_proxy_is_retried(listener: FakeListener, tmp_path: Path
             with pytest.raises(Unavailable) as refusal:
                 _ask(client, route, tmp_path)
             assert not isinstance(refusal.value, Denied), fault.name
-            assert refusal.value.retry_after is None, "nobody else says how long we wait"
+            assert refusal.value.retry_after is None, "only the manager sets the wait"
         assert _ask(client, route, tmp_path) is not None
         client.close()
     assert len(box.met) == len(FAULTS)

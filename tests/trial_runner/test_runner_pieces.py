@@ -1,4 +1,4 @@
-"""A runner whose folder is storage that has a file only once it is closed: what it copies there meanwhile."""
+"""A runner on storage that shows a file only once it is closed: the copies it makes meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GATE = "until [ -e $NNI_SYS_DIR/go ]; do sleep 0.05; done"
 
 @pytest.fixture
 def reader(runner: Runner) -> Runner:
-    """One whose folder has what the manager puts there."""
+    """A runner with the manager's files in its folder."""
     (runner.system_dir / protocol.CODE_FOLDER).mkdir(parents=True)
     (runner.system_dir / protocol.PARAMETER_FILE).write_text("{}")
     return runner

@@ -183,7 +183,7 @@ def test_a_wrong_token_is_said_without_the_token(listener: FakeListener, runner:
 
 
 def test_another_manager_says_nothing_about_the_attempt(listener: FakeListener, runner: Runner) -> None:
-    """A port that is somebody else's by now: its refusal of the token is none."""
+    """A port that another program has by now: its refusal of the token does not count."""
     ended = runner.run("true", **{protocol.ENV_TOKEN: "another-manager.token", protocol.ENV_DRAIN_S: "0.2"})
     assert ended.code == protocol.EXIT_UNREACHABLE
     assert "is not the manager of this attempt (it says 401 Unauthorized)" in ended.stderr
@@ -437,7 +437,7 @@ def test_where_the_manager_is_not_reached_the_folder_tells_it(runner: Runner) ->
 
 
 def test_the_end_says_what_there_is_to_be_read(runner: Runner) -> None:
-    """Storage may show the last file first: whoever reads knows by the sizes what is to come."""
+    """Storage may show the last file first: the sizes tell the reader what is missing."""
     _prepare_pull(runner)
     more = 'echo "{}" > $NNI_SYS_DIR/outbox/second; mkdir $NNI_SYS_DIR/outbox/d; echo > "$NNI_SYS_DIR/outbox/d/a\\\\b"'
     runner.run(f"{report(1)}; {more}; echo out; echo error >&2", **PULL)
@@ -460,7 +460,7 @@ def test_a_folder_that_another_container_took_over_is_left_to_it(runner: Runner)
     word = json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())
     greeting = json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())
     assert greeting["outboxes"] == {protocol.MAIN_OUTBOX: 37}, "what it found"
-    ended = runner.wait(first)  # nobody tells it to go on
+    ended = runner.wait(first)  # no signal to go on
     assert ended.code == protocol.EXIT_FENCED and "has taken its folder over" in ended.stderr
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text()) == word
     assert (word["container"], word["exit_code"]) == (greeting["container"], 0)
@@ -474,7 +474,7 @@ def test_each_container_has_an_identity_and_shows_it(listener: FakeListener, run
     assert [version["outboxes"] for version in listener.versions] == [{}, {protocol.MAIN_OUTBOX: 37}]
     assert dict.fromkeys(listener.containers) == {first: None, second: None}
     runner.run("true", **{protocol.ENV_REPORTER: "0"})
-    assert listener.versions[-1]["container"] == "" and listener.containers[-1] is None, "who only logs is none"
+    assert listener.versions[-1]["container"] == "" and listener.containers[-1] is None, "logging alone registers none"
 
 
 def test_push_or_exec_runner_chooses_a_channel(listener: FakeListener, runner: Runner) -> None:

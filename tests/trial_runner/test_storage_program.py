@@ -116,7 +116,7 @@ os.makedirs = makedirs
     assert f"sudo -n mkdir -p {point}" in machine.calls
     assert f"sudo -n mount -t nfs -o retry=0 {words} {point}" in machine.calls
     assert f"sudo -n umount {point}" in machine.calls
-    assert not any(call.startswith("sudo") and "-n" not in call for call in machine.calls), "nobody is asked anything"
+    assert not any(call.startswith("sudo") and "-n" not in call for call in machine.calls), "there is no prompt"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_accounts_key_is_in_a_file_of_its_own(machine: Machine, tmp_path: Pa
     }
     assert settings["components"] == ["libfuse", "file_cache", "attr_cache", "azstorage"]
     assert settings["libfuse"]["kernel-list-cache-expiration-sec"] == settings["libfuse"]["entry-expiration-sec"] == 5
-    assert settings["allow-other"] is False, "who is not root may let nobody else in"
+    assert settings["allow-other"] is False, "a user may not open it to others"
     assert KEY not in "".join(machine.calls) and not machine.kept
 
 

@@ -184,7 +184,7 @@ class Keeper:
     def _why_unreachable(self) -> str:
         """The reason why waiting for a connection is of no use now; empty while one is being made."""
         if not self._needed.is_set():
-            return "nobody listens to it"
+            return "it has no listener"
         # `run` may be waiting for the very listener that asks, so it cannot make another one.
         return self.trouble or ("the connection broke" if self._lost.is_set() else "")
 

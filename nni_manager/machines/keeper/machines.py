@@ -53,7 +53,7 @@ class KeeperConnection(Connection):
             self.places.on_want.remove(self._gpus_wanted.set)
             self._gpu_reader.cancel()
             await asyncio.gather(self._gpu_reader, return_exceptions=True)
-        self.on_down("nobody uses it")
+        self.on_down("it is not in use")
 
     async def serve(self, machines: Sequence[KeeperMachine]) -> None:
         """Notes that jobs on these machines are this keeper's; at most one of the machines has GPUs."""

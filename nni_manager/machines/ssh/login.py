@@ -168,12 +168,12 @@ class _HostKeys:
             fix = f"see to the rights of that file, or write `hostKey: {shown}` beside its `host`"
         elif self._wanted not in (None, ACCEPT_NEW):
             sentence = f"the machine's key is {shown}, not the `hostKey` of the config"
-            fix = "if the machine was installed anew, correct `hostKey`; otherwise somebody stands between"
+            fix = "if the machine was installed anew, correct `hostKey`; otherwise the connection is intercepted"
         elif self._is_known():
             sentence = f"its key has changed: {shown} is not the one in known_hosts"
             fix = (
                 f"if the machine was installed anew, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
-                " with `ssh`; otherwise somebody stands between"
+                " with `ssh`; otherwise the connection is intercepted"
             )
         else:
             sentence = f"its key {shown} is not known"

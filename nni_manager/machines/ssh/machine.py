@@ -139,7 +139,7 @@ class Machine(KeeperConnection):
 
     async def _login(self) -> asyncssh.SSHClientConnection:
         if self._credential is None:
-            raise PlatformUnavailable(str(self.fault or "nobody has logged in yet"))
+            raise PlatformUnavailable(str(self.fault or "there was no login yet"))
         spare, self._spare = self._spare, None
         if spare is not None and spare[0] == self._credential and not spare[1].is_closed():
             return spare[1]
