@@ -16,7 +16,7 @@ from trial_runner.runner.run import Run
 from trial_runner.runner.settings import AUTO, BadSetting, Settings
 from trial_runner.wire.code_archive import BadArchive
 
-#: Of runners that the manager does not hear.
+#: Exit of runners that do not reach the manager.
 _UNHEARD = (protocol.EXIT_UNREACHABLE, protocol.EXIT_DENIED)
 
 
@@ -137,7 +137,7 @@ def _fetch(told: Settings, clients: List[Client], container: str) -> _Ready:
 
 
 def _readable(told: Settings, container: str) -> Optional[Claim]:
-    """The claim that the manager reads, where it can read in this container, when it hears nothing from it any more."""
+    """The claim for a manager that can read in this container, in case its posts stop arriving."""
     if told.channel != protocol.PUSH_OR_EXEC:
         return None
     claim = Claim(told.system_dir, container)

@@ -62,7 +62,7 @@ def forbid_inspection() -> None:
 
 @lru_cache(maxsize=None)
 def boot_id() -> str:
-    """Changes with every start of the machine; empty when it is not told."""
+    """The boot's id, another one after every start of the machine; empty: unknown."""
     try:
         with open(_PROC + "/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -237,7 +237,7 @@ def reap(pid: int) -> bool:
 
 
 def exit_of(status: int) -> Exit:
-    """The exit that `wait` told."""
+    """The exit of a status of `wait`."""
     if os.WIFSIGNALED(status):
         return Exit(None, os.WTERMSIG(status))
     return Exit(os.WEXITSTATUS(status), None)

@@ -324,7 +324,7 @@ class Record:
             return ""
 
     def begin(self) -> None:
-        """Before it is mounted. Users of an earlier mount, before a restart of the machine, come again or are gone."""
+        """Begins the record before mounting. Users of a mount before a restart of the machine register again."""
         self.remove()
         os.makedirs(self._users, mode=0o700)
         with open(os.path.join(self._folder, "source"), "w", encoding="utf-8") as file:

@@ -109,11 +109,11 @@ def _come(target: Path, name: str) -> int:
 
 
 class CopiedLogs(NamedTuple):
-    """What a look at the logs brought."""
+    """The result of one copying of logs."""
 
     #: How many bytes were copied.
     size: int
-    #: Zeros stand where a log goes on: bytes that are not there yet, or that the command printed.
+    #: A log has zeros at the place to go on: bytes that are not there yet, or that the command printed.
     has_hole: bool
 
 

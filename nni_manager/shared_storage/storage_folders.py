@@ -105,7 +105,7 @@ def _is_ours(folder: int, status: os.stat_result) -> bool:
 
 
 def _set_mode(folder: int, status: os.stat_result, mode: int) -> None:
-    """Quiet where the storage keeps no modes."""
+    """Sets the mode of a folder, where the storage keeps modes."""
     if stat.S_IMODE(status.st_mode) != mode:
         with suppress(OSError):
             os.fchmod(folder, mode)

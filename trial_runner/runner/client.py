@@ -124,7 +124,7 @@ class Client:
         return [self._part(route, answer) for (route, _), answer in zip(posts[: len(parts)], told)]  # noqa: B905 - a refusal is the last answer
 
     def _part(self, route: str, told: Any) -> Answer:
-        """One of several answers."""
+        """The answer to one of several posts in a request."""
         part = told if isinstance(told, dict) else {}
         status, answer = part.get("status"), part.get("body")
 
@@ -141,7 +141,8 @@ class Client:
         return self._exchange("GET", route, None)
 
     def download(self, route: str, path: str) -> bool:
-        """Writes what is answered to a file; False, and no file, when there is none. Raises OSError of the file."""
+        """Writes the answer's body to a file; False, and no file, for an answer without one. Raises OSError of the
+        file."""
         response = self._respond("GET", route, None)
         if response.status == 204:
             self._read(response)
@@ -171,7 +172,7 @@ class Client:
         return response
 
     def _foreign(self, response: http.client.HTTPResponse) -> Unavailable:
-        """A proxy, a firewall, a login page, another manager: says nothing about the attempt, whatever it says."""
+        """The answer of a proxy, a firewall, a login page or another manager: it says nothing about the attempt."""
         response.close()
         self.close()
         sentence = "what answers at {} is not the manager of this attempt (it says {} {})"
@@ -208,7 +209,7 @@ class Client:
         return "{}-{}".format(self._prefix, self._number)
 
     def _connect(self) -> None:
-        """Quiet where it is connected. What comes after may take longer."""
+        """Connects unless connected. The time limit of connecting ends with this."""
         if self._connection.sock is None:
             self._connection.connect()
             connected: Any = self._connection.sock
@@ -252,7 +253,7 @@ class Client:
         self._refuse(status, told, _seconds(retry_after))
 
     def _refuse(self, status: int, told: Any, retry_after_s: Any) -> NoReturn:
-        """Raises what a refusal of the manager means. `told`: the answer's body."""
+        """Raises the error of a refusal of the manager. `told`: the answer's body."""
         sentence = str(told.get("error")) if isinstance(told, dict) else "nothing"
         if status == 410:
             raise Fenced(sentence)
@@ -280,7 +281,7 @@ def _context(authority: str) -> ssl.SSLContext:
 
 
 def _object(data: bytes) -> Optional[Body]:
-    """The JSON object in an answer; None when it is none."""
+    """The JSON object in an answer; None: another body."""
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):

@@ -150,7 +150,7 @@ def _tell_logs(folder: str, offsets: Dict[str, int]) -> bool:
 
 
 def _tell_log(folder: str, name: str, offset: int) -> bool:
-    """Whether all of it was told."""
+    """Whether all of it was written."""
     try:
         descriptor = foreign_files.open_file(folder, name)
     except OSError:

@@ -34,7 +34,7 @@ class Stream:
         raise NotImplementedError
 
     def post(self) -> Post:
-        """What is to be posted now. What is posted later may be another one."""
+        """The post that is due now; a later call may answer another one."""
         raise NotImplementedError
 
     def settle(self, answer: Answer) -> None:
@@ -43,12 +43,12 @@ class Stream:
 
     @property
     def is_last(self) -> bool:
-        """After `note_end`: with what is to be posted now, all is delivered."""
+        """After `note_end`: whether the present post is the last one."""
         return True
 
     @property
     def is_done(self) -> bool:
-        """After `note_end`: all there was is delivered, or never will be."""
+        """After `note_end`: whether all is delivered or given up."""
         return self.is_given_up or self.wanted_at() is None
 
     def give_up(self) -> None:
@@ -127,7 +127,7 @@ def _number(value: object) -> Optional[float]:
 
 
 class Status(Stream):
-    """`body` is asked when it is time, so that it can say what was delivered before; `told`: called with the answer."""
+    """`body`: called when the post is due, so that it can list the posts before; `told`: called with the answer."""
 
     def __init__(
         self,

@@ -221,7 +221,8 @@ _STORAGE_LOOK_S = 0.2
 
 
 def place_stored(environment: Mapping[str, str], system_dir: str, code_dir: str) -> None:
-    """Quiet where nothing says that they lie elsewhere, and where they were placed. Raises BadArchive and OSError."""
+    """Puts code and parameters from mounted storage into their places, unless they are there. Raises BadArchive,
+    OSError."""
     archive, record = environment.get(protocol.ENV_CODE_ARCHIVE), environment.get(protocol.ENV_RECORD)
     own = os.path.join(system_dir, protocol.PARAMETER_FILE)
     if record and not os.path.exists(own):

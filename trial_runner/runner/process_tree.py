@@ -17,7 +17,7 @@ from trial_runner.loop import Loop, Timer
 from trial_runner.processes import Exit
 from trial_runner.wire import foreign_files
 
-#: Seconds until processes that were killed are looked for again; usually their deaths are told before.
+#: Seconds until processes that were killed are looked for again; usually SIGCHLD comes before.
 _LOOK_AGAIN_S = 0.1
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -76,7 +76,7 @@ class ProcessTree:
             processes.send_signal(pid, number)
 
     def _has_living(self) -> bool:
-        """Whether processes are left; one that cannot be found is not waited for."""
+        """Whether processes are left, of those that can be found."""
         can_be_reached = os.getpid() == 1 or processes.are_shown()
         return processes.has_children() and (can_be_reached or processes.has_group(self.main_pid))
 

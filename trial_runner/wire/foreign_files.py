@@ -22,7 +22,7 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotRegular(OSError):
-    """An error: what is there is no regular file but a folder, a link, a pipe or a device."""
+    """The path is a folder, a link, a pipe or a device instead of a regular file."""
 
     def __init__(self, name: str) -> None:
         super().__init__(errno.EINVAL, "not a regular file", name)

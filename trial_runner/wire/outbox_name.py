@@ -11,7 +11,7 @@ from typing import Container, Iterator, Match
 from trial_runner import protocol
 
 _SPELLED = re.compile(rb"\\(?:x([0-9a-f]{2})|\\)")
-#: What follows a file's name when another file took the place of the one that was read.
+#: Follows a file's name in an outbox of a later file of that name.
 _NUMBER = re.compile(r"/([2-9]|[1-9][0-9]{1,8})\Z")
 #: Characters of a file's name that is taken.
 _MOST_CHARACTERS = 255

@@ -1,4 +1,5 @@
-"""Removing what others may have written, however deep, large or odd. What cannot be removed is told, never raised."""
+"""Removing files of any depth, size or permission that other users may have written. Failures are answered, not
+raised."""
 
 import errno
 import os

@@ -77,7 +77,7 @@ class Watcher(Protocol):
         """Called when the keeper cannot be asked, and again when there is more to say about why."""
 
     def on_end(self, job_name: str) -> None:
-        """Called when no process of this job is left, before its listener hears of that."""
+        """Called when no process of this job is left, before its listener is called."""
 
 
 class OtherVersion(PlatformUnavailable):
@@ -170,8 +170,8 @@ class Keeper:
     # Connection
 
     async def _until_connected(self) -> Connection:
-        """The connection, once there is one: a keeper being started or sought is worth a moment; one sought in vain,
-        or lost, is not. Raises PlatformUnavailable."""
+        """The connection, once there is one: while a keeper is started or looked for, this waits a moment; after
+        a failure or loss it does not. Raises PlatformUnavailable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 while self._connection is None and not self._why_unreachable():

@@ -112,9 +112,9 @@ class KeeperConnection(Connection):
         machine = self._gpu_machine
         if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
             return
-        told = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
-        self._gpus_read_s = time.monotonic() - (told["age_s"] if told else 0.0)
-        reading = GpuSample.parse(told)
+        answer = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
+        self._gpus_read_s = time.monotonic() - (answer["age_s"] if answer else 0.0)
+        reading = GpuSample.parse(answer)
         if reading.error and (machine.reading is None or machine.reading.error != reading.error):
             log.warning("the GPUs of %s cannot be read: %s", machine.called, reading.error)
         self.places.note_reading(machine, reading)

@@ -165,8 +165,8 @@ class Machine(KeeperConnection):
 
     async def put(self, path: str, size: int, offset: int, data: str) -> int:
         """Sends a piece of a file; answers the bytes of the file that are there now. Raises PlatformError."""
-        told = await self.keeper.request("put", file=path, size=size, offset=offset, data=data)
-        return int(told["bytes"])
+        answer = await self.keeper.request("put", file=path, size=size, offset=offset, data=data)
+        return int(answer["bytes"])
 
     async def remove(self, folder: str) -> None:
         """Removes a folder with all that is in it. Raises PlatformError."""

@@ -80,7 +80,7 @@ class BackgroundWork:
         return len(self._running) + len(self._waiting)
 
     def run(self, work: Work, then: Then, tell: Tell = _untold, *, writes: str) -> None:
-        """`work` may raise what it likes: its sentence is told. Raises OSError when there is no process for it."""
+        """An error of `work` is reported by its sentence. Raises OSError when no process can be had."""
         item = _Item(work, then, tell, writes)
         if len(self._running) < self._most:
             self._start(item)

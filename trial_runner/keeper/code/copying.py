@@ -26,7 +26,7 @@ TellStep = Callable[[str, int, int], None]
 
 
 def put(message: Message) -> Dict[str, Any]:
-    """Adds a piece to `file`; one that does not begin where the last ended is left out. Answers the bytes there are."""
+    """Adds a piece to `file`, unless it begins elsewhere than at the file's end. Answers the file's size in bytes."""
     path, size = requests.folder(message, "file"), requests.count(message, "size", 0)
     if os.path.exists(path) or _link(path):
         return {"bytes": size}
@@ -137,7 +137,7 @@ def remove(copying: BackgroundWork, removing: BackgroundWork, message: Message, 
 
 
 def _unpacked_bytes(archive: str) -> int:
-    """As the last four bytes of a gzip file tell them; 0 when they cannot be read."""
+    """The unpacked size by the last four bytes of a gzip file; 0 when they cannot be read."""
     try:
         with open(archive, "rb") as file:
             file.seek(-4, os.SEEK_END)

@@ -66,7 +66,7 @@ class Preparing:
         return entry.describe()
 
     def follow(self, name: str, offsets: Optional[Dict[str, int]] = None) -> Optional[Dict[str, Any]]:
-        """The description of a job, of which the connection hears from now on; None: there is none of this name."""
+        """The description of a job, with events to the connection from now on; None: no job of this name."""
         entry = self._entries.get(name)
         if entry is None:
             return None

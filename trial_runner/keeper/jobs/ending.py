@@ -25,7 +25,7 @@ _MAX_WATCHED = 64
 #: Seconds until a job is looked at again when there was no descriptor to wait with.
 _LOOK_AGAIN_S = 0.1
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-#: Of a job that only its own parent was told of.
+#: The message of an end that only the job's own parent has seen.
 _UNTOLD = "it ended under another keeper than the one that started it, and the system did not tell that its exit code"
 
 JobCallback = Callable[[Job], None]
@@ -78,7 +78,7 @@ class Ending:
         self._loop.unwatch(job.pidfd)
         job.exit = _exit_of(job)
         if job.exit is None and job.is_child:
-            # A debugger or strace is told before its parent; it tells us, by SIGCHLD, when it has heard it or is gone.
+            # A debugger or strace gets the end before the parent, which gets SIGCHLD when the debugger is done or gone.
             self._traced.append(job)
             return
         job.is_main_gone = True

@@ -62,7 +62,8 @@ def is_marked(pid: int, name: str, tag: str) -> bool:
 
 
 def marked_processes(claim: Claim) -> List[int]:
-    """All of this machine, by looking at every one: some microseconds each. Keepers are never among them."""
+    """The processes of a claim, found by looking at each one of the machine: some microseconds each. Without
+    keepers."""
     own = os.getpid()
     marked = [pid for pid in processes.all_pids() if pid != own and is_marked(pid, claim.name, claim.tag)]
     return [pid for pid in marked if not _is_keeper(pid, claim)]

@@ -1,4 +1,4 @@
-"""Which jobs' outboxes have changed: told by the kernel, gathered for some milliseconds.
+"""The jobs with changed outboxes: reported by the kernel, gathered for some milliseconds.
 
 Nothing is told of a job before it is as old as that: many have ended by then, and cost no watch and no wake-up.
 Where the kernel cannot watch a folder (its limits are reached), that job counts as changed once a second.
@@ -176,7 +176,7 @@ def _open(log: Log) -> Optional[Inotify]:
         return None
 
 
-#: Bytes unsent above which nothing is read and no end is told.
+#: Unsent bytes above which no outbox is read and no end is sent.
 _MAX_UNSENT = 256 * 1024
 
 
@@ -203,11 +203,11 @@ class Follow:
         self._watches.mute()
 
     def add(self, job: Job) -> None:
-        """Watches the folders of a job that runs, from the moment on when there could be anything to tell of it."""
+        """Watches the folders of a running job, from its first possible change on."""
         self._watches.add(job)
 
     def remove(self, job: Job) -> None:
-        """Quiet for jobs that were never added."""
+        """Ends the watches of a job; quiet for jobs that were never added."""
         self._watches.remove(job)
         self._changed.pop(job.name, None)
 

@@ -80,7 +80,7 @@ def _keep_descriptors_from_jobs() -> None:
 
 
 def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Optional[int]) -> None:
-    os.close(processes.open_pidfd(os.getpid()))  # a kernel without these is told of before any job is touched
+    os.close(processes.open_pidfd(os.getpid()))  # a kernel without these is reported before any job is touched
     processes.become_subreaper()
     os.chdir(directory)
     server = Server(directory, socket_path, job_umask)
