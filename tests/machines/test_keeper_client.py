@@ -380,7 +380,7 @@ async def test_a_request_does_not_outwait_the_last_listener() -> None:
         request = asyncio.create_task(keeper.request("list"))
         await _few_turns()
         keeper.leave("exp")
-        with pytest.raises(PlatformUnavailable, match="nobody listens"):
+        with pytest.raises(PlatformUnavailable, match="it has no listener"):
             await request
 
 

@@ -31,6 +31,9 @@ def archive(keeper: KeeperProcess) -> Path:
     path = keeper.directory / "experiment" / "code.tar.gz"
     path.parent.mkdir()
     with tarfile.open(path, "w:gz") as packed:
+        folder = tarfile.TarInfo("sub")
+        folder.type = tarfile.DIRTYPE
+        packed.addfile(folder)
         for name, data, mode in (("a.txt", b"first\n", 0o644), ("sub/run.sh", b"echo ran\n", 0o755)):
             _add(packed, name, data, mode)
         _add(packed, "big.bin", os.urandom(BYTES), 0o600)

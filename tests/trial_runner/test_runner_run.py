@@ -96,8 +96,8 @@ def test_the_token_is_nowhere_to_be_found(listener: FakeListener, runner: Runner
 
 
 def test_code_is_fetched_and_unpacked(listener: FakeListener, runner: Runner) -> None:
-    listener.code = _archive({"train.py": b"print('trained')", "lib/data.txt": b"d"})
-    assert runner.run("$PYTHON train.py && cat lib/data.txt").stdout == "trained\nd"
+    listener.code = _archive({"train.py": b"print('trained')", "data.txt": b"d"})
+    assert runner.run("$PYTHON train.py && cat data.txt").stdout == "trained\nd"
 
 
 @pytest.mark.parametrize("damage", ["", "half", "no base64"])
@@ -121,8 +121,8 @@ def test_a_bad_archive_is_told_and_nothing_is_run(listener: FakeListener, runner
     listener.code = _archive({"../escaped": b"x"})
     ended = runner.run("touch $NNI_SYS_DIR/ran")
     assert ended.code == protocol.EXIT_BAD_CODE
-    assert "'../escaped' leads out of the code folder" in ended.stderr
-    assert "'../escaped' leads out of the code folder" in listener.exited["stderrTail"]
+    assert "'../escaped' does not lie in a folder of the archive" in ended.stderr
+    assert "'../escaped' does not lie in a folder of the archive" in listener.exited["stderrTail"]
     assert not (runner.system_dir / "ran").exists()
     assert not (runner.system_dir / "escaped").exists()
 
