@@ -18,7 +18,7 @@ class SmiAbsent(Exception):
 
 
 class SmiFailed(Exception):
-    """It failed, or its output cannot be read."""
+    """nvidia-smi failed, or its output cannot be read."""
 
 
 def cards() -> List[Dict[str, Any]]:

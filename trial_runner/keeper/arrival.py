@@ -281,7 +281,7 @@ def gpus(program, has):
         reading = {"cards": [], "error": str(error)}
     for card in reading["cards"]:
         for process in card["processes"]:
-            process["job"] = None  # nobody was asked
+            process["job"] = None  # there was no question
     return reading
 
 
@@ -331,7 +331,7 @@ def install(archive, program, is_changed):
         os.rename(draft, program)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
-        if not is_program(program):  # where it is, somebody else was faster
+        if not is_program(program):  # where it is, another process was faster
             raise
 
 

@@ -85,8 +85,8 @@ class Heartbeat(Stream):
         self._is_reporter = is_reporter
         self._on_stop = on_stop
         self._every_s = _EVERY_S
-        # Of who reports the first comes after its word that the command runs, of which the answer may say all that the
-        # first heartbeat's would: how often the manager wants them, and whether to stop.
+        # The reporting process posts its first one after the post that the command runs: its answer may have all that
+        # a heartbeat's has: the interval that the manager wants, and whether to stop.
         self._next_at = None if is_reporter else time.monotonic()
 
     def begin(self, answer: Dict[str, Any]) -> None:
