@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Dict, List, NamedTuple, Optional
 
 from trial_runner import processes, protocol, python_version
-from trial_runner.code_archive import BadArchive
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import exec_channel, preparation, settings
 from trial_runner.runner.client import SHORT_CONNECT_S, Client, Denied, Fenced, Refused, Unavailable
@@ -15,8 +14,9 @@ from trial_runner.runner.evidence import Claim, Evidence, Left
 from trial_runner.runner.preparation import Preparation, greeting
 from trial_runner.runner.run import Run
 from trial_runner.runner.settings import AUTO, BadSetting, Settings
+from trial_runner.wire.code_archive import BadArchive
 
-#: Of runners that the manager does not hear.
+#: Exit of runners that do not reach the manager.
 _UNHEARD = (protocol.EXIT_UNREACHABLE, protocol.EXIT_DENIED)
 
 
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _clients(told: Settings, token: settings.Credential, container: str) -> List[Client]:
-    """A client of each address. Where there is another way, nobody waits long for one that says nothing."""
+    """A client of each address. Where another channel is possible, connecting has a short time limit."""
     has_choice = told.channel == protocol.PUSH_OR_EXEC or len(told.manager_urls) > 1
     patience = {"connect_s": SHORT_CONNECT_S} if has_choice else {}
     try:
@@ -137,7 +137,7 @@ def _fetch(told: Settings, clients: List[Client], container: str) -> _Ready:
 
 
 def _readable(told: Settings, container: str) -> Optional[Claim]:
-    """The claim that the manager reads, where it can read in this container, when it hears nothing from it any more."""
+    """The claim for a manager that can read in this container, in case its posts stop arriving."""
     if told.channel != protocol.PUSH_OR_EXEC:
         return None
     claim = Claim(told.system_dir, container)
@@ -241,7 +241,7 @@ def _say(sentence: str) -> None:
     try:
         os.write(2, "trial_runner: {}\n".format(sentence).encode("utf-8", "backslashreplace"))
     except OSError:
-        pass  # nobody reads it
+        pass  # its reader is gone
 
 
 def _leave(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""Changes in folders, told by the kernel where it can, else by the clock."""
+"""Changes in folders: from the kernel where it can, else by looking at intervals."""
 
 import os
 import struct
@@ -21,7 +21,7 @@ _READ_BYTES = 32 * 1024
 
 
 class Event(NamedTuple):
-    """One change; several equal ones in a row are told once."""
+    """One change; equal ones in a row are one."""
 
     #: Number of the watch, -1 with `OVERFLOW`.
     watch: int
@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 
 class Inotify:
-    """A queue of changes. Raises OSError where there is none to be had."""
+    """A queue of changes. Raises OSError where the kernel gives none."""
 
     def __init__(self) -> None:
         self.descriptor = launch.libc_call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
@@ -40,7 +40,7 @@ class Inotify:
         return launch.libc_call("inotify_add_watch", self.descriptor, os.fsencode(folder), mask | _ONLYDIR)
 
     def remove(self, watch: int) -> None:
-        """Quiet when the folder, and the watch with it, is gone."""
+        """Ends a watch; quiet when it has gone with its folder."""
         with suppress(OSError):
             launch.libc_call("inotify_rm_watch", self.descriptor, watch)
 
@@ -67,7 +67,7 @@ _CHANGES = MODIFY | CREATE | MOVED_TO
 
 
 class Changes:
-    """`folders` is asked anew whenever one may have come. Folders that are missing are not watched, yet."""
+    """`folders`: called again whenever a folder may have come. Missing folders are watched once they are there."""
 
     def __init__(self, loop: Loop, folders: Callable[[], List[str]], on_changed: Callable[[], None]) -> None:
         self._loop = loop

@@ -93,10 +93,10 @@ def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, st
     spawn = getattr(os, "posix_spawn")  # noqa: B009 - newer than the oldest Python this must read well for
     moves = [(getattr(os, "POSIX_SPAWN_DUP2"), source, target) for target, source in enumerate(streams)]  # noqa: B009
     before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
-    # It takes no working directory. There is one thread, so nobody sees that it changes meanwhile.
+    # It takes no working directory. There is one thread, so the change is seen nowhere else.
     try:
         os.chdir(directory)
-        signals = {"setsigdef": _TO_DEFAULT, "setsigmask": ()}  # what whoever started us blocked is no affair of theirs
+        signals = {"setsigdef": _TO_DEFAULT, "setsigmask": ()}  # signals that our own starter blocked are open to them
         return int(spawn(arguments[0], arguments, environment, file_actions=moves, setsid=True, **signals))
     finally:
         os.fchdir(before)

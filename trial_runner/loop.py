@@ -32,7 +32,7 @@ class Loop:
         self._on_error = on_error
         #: `selectors` would be half of what a turn costs.
         self._epoll = select.epoll()
-        #: By descriptor: what is asked for, and who is told.
+        #: By descriptor: the events asked for, and the function to call.
         self._watched: Dict[int, Tuple[int, DescriptorCallback]] = {}
         self._timers: List[Tuple[float, int, Timer]] = []
         self._timer_count = 0
@@ -48,7 +48,7 @@ class Loop:
         self._watched[descriptor] = events, callback
 
     def unwatch(self, descriptor: int) -> None:
-        """Quiet when it is not watched. Must come before the descriptor is closed."""
+        """Ends the watch, if there is one. To be called before the descriptor is closed."""
         if self._watched.pop(descriptor, None) is not None:
             try:
                 self._epoll.unregister(descriptor)
@@ -81,7 +81,7 @@ class Loop:
             # An earlier callback of this batch may have closed this descriptor, and another one taken its number.
             if watch is not None and self._watched.get(descriptor) is watch:
                 events, callback = watch
-                # An error or a hang-up is told unasked: what was asked for then finds out more.
+                # Errors and hang-ups come unasked: the registered function then finds them.
                 self._guarded(callback, mask & events or events)
         self._run_timers()
         for _ in range(len(self._soon)):

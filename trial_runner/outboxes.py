@@ -9,7 +9,7 @@ from trial_runner.wire.foreign_files import Folder, OpenFolder
 from trial_runner.wire.outbox_name import file_name, newest_name, next_name
 from trial_runner.wire.records import Records, may_begin_at, read_records
 
-#: Bytes read at once where nobody says otherwise.
+#: Bytes read at once by default.
 _CHUNK_BYTES = 256 * 1024
 #: So many bytes before the place where the next read begins are compared with what was there.
 _TAIL_BYTES = 64
@@ -36,10 +36,10 @@ class _Tail(NamedTuple):
 
 
 class Outboxes:
-    """Files below `outbox/`, and NNI's metrics file. Names that begin with a dot are nobody's outbox.
+    """Files below `outbox/`, and NNI's metrics file. Names that begin with a dot are ignored.
 
     A file that became shorter, or another one, is a new outbox: `outbox/a.jsonl` becomes `outbox/a.jsonl/2`, where no
-    file can be. Which of its lines are new, whoever has the old ones knows.
+    file can be. The receiver of the old lines knows which of its lines are new.
     """
 
     def __init__(self, attempt_directory: str, log: Callable[[str], None]) -> None:
@@ -72,7 +72,7 @@ class Outboxes:
         return dict(self._offsets)
 
     def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
-        """New records. A caller that stops in between goes on there next time. `is_all`: nobody writes any more."""
+        """New records. A caller that stops in between goes on there next time. `is_all`: the outboxes are complete."""
         try:
             folder = OpenFolder(self._attempt_directory)
         except OSError:
@@ -172,7 +172,7 @@ class Outboxes:
             os.close(descriptor)
 
     def _require_same(self, descriptor: int, outbox: str, name: str, start: int, size: int) -> None:
-        """Raises _Replaced. A file whose last bytes nobody remembers is recognised by the end of the line before."""
+        """Raises _Replaced. A file without remembered last bytes is recognised by the end of the line before."""
         if size < start:
             raise _Replaced
         tail = self._tails.get(name)

@@ -62,7 +62,7 @@ def forbid_inspection() -> None:
 
 @lru_cache(maxsize=None)
 def boot_id() -> str:
-    """Changes with every start of the machine; empty when it is not told."""
+    """The boot's id, another one after every start of the machine; empty: unknown."""
     try:
         with open(_PROC + "/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -93,7 +93,7 @@ def started_ms(start_ticks: int) -> int:
 
 
 def age_ms(start_ticks: int) -> int:
-    """Milliseconds since a process was started, to the tick, by the clock of its start, which nobody sets."""
+    """Milliseconds since a process was started, to the tick, by the monotonic clock of its start."""
     boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     return max(0, int(1000 * (boot_s - start_ticks / os.sysconf("SC_CLK_TCK"))))
 
@@ -131,10 +131,10 @@ def peek_exit(pid: int) -> Optional[Exit]:
 
 
 def orphan_exit(pid: int, start_ticks: int, pidfd: int) -> Optional[Exit]:
-    """How a process ended that is not our child; None when nobody can tell.
+    """How a process ended that is not our child; None: unknown.
 
-    While nobody has reaped it, its stat line says it. Afterwards Linux 6.15 and newer tell it to those who opened a
-    descriptor before; older ones have forgotten it.
+    Until it is reaped, its stat line says it. Afterwards Linux 6.15 and newer answer it for a descriptor that was
+    opened before; older ones have forgotten it.
     """
     stat = read_stat(pid)
     if stat is not None and stat.start_ticks == start_ticks:
@@ -193,7 +193,7 @@ def are_shown() -> bool:
 
 
 def has_children() -> bool:
-    """Ended ones that nobody has reaped included."""
+    """Includes ended ones that are not reaped yet."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -212,7 +212,7 @@ def has_group(group: int) -> bool:
 
 
 def signal_unseen(group: int, number: int) -> None:
-    """Signals a process group whose processes are not shown; as process 1 of a container, all other processes."""
+    """Signals a process group without `/proc`; as process 1 of a container, all other processes."""
     with suppress(ProcessLookupError, PermissionError):
         if os.getpid() == 1:
             os.kill(-1, number)
@@ -221,7 +221,7 @@ def signal_unseen(group: int, number: int) -> None:
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Quiet when the process is gone or is somebody else's."""
+    """Quiet when the process is gone or belongs to another user."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -237,7 +237,7 @@ def reap(pid: int) -> bool:
 
 
 def exit_of(status: int) -> Exit:
-    """The exit that `wait` told."""
+    """The exit of a status of `wait`."""
     if os.WIFSIGNALED(status):
         return Exit(None, os.WTERMSIG(status))
     return Exit(os.WEXITSTATUS(status), None)

@@ -30,7 +30,7 @@ facts       gpus: none, or the greatest age of a reading, in seconds  {cpu_count
 
 A *job* is ``{name, owner, state, pid, started_ms, started_ago_ms, attempt_directory, reservation}`` and, when it has
 ended, ``{ended_ms, ended_ago_ms, exit_code, signal, stderr_tail, cpu_s, message}``. How long ago it began and ended is
-told by a clock that nobody sets, when the frame is made; the other two times are by the machine's clock as it was at
+told by the monotonic clock when the frame is made; the other two times are by the machine's clock as it was at
 the start. `reservation` is any object that came with the spawn: the manager notes in it which places of the machine the
 job has.
 `state` is one of PREPARING, RUNNING, ENDED, LOST; RUNNING until no process of it is left. Of `exit_code` and `signal`
@@ -95,7 +95,7 @@ POST together    posts [{route, body}]                                          
 An answer counts only if it is the manager's: it has the form above, or ``{"error": sentence}``, and the header
 `ANSWER_HEADER` with the manager's name, which the token begins with, the attempt, and what the request named in
 `REQUEST_HEADER`: an answer to an earlier request that is sent again is none. Everything else, whatever its status,
-comes from somebody between us: again, with growing waits.
+comes from a proxy in between: again, with growing waits.
 
 400 and 413: never again in this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
 attempt is decided, whatever it still reports; logs alone are taken on. 429 (with Retry-After), 5xx, no connection:
@@ -159,7 +159,7 @@ MAIN_OUTBOX = "outbox/main.jsonl"
 METRICS_FILE = ".nni/metrics"
 METRICS_FILE_MARK = b"ME"
 METRICS_FILE_DIGITS = 6
-#: Outboxes of one attempt whose sizes are told.
+#: Most outboxes of one attempt with sizes in a report.
 MOST_OUTBOXES = 1000
 
 PARAMETER_FILE = "parameter.cfg"
@@ -240,7 +240,7 @@ RELEASED_FILE = "released"
 #: Which channel a runner that may choose has chosen: push or exec.
 CHANNEL_FILE = "channel"
 
-# Exit codes of a runner whose command had none; otherwise the command's, or 128 + the signal that ended it.
+# Exit codes of a runner without one of its command; otherwise the command's, or 128 + the signal that ended it.
 EXIT_USAGE = 64
 EXIT_BAD_CODE = 65
 EXIT_UNREACHABLE = 75

@@ -1,16 +1,15 @@
-"""Sees to it that a machine has the experiment's shared storage mounted, on whichever machine it is run.
+"""Mounts the experiment's shared storage on the machine that runs this program, and unmounts it.
 
 Sent as text and run by the machine's own Python with `SETTINGS` set, so it imports nothing of ours. It prints one line
 of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (for people, where the state is not ready).
 
 `SETTINGS`: `action` (look, use, leave), `point` (of the home folder where it is relative), `may_mount`, `mark` (None,
-or `file` below the mount point and its `text`: who does not see it has mounted something else), `user` (for whom),
+or `file` below the mount point and its `text`: a mount without it is of something else), `user` (the mount's),
 `here` (where the manager has it, for sentences), and of the storage `kind`, then `source`, or `account`, `key` and
 `container`.
 
-What it mounts it remembers below the home folder, with all who use it: the last one to leave unmounts it, and what
-others have mounted stays. A user who may not mount does it by `sudo`, where that asks for no password; else it says
-what is to be typed.
+Its mounts are recorded below the home folder, with their users: the last user's leaving unmounts, and mounts of others
+stay. Without the permission to mount it uses `sudo`, where that asks for no password; else it says what to type.
 """
 
 import fcntl
@@ -63,7 +62,7 @@ def look(point: str) -> Dict[str, str]:
 
 
 def use(point: str) -> Dict[str, str]:
-    """Mounts it where need be; whoever uses what we mounted is noted."""
+    """Mounts it where need be; records the users of mounts of ours."""
     found = _judge(point)
     if found is not None and not Record(point).is_there:
         return found
@@ -77,7 +76,7 @@ def use(point: str) -> Dict[str, str]:
 
 
 def leave(point: str) -> Dict[str, str]:
-    """Unmounts what we mounted and nobody else uses."""
+    """Unmounts a mount of ours without other users."""
     if not Record(point).is_there:
         return {"state": ABSENT}
     with Record(point) as record:
@@ -325,7 +324,7 @@ class Record:
             return ""
 
     def begin(self) -> None:
-        """Before it is mounted. Users of an earlier mount, before a restart of the machine, come again or are gone."""
+        """Begins the record before mounting. Users of a mount before a restart of the machine register again."""
         self.remove()
         os.makedirs(self._users, mode=0o700)
         with open(os.path.join(self._folder, "source"), "w", encoding="utf-8") as file:
@@ -346,7 +345,7 @@ class Record:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def write_settings(self) -> str:
-        """The key stands in a file that nobody else may read, never in an argument. Answers its path."""
+        """The path of a private file with the key, which is never in an argument."""
         path, cache = os.path.join(self._folder, "blobfuse2.yaml"), os.path.join(self._folder, "cache")
         os.makedirs(cache, mode=0o700)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

@@ -19,6 +19,7 @@ from nni_manager.app.listening.listeners import Listeners
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.store.ownership import Ownership
+from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
@@ -99,13 +100,7 @@ class DaemonAddress:
         self._trouble = str(error)
 
     def _write(self) -> None:
-        draft = self._pointer.with_suffix(".tmp")
         entry = {"socket": str(self._listeners.control), "pid": os.getpid(), "version": __version__}
-        try:
-            draft.write_text(json.dumps(entry), encoding="utf-8")
-            draft.replace(self._pointer)
-        except OSError:
-            with suppress(OSError):  # it may be incomplete
-                draft.unlink()
-            raise
+        folder = os.path.realpath(self._pointer.parent)
+        foreign_files.write_whole(folder, self._pointer.name, json.dumps(entry).encode())
         self._is_written_late = False

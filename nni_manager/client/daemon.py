@@ -17,6 +17,7 @@ from nni_manager.client.data_directory import make_data_directory, open_lock
 from nni_manager.client.service_note import lost_service
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
+from trial_runner.wire.file_lock import try_lock
 
 #: File in the data directory for the output of a daemon in the background.
 LOG_FILE = "daemon.log"
@@ -120,12 +121,9 @@ def is_taken(data_dir: Path) -> bool:
     """Whether a daemon holds the lock of the data directory."""
     try:
         with open(data_dir / LOCK, "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not try_lock(lock.fileno(), fcntl.LOCK_SH)
     except OSError:
         return False
-    return False
 
 
 def _command(data_dir: Path) -> list[str]:
@@ -175,7 +173,7 @@ def _starting(data_dir: Path) -> Iterator[None]:
 def _wait_for(lock: BinaryIO, path: Path) -> None:
     """Takes the lock. Raises NniManagerError, naming the process that holds it, after `_LOCK_PATIENCE_S`."""
     began, told = time.monotonic(), False
-    while not _has_taken(lock):
+    while not try_lock(lock.fileno()):
         waited_s = time.monotonic() - began
         if waited_s > _LOCK_PATIENCE_S:
             raise NniManagerError(
@@ -186,14 +184,6 @@ def _wait_for(lock: BinaryIO, path: Path) -> None:
             told = True
             print(f"waiting for {_holder(path)}, which is starting the daemon or holds {path}", file=sys.stderr)
         time.sleep(_LOOK_S)
-
-
-def _has_taken(lock: BinaryIO) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _holder(path: Path) -> str:

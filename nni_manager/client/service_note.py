@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from trial_runner.wire import foreign_files
 
 #: In the data directory.
 FILE = "service.json"
 
 
 def note(data_directory: Path, address: str, words: Sequence[str]) -> None:
-    """Notes the open service's address, and the command line that opens it again. Raises OSError."""
-    draft = data_directory / f"{FILE}.tmp"
-    draft.write_text(json.dumps({"address": address, "command": shlex.join(words)}), encoding="utf-8")
-    draft.replace(data_directory / FILE)
+    """Notes the address of a service that is open, and the command line that opens it again. Raises OSError."""
+    entry = {"address": address, "command": shlex.join(words)}
+    foreign_files.write_whole(os.path.realpath(data_directory), FILE, json.dumps(entry).encode())
 
 
 def forget(data_directory: Path) -> None:

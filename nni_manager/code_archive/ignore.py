@@ -1,8 +1,8 @@
 """`.nniignore` files: git's patterns, to the letter, as regular expressions.
 
-pathspec's own translation is not used: it takes `a/**` to match `a` itself, reads sets such as `[]!]`, `[[:digit:]]`
-or `[\\]]` in Python's way, and fails on some lines that git takes. Text here is bytes decoded as Latin-1, because git
-matches bytes: `?` is one byte. A line break in a file's name is written `NEWLINE`, so that `.` and `$` need no flags.
+The library pathspec differs from git: it refuses lines that git takes, such as `a\\`, and reads `s**/a` and `a/***/b`
+in another way (`test_pathspec_differs_from_git`). Text here is bytes decoded as Latin-1, because git matches bytes:
+`?` is one byte. A line break in a file's name is written `NEWLINE`, so that `.` and `$` need no flags.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ import os
 import re
 import string
 from dataclasses import dataclass
-
-from pathspec import PathSpec
-from pathspec.pattern import RegexPattern
 
 NEWLINE = "\u2424"
 
@@ -105,7 +102,7 @@ def _stars(glob: str, at: int) -> tuple[str, int]:
 
 
 def _set(glob: str, at: int) -> tuple[str | None, int]:
-    """The regular expression of the set ``[…]`` whose content begins at `at`, and where the next element begins."""
+    """The regular expression of the set ``[…]`` with content from `at` on, and where the next element begins."""
     negated = glob.startswith(("!", "^"), at)
     first = at = at + negated
     members: frozenset[str] = frozenset()
@@ -184,13 +181,16 @@ class IgnoreFile:
 
     #: Its folder, relative to the code directory, as `_matchable` writes it; ends with a slash unless empty.
     folder: str
-    for_folders: PathSpec[RegexPattern]
-    for_files: PathSpec[RegexPattern]
+    #: The last one first.
+    rules: tuple[Rule, ...]
 
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
         """Whether this file ignores a path. True: ignored; False: brought back; None: no rule matches."""
-        rules = self.for_folders if is_folder else self.for_files
-        return rules.check_file(path[len(self.folder) :]).include
+        below = path[len(self.folder) :]
+        for rule in self.rules:
+            if (is_folder or not rule.folders_only) and rule.regex.match(below):
+                return rule.ignores
+        return None
 
 
 #: The files that hold in a folder, the nearest first.
@@ -201,12 +201,8 @@ def read_ignore_file(folder: str, content: bytes) -> IgnoreFile:
     """The rules of an `.nniignore` file. `folder`: relative to the code directory, empty for itself."""
     lines = content.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n")
     # git ends a line at a NUL
-    rules = [rule for line in lines if (rule := parse_rule(line.partition("\0")[0]))]
-    return IgnoreFile(
-        folder=_matchable(f"{folder}/") if folder else "",
-        for_folders=_spec(rules),
-        for_files=_spec([rule for rule in rules if not rule.folders_only]),
-    )
+    rules = [rule for line in reversed(lines) if (rule := parse_rule(line.partition("\0")[0]))]
+    return IgnoreFile(folder=_matchable(f"{folder}/") if folder else "", rules=tuple(rules))
 
 
 def is_ignored(path: str, files: IgnoreFiles, *, is_folder: bool) -> bool:
@@ -217,10 +213,6 @@ def is_ignored(path: str, files: IgnoreFiles, *, is_folder: bool) -> bool:
         if verdict is not None:
             return verdict
     return False
-
-
-def _spec(rules: list[Rule]) -> PathSpec[RegexPattern]:
-    return PathSpec([RegexPattern(rule.regex, include=rule.ignores) for rule in rules])
 
 
 def _matchable(path: str) -> str:

@@ -9,15 +9,10 @@ from pathlib import Path
 
 from nni_manager.code_archive.listing import Folder, Listing
 from nni_manager.domain.errors import InvalidInput
+from trial_runner.wire.code_archive import MOST_BYTES, MOST_FILES
 
-#: Files and symbolic links.
-MOST_FILES = 2000
-#: Bytes of all files, before compression.
-MOST_BYTES = 300 * 1024**2
-#: Files or folders, at which counting stops; so many show which folder is to blame.
+#: Files or folders, at which counting stops; so many show which folder holds most.
 FAR_TOO_MANY = 10 * MOST_FILES
-#: Folders in each other of an archive that is unpacked.
-MOST_LEVELS = 100
 
 
 def check(listing: Listing, directory: Path) -> None:

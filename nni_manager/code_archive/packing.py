@@ -1,4 +1,4 @@
-"""The packing of code: list, write a compressed tar file, list again; what stood still gets the name of its content.
+"""Packing code: list, write a compressed tar file, list again; an unchanged directory is named by its content's hash.
 
 Owners, times and permissions are evened out, but for the x bit. PAX headers carry long names and any bytes in them.
 """
@@ -20,17 +20,19 @@ from nni_manager.code_archive import limits
 from nni_manager.code_archive.listing import Entry, Folder, Listing, first_difference
 from nni_manager.code_archive.tree import Changed, Tree
 from nni_manager.code_archive.walk import stamp, walk
+from nni_manager.domain.errors import InvalidInput
+from trial_runner.wire import code_archive
 
-#: A file may be written while it is packed; this often we try before we say so.
+#: Tries before a directory that changes while it is packed is refused.
 ATTEMPTS = 2
 
 
 class NotWanted(Exception):
-    """The packing ended before its time, as it was told to."""
+    """Packing was given up, as `is_wanted` answered no."""
 
 
 def always() -> bool:
-    """Packing is wanted until it is done."""
+    """The default of `is_wanted`: packing goes on to its end."""
     return True
 
 
@@ -50,10 +52,10 @@ class Archive:
 def pack(code_directory: Path, target_folder: Path, is_wanted: Callable[[], bool] = always) -> Archive:
     """Packs what `.nniignore` does not leave out into `target_folder`/<hash>.tar.gz; reuses one that is there.
 
-    The same content gives the same bytes, whoever owns the files and whenever they were written. Folders are kept even
-    when empty, and `.nniignore` files travel. `target_folder` is made when it is missing, and is never packed itself.
-    Blocks, ten seconds and more for 300 MB; coroutines call it in a thread. `is_wanted` is asked every 256 KB; a no
-    ends it with NotWanted, and nothing is left in `target_folder`.
+    The same content gives the same bytes, whatever the files' owners and times. Folders are kept even when empty, and
+    `.nniignore` files travel. `target_folder` is made when it is missing, and is never packed itself. Blocks, ten
+    seconds and more for 300 MB; coroutines call it in a thread. `is_wanted` is asked every 256 KB; a no ends it with
+    NotWanted, and nothing is left in `target_folder`.
 
     Raises InvalidInput when the directory cannot travel (missing, too large, unreadable, a link that leads out, a
     socket or device, or it keeps changing), OSError when `target_folder` cannot be written.
@@ -76,6 +78,19 @@ def require_small(code_directory: Path) -> None:
             with suppress(Changed):  # it is packed later, and that says so if it still changes
                 limits.check(walk(tree, leave_out=nothing), tree.directory)
                 return
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpacks an uploaded archive into `folder`, which must be empty; after an error its content is of no use. Blocks.
+
+    Raises InvalidInput for what is no code archive or more than may travel, OSError when `folder` cannot be written.
+    """
+    try:
+        code_archive.unpack(str(archive), str(folder))
+    except code_archive.DamagedArchive as error:
+        raise InvalidInput(f"the code archive cannot be read ({error.reason}); pack it again") from None
+    except code_archive.BadArchive as error:
+        raise InvalidInput(f"the code archive {error.reason}") from None
 
 
 def _attempt(tree: Tree, target_folder: Path, is_wanted: Callable[[], bool]) -> Archive:

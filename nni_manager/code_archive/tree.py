@@ -13,7 +13,7 @@ from typing import Self
 from nni_manager.domain.errors import InvalidInput
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# a named pipe would block until somebody writes
+# a named pipe would block until it has a writer
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

@@ -18,6 +18,7 @@ from nni_manager.domain.algorithm import Catalogue
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import Json
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
+from trial_runner.wire import foreign_files
 
 FILE = "algorithms.json"
 FAMILIES = {family.kind: family for family in (TUNERS, ASSESSORS)}
@@ -102,9 +103,8 @@ def _key(registered: Registered) -> tuple[str, str]:
 
 
 def _write(data_directory: Path, algorithms: list[Registered]) -> None:
-    draft = data_directory / f".{FILE}.{os.getpid()}"
-    draft.write_text(json.dumps({"algorithms": [asdict(one) for one in algorithms]}, indent=1), encoding="utf-8")
-    draft.replace(data_directory / FILE)
+    text = json.dumps({"algorithms": [asdict(one) for one in algorithms]}, indent=1)
+    foreign_files.write_whole(os.path.realpath(data_directory), FILE, text.encode())
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 How an adapter whose jobs are kept by keepers uses this:
 
 * It makes a `MachinePool` of a `PoolMachine` for each machine: the `KeeperMachine` (its name in the ledger, the same
-  in all experiments; how people call it; `places` None where trials need GPUs), what a trial needs of it
+  in all experiments; its name for people; `places` None where trials need GPUs), what a trial needs of it
   (`demand_of`), and the `KeeperJobs` made with the key of that keeper's connection.
 * Entering, each `KeeperJobs` is entered with its machine: ``jobs.enter([machine])``.
-* `submit`: ``found = await park.reserve(spec)``, of a job that needs GPUs. A `NoRoom` is the answer. Otherwise the job
-  is started at ``found.jobs`` with `gpu_environment` in its environment, within ``park.held(found, name)``.
-* What `KeeperJobs.reports` answers has the GPUs in `place`.
-* `room`, `want` and `plan` are asked of it; `want(0)` when the adapter is left. ``park.reach({name: sentence})`` says
-  which machines are away: they get nothing, and the sentence stands in the wait reason.
+* `submit` of a job that needs GPUs: ``found = await pool.reserve(spec)``. A `NoRoom` is returned as it is; otherwise
+  the job is started at ``found.jobs`` with `gpu_environment` in its environment, within ``pool.held(found, name)``.
+* The reports of `KeeperJobs.reports` have the GPUs in `place`.
+* The adapter forwards `room`, `want` and `plan` to the pool; `want(0)` when it is left. ``pool.reach({name:
+  sentence})`` says which machines are away: they get no jobs, and the sentence stands in the wait reason.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class PoolMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The keeper and the places that a job gets. `reservation` None: the job was started before and has ended."""
+    """The keeper and the places of a job. `reservation` None: the job was started before and has ended."""
 
     jobs: KeeperJobs
     reservation: Reservation | None
-    #: The keeper has the job already; starting it again is asking for it.
+    #: The keeper has the job already; starting it again answers its state.
     is_started: bool = False
 
 

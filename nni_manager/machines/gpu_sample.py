@@ -17,7 +17,7 @@ class Foreign:
     pid: int
     #: The process's user; empty: the keeper cannot see it, as from inside a container.
     user: str
-    #: None: not told.
+    #: None: unknown.
     memory_bytes: int | None
 
     def __str__(self) -> str:
@@ -31,17 +31,17 @@ class Card:
     """One GPU of a machine, with what its processes use."""
 
     index: int
-    #: The driver's name for it; empty: not told; then its machine and its index name it.
+    #: The driver's id of the card; empty: unknown; then machine and index identify it.
     uuid: str = ""
     name: str = ""
-    #: None: not told.
+    #: None: unknown.
     memory_bytes: int | None = None
     #: What is used by others than our jobs.
     foreign_bytes: int = 0
     foreign: tuple[Foreign, ...] = ()
     #: Job → bytes that it uses.
     used_by_job: Mapping[str, int] = field(default_factory=dict)
-    #: Why nobody can use it, in the driver's words; empty: it is well.
+    #: Why the card cannot be used, in the driver's words; empty: it can.
     error: str = ""
 
 
@@ -58,14 +58,14 @@ class GpuSample:
     is_absent: bool = False
 
     @classmethod
-    def parse(cls, told: object) -> GpuSample:
+    def parse(cls, answer: object) -> GpuSample:
         """The reading that a keeper sent, by the wire contract; anything else is from one that knows of no GPUs."""
-        if not isinstance(told, Mapping):
+        if not isinstance(answer, Mapping):
             sentence = "its keeper is of an earlier version, and is replaced when its jobs have ended"
             return cls(cards=(), error=sentence)
-        cards = tuple(_card(entry) for entry in told.get("cards", ()))
-        source, error = str(told.get("source", "")), str(told.get("error", ""))
-        return cls(cards=cards, source=source, error=error, is_absent=bool(told.get("is_absent")))
+        cards = tuple(_card(entry) for entry in answer.get("cards", ()))
+        source, error = str(answer.get("source", "")), str(answer.get("error", ""))
+        return cls(cards=cards, source=source, error=error, is_absent=bool(answer.get("is_absent")))
 
 
 def in_words(size: int) -> str:
@@ -75,23 +75,23 @@ def in_words(size: int) -> str:
     return f"{size / _GIB:.1f}".removesuffix(".0") + " GiB"
 
 
-def _card(told: Mapping[str, Any]) -> Card:
-    processes = told["processes"]
+def _card(answer: Mapping[str, Any]) -> Card:
+    processes = answer["processes"]
     ours = {p["job"]: 0 for p in processes if p["job"] is not None}
     for process in processes:
         if process["job"] is not None:
             ours[process["job"]] += process["memory_bytes"] or 0
     return Card(
-        index=told["index"],
-        uuid=told["uuid"],
-        name=told["name"],
-        memory_bytes=told["memory_bytes"],
-        foreign_bytes=max(0, (told["used_bytes"] or 0) - sum(ours.values())),
+        index=answer["index"],
+        uuid=answer["uuid"],
+        name=answer["name"],
+        memory_bytes=answer["memory_bytes"],
+        foreign_bytes=max(0, (answer["used_bytes"] or 0) - sum(ours.values())),
         foreign=tuple(
             Foreign(pid=process["pid"], user=process["user"], memory_bytes=process["memory_bytes"])
             for process in processes
             if process["is_compute"] and process["job"] is None
         ),
         used_by_job=ours,
-        error=told["error"],
+        error=answer["error"],
     )

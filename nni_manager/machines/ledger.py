@@ -1,14 +1,13 @@
-"""The ledger of GPUs: places of machines, GPUs or what stands for them, and which jobs have them, for a whole daemon.
+"""The ledger of a machine's places (GPUs, or numbered slots) and the jobs that have them, for a whole daemon.
 
-A place is reserved in memory before a job is started, and the reservation goes with the start into the keeper's claim:
-what the keeper lists is the truth, and all that a new daemon knows. So a machine grants nothing before its keeper's
-list was read; a reservation whose start was never answered stays until the next list; and a place is given back when
-no process of its job is left, never earlier.
+A place is reserved in memory before a job is started, and the reservation is stored with the start in the keeper's
+claim: the keeper's list is the truth, and all that a new daemon knows. So a machine grants nothing before its keeper's
+list was read; a reservation without an answer to its start stays until the next list; and a place is given back when
+no process of its job is left.
 
-A GPU is known by its UUID, where the driver tells one: so a job keeps its card when the driver counts them anew, and
-two names of one machine share it. A place that becomes free is offered to the experiment that waits longest, for a
-moment in which the others leave it alone. `waiting_queue` decides who that is. Nothing here waits, so that tables and
-virtual time can test it.
+A GPU is identified by its UUID, where the driver has one: a job keeps its card when the driver renumbers them, and two
+names of one machine share it. A free place is offered for some seconds to the experiment that waits longest, as
+`waiting_queue` decides. Nothing here waits, so tests use tables and virtual time.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class Demand:
     share: int = 1
     #: Indices of the places that may be used; None: all.
     only: frozenset[int] | None = None
-    #: Also GPUs on which processes run that are none of ours.
+    #: GPUs with processes of other users may be used too.
     use_active: bool = False
-    #: Free memory that each GPU must have; 0: whatever there is.
+    #: Free memory that each GPU must have, in bytes; 0: any.
     memory_bytes: int = 0
 
 
@@ -190,8 +189,8 @@ class MachineLedger:
     # What fits
 
     def fitting(self, demand: Demand) -> list[int]:
-        """Places that a job could have beside those who have them; the least used first, or, where memory counts, the
-        fullest first that still has enough."""
+        """Places that a job could have beside their present jobs; the least used first, or, where memory is demanded,
+        the fullest first that still has enough."""
         if self.has_gpus and (self.reading is None or self.reading.error):
             return []  # a driver that does not answer us would answer no trial
         users = self.users()
@@ -231,7 +230,7 @@ class MachineLedger:
         return card.memory_bytes - card.foreign_bytes - ours
 
     def _slots(self, place: int, demand: Demand, users: Sequence[User]) -> int:
-        """The number of further jobs that may have a place: the least limit of its users and of who asks decides."""
+        """The number of further jobs that may have a place: the lowest limit of its jobs and of the demand decides."""
         by_number = min([demand.share, *(user.share for user in users)]) - len(users)
         if not demand.memory_bytes:
             return by_number
@@ -246,7 +245,7 @@ class MachineLedger:
         return users
 
     def _reserved(self, index_of: Mapping[str, int]) -> Iterator[tuple[str, Reservation, int]]:
-        """Job, reservation and place, of all that are reserved; a card that is not there any more is nobody's."""
+        """Job, reservation and place, of all reserved places; cards that are no longer there are left out."""
         for name, entry in self._entries.items():
             held = entry.reservation
             uuids = held.uuids if index_of else ()
@@ -258,9 +257,9 @@ class MachineLedger:
                 yield from ((name, held, index_of[uuid]) for uuid in held.uuids if uuid in index_of)
 
     def copy(self) -> MachineLedger:
-        """A copy of the ledger to try things out on.
+        """A copy of the ledger for trial reservations.
 
-        Its aliases stay what they are: who waits seldom waits for two names of one machine.
+        Aliases are shared, not copied: a waiting list rarely names one machine twice.
         """
         return MachineLedger(
             self.name,

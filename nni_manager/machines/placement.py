@@ -62,8 +62,8 @@ class Placement:
         self.want(wanted)
 
     def reserve(self, job_name: str, *, count: int | None = None, is_repeat: bool = False) -> Reservation | None:
-        """Places for a job about to be started, `count` of them where the job says so itself; None: there are none, or
-        it is somebody else's turn."""
+        """Places for a job about to be started, `count` of them where the job sets a number; None: there are none, or
+        another experiment comes first."""
         demands = self._demands
         if count is not None:
             demands = {name: replace(demand, count=count) for name, demand in demands.items()}

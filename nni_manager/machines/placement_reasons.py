@@ -29,7 +29,7 @@ def sentence(machine: MachineLedger, demand: Demand) -> str:
 
 
 def never_fits(machine: MachineLedger, demand: Demand) -> str:
-    """The reason why no job will ever fit on a machine, whoever leaves; empty: none, as far as anybody knows."""
+    """The reason why no job fits on a machine even when all others have ended; empty: none is known."""
     if machine.reading is None or machine.reading.error or not machine.has_gpus:
         return ""
     if not machine.cards:

@@ -1,4 +1,4 @@
-"""All places of a daemon's machines: `ledger` knows who has which, `Line` whose turn it is; here they meet the clock.
+"""All places of a daemon's machines: a `MachineLedger` each for reservations, a `Line` for the order of waiting jobs.
 
 One `Places` lives in a daemon, beside its connections, so that experiments that share a machine share its ledger.
 """
@@ -16,7 +16,7 @@ from nni_manager.machines.ledger import Demands, MachineLedger, Reservation, bes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperMachine:
-    """A machine whose jobs a keeper keeps."""
+    """A machine with a keeper for its jobs."""
 
     #: Its name in the ledger, which all experiments that mean this machine give it, e.g. ``remote:user@host:22``.
     name: str
@@ -27,18 +27,18 @@ class KeeperMachine:
 
 
 class Places:
-    """The places of all machines of a daemon. `now_s`: a clock that never goes back."""
+    """The places of all machines of a daemon. `now_s`: a monotonic clock, seconds."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._machines: dict[str, MachineLedger] = {}
         self.line = Line(self._machines, now_s)
         self._alarm: asyncio.TimerHandle | None = None
-        #: Called when somebody begins to wait for places.
+        #: Called when an experiment begins to wait for places.
         self.on_want: list[Callable[[], None]] = []
 
     def machine(self, declared: KeeperMachine) -> MachineLedger:
-        """The ledger of the machine of this name; it has as many places as whoever knows of the most says."""
+        """The ledger of the machine of this name; of differing numbers of places the highest counts."""
         machine = self._machines.setdefault(declared.name, MachineLedger(declared.name))
         machine.title = machine.title or declared.title
         if declared.places is None:
@@ -75,17 +75,17 @@ class Places:
                 callback()
 
     def try_out(self, demands: Demands, most: int) -> tuple[list[Reservation], Sequence[MachineLedger]]:
-        """The places that so many jobs would get, if nobody else waited, and the machines as they would be then."""
+        """The places that so many jobs would get if no others waited, and the machines as they would be then."""
         trial = {name: machine.copy() for name in demands if (machine := self._machines.get(name)) is not None}
         return placed(trial, "trial", demands, most), tuple(trial.values())
 
     def note_change(self) -> None:
-        """Tells whoever has room now, after something of a machine has changed."""
+        """Wakes the experiments that have room now, after a machine has changed."""
         self.line.offer()
         self.watch_offers()
 
     def watch_offers(self) -> None:
-        """Sets the alarm that ends an offer which nobody takes."""
+        """Sets the timer that ends an offer that is not taken."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -99,7 +99,7 @@ def _uuids(machine: MachineLedger) -> frozenset[str]:
 
 
 def _matters(reading: GpuSample) -> object:
-    """The part of a reading that decides who gets a card, or that people read."""
+    """The part of a reading that placement or its sentences depend on."""
     cards = [
         (card.index, card.uuid, card.error, tuple(map(str, card.foreign)), card.foreign_bytes >> 28)
         for card in reading.cards
@@ -107,9 +107,9 @@ def _matters(reading: GpuSample) -> object:
     return reading.error, cards
 
 
-#: Seconds for which a free place is kept for the experiment whose turn it is.
+#: Seconds for which a free place is kept for the experiment that comes first.
 OFFER_S = 0.5
-#: More jobs at a time nobody submits.
+#: Most jobs of one trial placement.
 _MOST = 10_000
 
 
@@ -122,7 +122,7 @@ class _Waiting:
 
 
 class Line:
-    """The line of those who wait for places of a daemon's machines. `now_s`: a clock that never goes back.
+    """The order of the experiments that wait for places of a daemon's machines. `now_s`: a monotonic clock, seconds.
 
     Call `offer` after every change of a machine, and again after `next_offer_ends_s`.
     """
@@ -130,7 +130,7 @@ class Line:
     def __init__(self, machines: Mapping[str, MachineLedger], now_s: Callable[[], float]) -> None:
         self._machines = machines
         self._now_s = now_s
-        #: Those who wait, by experiment and service; who waits longest comes first.
+        #: By experiment and service; the longest wait comes first.
         self._waiting: dict[str, _Waiting] = {}
 
     def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
@@ -154,7 +154,7 @@ class Line:
         return len(placed(trial, owner, demands, most))
 
     def reserve(self, owner: str, job_name: str, demands: Demands, *, is_repeat: bool = False) -> Reservation | None:
-        """Places for a job about to be started; None: there are none, or it is somebody else's turn.
+        """Places for a job about to be started; None: there are none, or another experiment comes first.
 
         A repeat may run already on any of the machines, so it waits until the keeper of each was read once.
         """
@@ -173,7 +173,7 @@ class Line:
         return reservation
 
     def offer(self) -> None:
-        """Wakes those for whom there is room now, and ends turns that were not taken."""
+        """Wakes the experiments that have room now, and ends offers that were not taken."""
         now_s = self._now_s()
         late = [o for o, w in self._waiting.items() if w.offered_s is not None and now_s - w.offered_s >= OFFER_S]
         for owner in late:
@@ -202,13 +202,13 @@ class Line:
         self._waiting[owner] = waiting
 
     def wake_all(self, machine: str) -> None:
-        """Wakes those who wait for a machine, as the reason why there is no room on it has changed."""
+        """Wakes the experiments that wait for a machine, as the reason for no room has changed."""
         for waiting in tuple(self._waiting.values()):
             if machine in waiting.demands:
                 waiting.wake()
 
     def is_waited_for(self, machine: str) -> bool:
-        """Whether somebody waits for places of a machine."""
+        """Whether an experiment waits for places of a machine."""
         return any(machine in w.demands and w.demands[machine].count for w in self._waiting.values())
 
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trial_runner.wire.file_lock import try_lock
+
 #: The kernel's list of all file locks.
 _LOCKS = Path("/proc/locks")
 
@@ -20,12 +22,11 @@ def lock_holder(path: Path) -> int | None:
     except OSError:
         return None
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        if try_lock(file, fcntl.LOCK_SH):
+            return None
         return int((os.read(file, 32).split() or [b"0"])[0]) or None
     finally:
         os.close(file)
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

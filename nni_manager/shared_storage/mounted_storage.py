@@ -2,7 +2,7 @@
 
 Below both mount points lies, per experiment::
 
-    FOLDER/.nni-storage          a mark of ours: who does not see it has mounted something else
+    FOLDER/.nni-storage          a mark: a container without it has mounted something else
     FOLDER/runner-HASH.pyz       the trial runner
     FOLDER/code-HASH.tar.gz      the packed code directory; each put there once
     FOLDER/ATTEMPT/              the runner's folder: `parameter.cfg`, `run.sh`, code, results, logs
@@ -10,12 +10,12 @@ Below both mount points lies, per experiment::
 FOLDER is ``EXPERIMENT-KEY/KEY``, see `storage_folders.experiment_folder`.
 
 `start_command` is what a platform has the container do: it looks for the mark, and runs `run.sh`. No part of it is the
-user's text, so it survives whatever a platform does to commands; that stands in `run.sh`. No secret is on the storage:
-what `start_command` is not preceded by in the environment (the runner's token) the adapter hands over in its own way.
+user's text, so no quoting of a platform changes it; that stands in `run.sh`. No secret is on the storage: the adapter
+puts the runner's token into the container's environment in its own way.
 
 Other users may write to the storage: the experiment's folder is ours, and others pass through it without seeing names,
-unless its mode is another one; an attempt's folder is open to the container, whose user nobody knows, with the sticky
-bit.
+unless its mode is another one; an attempt's folder is open to the container, as its user is unknown, with the
+sticky bit.
 
 What trials leave stays here for their user; `shared_storage.pull` reads it.
 """

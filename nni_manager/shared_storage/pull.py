@@ -1,12 +1,12 @@
-"""The reading of what trial runners leave in a folder that they share with us: who they are, results, logs, their end.
+"""Reading what trial runners leave in a shared folder: their registration, results, logs and end.
 
 For clusters that cannot reach the trial listener. No notice of another machine's writes comes through a mounted
-folder, so it is polled: soon while something happens, ever more seldom while nothing does. What was read is nobody's
-word here: everything goes to the `Host`, with offsets, so that a repeat is harmless.
+folder, so it is polled: often while files change, ever more rarely while they do not. Everything goes to the `Host`
+with offsets, so that a repeat is harmless; nothing is decided here.
 
 Storage lags: a folder, a file or its last bytes may be seen a minute after `exit.json` is, which was written last. So
-the end is told with the sizes that `exit.json` names, and everything is looked for until it is there, or forgotten;
-how long a trial waits for it is the scheduler's affair.
+the end is reported with the sizes that `exit.json` names, and files are read until they have these sizes or the job is
+forgotten; the scheduler decides how long a trial waits for that.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Attempt:
     end_seen_at: float | None = None
     #: That word was passed on.
     is_end_told: bool = False
-    #: The platform says that the job has ended: from then on nobody is kept waiting for the rest.
+    #: The platform says that the job has ended: its end does not wait for the rest then.
     give_up_at: float | None = None
     has_given_up: bool = False
     #: Zeros where a log goes on are waited for until then; None: there are none.
@@ -115,7 +115,7 @@ class Pull:
             await self._wait()
 
     async def look(self) -> None:
-        """Looks, once, at all attempts whose time has come."""
+        """Reads, once, the folders of all attempts that are due."""
         now = asyncio.get_running_loop().time()
         for attempt in [one for one in self._attempts.values() if not one.is_over and one.next_at <= now]:
             await self._look_at(attempt)
@@ -228,7 +228,7 @@ class Pull:
     ) -> bool:
         """Hands over the next stretch of an outbox; answers whether there was one.
 
-        `is_last`: nobody writes any more; `size`: as many bytes there are then, if that is known.
+        `is_last`: the outbox is complete; `size`: its size in bytes then, if known.
         """
         stretch = await asyncio.to_thread(
             runner_folder.next_outbox_stretch,

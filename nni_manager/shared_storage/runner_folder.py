@@ -1,4 +1,4 @@
-"""The files that a trial runner leaves in its folder: who it is, its outboxes, how its command ended, logs. Blocks; for
+"""The files that a trial runner leaves in its folder: registration, outboxes, end of its command, logs. Blocks; for
 threads.
 
 The folder is on storage of others: what is in it may be half written, wrong, huge or a link.
@@ -109,11 +109,11 @@ def _come(target: Path, name: str) -> int:
 
 
 class CopiedLogs(NamedTuple):
-    """What a look at the logs brought."""
+    """The result of one copying of logs."""
 
     #: How many bytes were copied.
     size: int
-    #: Zeros stand where a log goes on: bytes that are not there yet, or that the command printed.
+    #: A log has zeros at the place to go on: bytes that are not there yet, or that the command printed.
     has_hole: bool
 
 
@@ -208,9 +208,9 @@ def next_outbox_stretch(
 ) -> OutboxLines | None:
     """The complete lines of an outbox from `start` on; None: there are none. Raises OSError.
 
-    `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, a
-    rest at the end is given up as no record only when that many bytes are there. `takes_holes`: zeros, which stand
-    where bytes are not there yet, are waited for no more.
+    `is_ended`: the outbox is complete; `size`: its size in bytes then. As storage may show less for a while, a rest at
+    the end is given up as no record only when that many bytes are there. `takes_holes`: zeros, which stand for bytes
+    that are not there yet, are taken as they are.
     """
     file = foreign_files.open_file(str(folder), file_name(outbox))
     try:

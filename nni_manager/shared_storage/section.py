@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from nni_manager.platform_kit.folder_mode import Mode
 from nni_manager.platform_kit.section_model import Part, marked, secret
 
-#: The one who mounts the storage on the manager's machine.
+#: How the storage is mounted on the manager's machine.
 Mounted = Literal["usermount", "nnimount", "nomount"]
 
 

@@ -2,18 +2,18 @@
 
 Below the mount point lies, as in NNI::
 
-    FOLDER/.nni-storage.SERVICE   a mark: who does not see it has mounted something else
+    FOLDER/.nni-storage.SERVICE   a mark: a machine without it has mounted something else
     FOLDER/code-HASH.tar.gz       the packed code directory, put there once
     FOLDER/trials/ATTEMPT/        `parameter.cfg`; `code`, where the trial works; `nnioutput`, its NNI_OUTPUT_DIR;
                                   `stdout` and `stderr` once it has ended
 
 FOLDER is ``nni/EXPERIMENT-KEY/KEY``, see `storage_folders.experiment_folder`.
 
-What keepers need to follow a job (its outbox, its output while it runs) stays on the job's machine: storage that hangs
-holds up the trials on it and nothing else. What trials leave here is their user's: no part of it is ever removed.
+The files by which keepers follow a job (its outbox, its output while it runs) stay on the job's machine: storage
+that hangs delays the trials on it and nothing else. Trials' files here belong to their user: they are never removed.
 
-Other users may write to the storage. `nni` is anybody's with the sticky bit; the folders below it are ours alone,
-unless `mode` lets others pass through, who see no names. An attempt's folder is open, sticky too: its trial may run as
+Other users may write to the storage. `nni` is open to all with the sticky bit; the folders below it are private, unless
+`mode` lets others pass through without seeing names. An attempt's folder is open, sticky too: its trial may run as
 another user elsewhere.
 """
 
@@ -71,7 +71,7 @@ class SharedFolder:
     """
 
     def __init__(self, host: Host, *, in_containers: bool = False) -> None:
-        """`in_containers`: trials run as users whom nobody here knows."""
+        """`in_containers`: trials run as users that are unknown here."""
         self._host = host
         self._in_containers = in_containers
         self._point = Path(str(self.section["localMountPoint"]))
@@ -255,7 +255,7 @@ class SharedFolder:
 
     def _remove_shared(self) -> None:
         (self.here / self._mark_name).unlink(missing_ok=True)
-        if not list(self.here.glob(f"{_MARK}*")):  # of another service, whose trials may run yet
+        if not list(self.here.glob(f"{_MARK}*")):  # of another service; its trials may still run
             for path in self.here.glob("code-*.tar.gz"):
                 path.unlink(missing_ok=True)
 

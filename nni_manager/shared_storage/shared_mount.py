@@ -63,7 +63,7 @@ class MountAnswer:
 def program(
     action: str, storage: Json, point: str, *, user: str = "", may_mount: bool = True, mark: Mark | None = None
 ) -> str:
-    """The program as text that a Python of 3.7 or newer runs. `user`: for whom the storage is mounted."""
+    """The program as text that a Python of 3.7 or newer runs. `user`: the storage is mounted for."""
     settings: dict[str, Any] = {
         "action": action,
         "point": point,
@@ -99,7 +99,7 @@ def answer_of(line: bytes) -> MountAnswer:
 
 
 async def ask_here(text: str) -> MountAnswer:
-    """The answer of this machine, asked in a process of its own: a server that is gone holds up whoever uses its mount.
+    """The answer of this machine, asked in a process of its own: a server that is gone blocks processes on its mount.
 
     Raises PlatformUnavailable.
     """

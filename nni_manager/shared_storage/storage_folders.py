@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trial_runner.wire.foreign_files import OpenFolder, opened_folder
 
-#: Everybody may add to it, and nobody remove what is another's.
+#: All users may add to it, and remove only their own.
 _STICKY = 0o1777
 #: Others pass through it to what they know the name of; they see no names.
 PASSAGE = 0o711
@@ -25,15 +25,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def experiment_folder(experiment_id: str, key: str) -> str:
-    """The name of an experiment's folder, two levels: ids are known to many, and may be chosen, so that another user
-    could be there first; and who may list the first folder's names may not list the second's. `key`:
+    """The name of an experiment's folder, two levels. Ids are known and may be chosen, so that another user could make
+    the folder first; a user that may list the first level may not list the second. `key`:
     `Host.storage_key`; empty, of an earlier version: the id alone."""
     return f"{experiment_id}-{key[:8]}/{key[8:]}" if key else experiment_id
 
 
 def make_root(point: Path, name: str) -> None:
-    """Makes the folder of all experiments, or accepts it: ours, or anybody's in which nobody can remove what is
-    another's. Blocks, as all here. Raises OSError, whose text is for people."""
+    """Makes the folder of all experiments, or accepts one of ours, or of another user with the sticky bit. Blocks, as
+    all here. Raises OSError, whose text is for people."""
     with _made(point, name) as folder:
         status = os.fstat(folder)
         if _is_ours(folder, status):
@@ -44,17 +44,17 @@ def make_root(point: Path, name: str) -> None:
 
 
 def make_passage(point: Path, above: str, name: str, mode: int) -> None:
-    """Makes folders of ours into which nobody else writes: each one on the way from `above`, which is there, to `name`
-    below it. Who may pass through one already, may go on: trials of an earlier version, or of another service of the
-    experiment, are at work there. Raises OSError."""
+    """Makes folders that only this user may write: each one on the way from `above`, which is there, to `name` below
+    it. Permission to pass through an existing one stays: trials of another service of the experiment may use it. Raises
+    OSError."""
     for part in name.split("/"):
         above = f"{above}/{part}" if above else part
         _make_own(point, above, mode, _PASS)
 
 
 def make_open(point: Path, name: str) -> None:
-    """Makes a folder of ours into which everybody writes who knows its name: as whom the storage's server sees the user
-    of a machine or a container, nobody knows. Raises OSError."""
+    """Makes a folder that any user who knows its name may write: the user id that the storage's server sees for a
+    machine or container is unknown. Raises OSError."""
     _make_own(point, name, _STICKY)
 
 
@@ -105,7 +105,7 @@ def _is_ours(folder: int, status: os.stat_result) -> bool:
 
 
 def _set_mode(folder: int, status: os.stat_result, mode: int) -> None:
-    """Quiet where the storage keeps no modes."""
+    """Sets the mode of a folder, where the storage keeps modes."""
     if stat.S_IMODE(status.st_mode) != mode:
         with suppress(OSError):
             os.fchmod(folder, mode)

@@ -27,6 +27,7 @@ from nni_manager.store.connection import (
     tidy,
     trouble,
 )
+from trial_runner.wire.backoff import Backoff
 
 T = TypeVar("T")
 
@@ -253,7 +254,7 @@ class Database:
         return batch, True
 
     def _commit_until_done(self, connection: Connection | None, batch: list[Write[Any]]) -> Connection | None:
-        attempt = 0
+        backoff = Backoff(_RETRY_WAITS_S)
         while True:
             try:
                 if self._is_gone():
@@ -269,12 +270,11 @@ class Database:
                 connection = left_after(connection, error)
                 if connection is None:
                     self._drop_readers()
-                if not is_transient(error) or (self._closing.is_set() and attempt):
+                if not is_transient(error) or (self._closing.is_set() and backoff.failures):
                     return self._give_up(connection, batch, classified(self.path, error))
                 self._set_trouble(trouble(self.path, error))
-                batch[:] = self._refuse_impatient(batch)  # also retried when empty, to notice that the trouble is over
-            self._closing.wait(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
-            attempt += 1
+                batch[:] = self._refuse_impatient(batch)  # without any it is tried all the same: the trouble must end
+            self._closing.wait(backoff.next_wait())
 
     def _is_gone(self) -> bool:
         """Whether the file was removed or replaced; SQLite would keep writing into the removed one."""

@@ -155,9 +155,9 @@ class Folder:
             (self.path / name).mkdir(mode=0o700)
         if is_on_network(self.path):
             home = data_directory / _DATABASES / self.path.name
-            draft = self._pointer.with_suffix(".tmp")
-            draft.write_text(json.dumps({"database": str(home / "nni.sqlite")}), encoding="utf-8")
-            draft.replace(self._pointer)  # first: removing an incomplete folder finds the rest by it
+            pointer = json.dumps({"database": str(home / "nni.sqlite")})
+            # first: a removal of a half-made folder finds the rest by it
+            foreign_files.write_whole(os.path.realpath(self._pointer.parent), self._pointer.name, pointer.encode())
             home.mkdir(mode=0o700, parents=True)
 
     def remove(self) -> list[str]:

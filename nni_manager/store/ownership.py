@@ -3,11 +3,11 @@ holder."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
 from nni_manager.domain.errors import AlreadyOwned
+from trial_runner.wire.file_lock import try_lock
 
 
 class Ownership:
@@ -16,12 +16,10 @@ class Ownership:
     def __init__(self, path: Path, what: str) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not try_lock(self._file):
             holder = os.read(self._file, 32).decode(errors="replace").strip()
             os.close(self._file)
-            raise AlreadyOwned(f"{what} is in use by process {holder or 'unknown'}") from None
+            raise AlreadyOwned(f"{what} is in use by process {holder or 'unknown'}")
         os.truncate(self._file, 0)
         os.write(self._file, f"{os.getpid()}\n".encode())
 

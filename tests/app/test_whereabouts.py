@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from nni_manager.app.daemon_address import DaemonAddress
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.store.ownership import Ownership
+from trial_runner.wire import foreign_files
 
 pytestmark = pytest.mark.acceptance
 
@@ -81,16 +83,17 @@ async def test_nothing_is_touched_while_all_is_there(place: Place) -> None:
 
 
 async def test_a_file_that_cannot_be_written_at_the_start_is_written_later(
-    tmp_path: Path, runtime: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, runtime: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, runtime / "run")
     (tmp_path / POINTER_FILE).write_text('{"socket": "/nowhere", "pid": 1, "version": "0.1.0"}')  # a killed daemon's
-    (tmp_path / "control.tmp").mkdir()  # as on a full disk, nothing can be written there
+    write_all = foreign_files.write_all
+    monkeypatch.setattr(foreign_files, "write_all", Mock(side_effect=OSError(28, "No space left on device")))
     async with place.daemon_address.kept():
         await place.daemon_address.look()
         (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-        assert said.startswith("clients cannot find this daemon: [Errno 21] Is a directory")
-        (tmp_path / "control.tmp").rmdir()
+        assert said.startswith("clients cannot find this daemon: [Errno 28] No space left")
+        monkeypatch.setattr(foreign_files, "write_all", write_all)
         await place.daemon_address.look()
         assert await place.answers()
     await place.listeners.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from code_directories import Tree, git_files, grow, packed_files, packed_folders
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
 from nni_manager.code_archive import pack
 
@@ -88,7 +90,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_git_keeps_travels(name: str, repository: Path, tmp_path: Path) -> None:
+def test_packed_files_are_those_that_git_keeps(name: str, repository: Path, tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {**PROJECT, **CASES[name]})
     archive = pack(code, tmp_path / "out")
     expected = git_files(repository, code)
@@ -96,8 +98,20 @@ def test_what_git_keeps_travels(name: str, repository: Path, tmp_path: Path) -> 
     assert archive.files == len(expected)
 
 
+@pytest.mark.parametrize("name", ["two stars in a name", "three stars", "escapes"])
+def test_pathspec_differs_from_git(name: str, repository: Path, tmp_path: Path) -> None:
+    """The reason for a translation of our own."""
+    tree = {**PROJECT, **CASES[name]}
+    expected = git_files(repository, grow(tmp_path / "code", tree))
+    try:
+        rules = GitIgnoreSpec.from_lines(str(tree[".nniignore"]).split("\n"))
+        assert {path for path in tree if not rules.match_file(path)} != expected
+    except (re.error, ValueError):
+        pass  # it refuses a line that git takes
+
+
 @pytest.mark.parametrize("name", sorted(CASES.keys() - NEUTRAL))
-def test_every_case_decides_something(name: str, repository: Path, tmp_path: Path) -> None:
+def test_each_case_changes_git_s_selection(name: str, repository: Path, tmp_path: Path) -> None:
     silenced = {path: "" if path.endswith(".nniignore") else what for path, what in CASES[name].items()}
     without = git_files(repository, grow(tmp_path / "without", {**PROJECT, **silenced}))
     with_rules = git_files(repository, grow(tmp_path / "with", {**PROJECT, **CASES[name]}))
@@ -166,7 +180,7 @@ PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
     rules=RULES,
     nested=st.dictionaries(PATHS, RULES, max_size=3),
 )
-def test_any_rules_and_any_tree(
+def test_random_rules_and_trees_agree_with_git(
     repository: Path, files: set[str], folders: set[str], links: set[str], rules: str, nested: dict[str, str]
 ) -> None:
     with tempfile.TemporaryDirectory() as place:

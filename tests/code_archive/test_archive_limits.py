@@ -41,7 +41,7 @@ def test_two_thousand_files_may_travel(tmp_path: Path) -> None:
     assert pack(grow(tmp_path / "code", files("data", 2000)), tmp_path / "out").files == 2000
 
 
-def test_one_file_more_may_not(tmp_path: Path) -> None:
+def test_two_thousand_and_one_files_are_refused(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {**files("src", 100), **files("data/raw", 1901)})
     assert refusal(code) == (
         f"trialCodeDirectory: '{code}' has 2001 files, most of it in 'data/raw', but at most 2000 files may travel to "
@@ -86,7 +86,7 @@ def test_301_megabytes_are_refused_before_anything_is_read(tmp_path: Path, monke
     )
 
 
-def test_the_culprit_when_no_folder_has_half(tmp_path: Path) -> None:
+def test_refusal_names_the_biggest_folder_below_half(tmp_path: Path) -> None:
     three = {**files("a/x", 700), **files("b/x", 800), **files("c/x", 700)}
     assert "most of it in 'b'" in refusal(grow(tmp_path / "three" / "code", three))
     flat = {f"{number}.py": "" for number in range(1500)} | files("lib", 600)

@@ -116,7 +116,7 @@ def test_the_x_bit_and_a_links_target_are_content(tmp_path: Path) -> None:
     assert len(hashes) == 3
 
 
-def test_what_stands_where_is_content(tmp_path: Path) -> None:
+def test_paths_are_part_of_the_hash(tmp_path: Path) -> None:
     one = pack(grow(tmp_path / "one", {"a": "bc", "b": ""}), tmp_path / "out")
     other = pack(grow(tmp_path / "other", {"a": "", "b": "bc"}), tmp_path / "out")
     assert one.hash != other.hash

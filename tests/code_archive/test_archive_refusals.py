@@ -147,7 +147,7 @@ def test_names_that_are_no_text_can_be_printed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
-    """A folder of a user who is not root."""
+    """A folder of another user than root."""
     with tempfile.TemporaryDirectory() as folder:
         is_root = os.geteuid() == 0
         if is_root:
@@ -161,7 +161,7 @@ def unprivileged() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("path", ["secret.py", "lib", "lib/.nniignore"])
-def test_what_cannot_be_read_is_named(path: str, unprivileged: Path) -> None:
+def test_unreadable_file_is_named(path: str, unprivileged: Path) -> None:
     code = grow(unprivileged / "code", {"secret.py": "x", "lib/a": "", "lib/.nniignore": ""})
     (code / path).chmod(0)
     text = refusal(code)
@@ -242,7 +242,7 @@ def test_a_change_while_packing_is_packed_again(
 
 @pytest.mark.parametrize(("action", "name"), [(shorten, "lib/b.py"), (add, "new3")])
 @pytest.mark.parametrize("before", [True, False])
-def test_what_keeps_changing_is_named(
+def test_file_that_keeps_changing_is_named(
     action: Disturb, name: str, before: bool, disturbed: Callable[[Disturb, int, bool], Path]
 ) -> None:
     code = disturbed(action, 99, before)

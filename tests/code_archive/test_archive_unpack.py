@@ -1,13 +1,13 @@
-"""Unpacking what somebody sent: whole, or refused in a sentence, and never a byte outside the folder."""
+"""Unpacking an upload: whole, or refused in a sentence, and never a byte outside the folder."""
 
 from __future__ import annotations
 
 import gzip
-import importlib
 import io
 import os
 import tarfile
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,10 @@ from code_directories import Tree, grow
 
 from nni_manager.code_archive import pack, unpack
 from nni_manager.domain.errors import InvalidInput
+from trial_runner.wire import code_archive
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
-#: The package's own name for it is the function.
-MODULE = importlib.import_module("nni_manager.code_archive.unpack")
 Member = tuple[str, bytes, str]
 FILE, LINK, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE
 
@@ -51,7 +50,7 @@ def outside(tmp_path: Path, target: Path) -> set[Path]:
     return {path for path in tmp_path.rglob("*") if target not in path.parents and path != target}
 
 
-def test_what_was_packed_comes_out(tmp_path: Path, target: Path) -> None:
+def test_packed_tree_is_unpacked_unchanged(tmp_path: Path, target: Path) -> None:
     tree: Tree = {"train.py": "print(1)\n", "lib/model.py": "x = 1\n", "empty": None, "lib/newest": "->model.py"}
     code = grow(tmp_path / "code", tree)
     (code / "train.py").chmod(0o755)
@@ -102,13 +101,13 @@ def test_a_link_may_come_before_what_it_leads_to(tmp_path: Path, target: Path) -
     [b"", b"no gzip", gzip.compress(b"no tar" * 1000), gzip.compress(b"x" * 2000)[:-9]],
     ids=["empty", "no gzip", "no tar", "cut off"],
 )
-def test_what_is_no_archive(tmp_path: Path, target: Path, data: bytes) -> None:
+def test_other_files_than_archives_are_refused(tmp_path: Path, target: Path, data: bytes) -> None:
     (tmp_path / "sent").write_bytes(data)
     with pytest.raises(InvalidInput, match="cannot be read"):
         unpack(tmp_path / "sent", target)
 
 
-def test_one_that_ends_too_early(tmp_path: Path, target: Path) -> None:
+def test_truncated_archive_is_refused(tmp_path: Path, target: Path) -> None:
     whole = archive(tmp_path, ("a", FILE, os.urandom(50_000).hex())).read_bytes()
     (tmp_path / "sent").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InvalidInput, match="cannot be read"):
@@ -116,29 +115,29 @@ def test_one_that_ends_too_early(tmp_path: Path, target: Path) -> None:
 
 
 def test_too_many_files(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "MOST_FILES", 3)
+    monkeypatch.setattr(code_archive, "MOST_FILES", 3)
     with pytest.raises(InvalidInput, match="more than 3 files"):
         unpack(archive(tmp_path, *((f"f{number}", FILE, "") for number in range(4))), target)
 
 
 def test_too_many_folders(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "FAR_TOO_MANY", 3)
+    monkeypatch.setattr(code_archive, "MOST_FOLDERS", 3)
     with pytest.raises(InvalidInput, match="more than 3 folders"):
         unpack(archive(tmp_path, *((f"f{number}", FOLDER, "") for number in range(9))), target)
 
 
 def test_too_many_bytes(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(code_archive, "MOST_BYTES", 2**20)
     members = [("a", FILE, "x" * 600_000), ("b", FILE, "x" * 600_000)]
     with pytest.raises(InvalidInput, match="more than 1 MB"):
         unpack(archive(tmp_path, *members), target)
     assert not (target / "b").exists()
 
 
-def test_contents_that_inflate_without_end(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inflated_size_is_limited(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers that are thrown away count, too."""
-    monkeypatch.setattr(MODULE, "MOST_BYTES", 2**20)
-    monkeypatch.setattr(MODULE, "_OVERHEAD_BYTES", 2**20)
+    monkeypatch.setattr(code_archive, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(code_archive, "_OVERHEAD_BYTES", 2**20)
     comments = tar_header("c", b"g", 60_000) + b"11 path=ab\n".ljust(-(-60_000 // 512) * 512, b"\0")
     with pytest.raises(InvalidInput, match="more than 1 MB"):
         unpack(sent(tmp_path, comments * 100), target)
@@ -210,13 +209,13 @@ BAD = {
     "half a header": FILE_HEADER + FILE_HEADER[:100],
     "a wrong sum": FILE_HEADER[:148] + b"000001\0 " + FILE_HEADER[156:],
     "a sum that is none": FILE_HEADER[:148] + b"\xff" * 8 + FILE_HEADER[156:],
-    "a kind that nobody knows": tar_header("a", b"Z", 0),
+    "an unknown kind": tar_header("a", b"Z", 0),
     "no name": tar_header("", b"0", 0),
 }
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
-def test_what_was_made_to_harm_is_refused_and_costs_no_memory(tmp_path: Path, target: Path, data: bytes) -> None:
+def test_hostile_archive_is_refused_within_little_memory(tmp_path: Path, target: Path, data: bytes) -> None:
     path = sent(tmp_path, data)
     tracemalloc.start()
     try:
@@ -227,7 +226,7 @@ def test_what_was_made_to_harm_is_refused_and_costs_no_memory(tmp_path: Path, ta
         tracemalloc.stop()
 
 
-def test_headers_upon_headers_are_no_harm(tmp_path: Path, target: Path) -> None:
+def test_many_extension_headers_are_skipped(tmp_path: Path, target: Path) -> None:
     unpack(sent(tmp_path, pax(record("comment", b"x")) * 3_000 + FILE_HEADER), target)
     assert (target / "a").is_file()
 
@@ -247,6 +246,27 @@ def test_a_small_upload_with_a_huge_name_costs_no_memory(tmp_path: Path, target:
         tracemalloc.stop()
 
 
+def test_tarfile_reads_announced_names_into_memory(tmp_path: Path, target: Path) -> None:
+    """The reason for a reader of our own; the filter is asked when the name is in memory."""
+    size = 20 * 2**20
+    path = sent(tmp_path, tar_header("n", b"L", size) + b"x" * size)
+    tracemalloc.start()
+    try:
+        with suppress(tarfile.TarError), tarfile.open(path) as tar:
+            tar.extractall(target, filter="data")
+        assert tracemalloc.get_traced_memory()[1] > size
+    finally:
+        tracemalloc.stop()
+
+
+def test_damage_that_keeps_the_form_is_noticed(tmp_path: Path, target: Path) -> None:
+    data = bytearray(gzip.compress(FILE_HEADER + b"\0" * 1024, 0))
+    data[10 + 5 + 512 + 700] ^= 1  # in the end of the tar file: the check sum alone tells
+    (tmp_path / "sent").write_bytes(data)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        unpack(tmp_path / "sent", target)
+
+
 def test_a_chain_of_links_without_end(tmp_path: Path, target: Path) -> None:
     links = [(f"l{number}", LINK, f"l{number + 1}") for number in range(1_990)]
     try:
@@ -261,7 +281,7 @@ def test_a_link_to_a_name_that_no_file_can_have(tmp_path: Path, target: Path) ->
 
 
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_what_other_programs_pack_comes_out(tmp_path: Path, target: Path, format: int) -> None:
+def test_archives_of_other_programs_are_unpacked(tmp_path: Path, target: Path, format: int) -> None:
     folders, files = ["d", f"d/{'e' * 90}"], [f"d/{'e' * 90}/{'f' * 60}"]
     target_of_link = "d"
     if format != tarfile.USTAR_FORMAT:
@@ -286,6 +306,6 @@ def test_what_other_programs_pack_comes_out(tmp_path: Path, target: Path, format
     assert all((target / name).read_bytes() == b"x" * 700 for name in files)
 
 
-def test_an_empty_one(tmp_path: Path, target: Path) -> None:
+def test_empty_archive_is_unpacked(tmp_path: Path, target: Path) -> None:
     unpack(archive(tmp_path), target)
     assert list(target.iterdir()) == []

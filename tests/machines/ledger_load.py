@@ -17,7 +17,7 @@ from nni_manager.machines.waiting_queue import Line
 
 #: Seconds for which a place may be idle while a job that fits waits and the daemon is ready.
 MOST_IDLE_S = 1.0
-#: The same for cards, which are read every `_READ_S` seconds while somebody waits.
+#: The same for cards, which are read every `_READ_S` seconds while an experiment waits.
 MOST_IDLE_CARD_S = 3.5
 _READ_S = 2.0
 _CARD_BYTES = 16
@@ -33,7 +33,7 @@ class Keeper:
     ended: set[str] = field(default_factory=set)
     started: list[str] = field(default_factory=list)
     is_connected: bool = False
-    #: Place → memory that a process of somebody else has there.
+    #: Place → memory that another user's process has there.
     foreign: dict[int, int] = field(default_factory=dict)
 
     def reading(self) -> GpuSample:
@@ -170,7 +170,7 @@ class Load:
             return False
         if not is_known and not experiment.demands[reservation.machine].use_active:
             taken = set(reservation.places) & self.keepers[reservation.machine].foreign.keys()
-            assert not taken, f"{name} was put beside somebody else on {reservation.machine}, {taken}"
+            assert not taken, f"{name} was put beside another user's process on {reservation.machine}, {taken}"
         keeper, fate = self.keepers[reservation.machine], self.random.random()
         if not keeper.is_connected:
             return False
@@ -228,7 +228,7 @@ class Load:
     # The others
 
     def _intrude(self) -> None:
-        """Somebody takes a card, also one that jobs of ours have, and leaves it after a while."""
+        """A foreign process takes a card, also one that jobs of ours have, and leaves it after a while."""
         keeper = self.random.choice(list(self.keepers.values()))
         place = self.random.choice(keeper.places)
         keeper.foreign[place] = self.random.randint(0, _CARD_BYTES)
@@ -310,7 +310,7 @@ class Load:
         return demand
 
     def _of_machine(self, demand: Demand) -> Demand:
-        """Machines may differ in who may be on a card besides."""
+        """Machines may differ in whether cards with foreign processes may be used."""
         return replace(demand, use_active=self.random.random() < 0.3) if self.has_gpus else demand
 
     def _few(self) -> int:

@@ -1,4 +1,4 @@
-"""GPUs in the ledger: who is on them, how much memory is left, what they are called, and why one is not free."""
+"""GPUs in the ledger: their processes, free memory, names, and the reasons why one is not free."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def machine(*cards: Card, name: str = "remote:hostA") -> MachineLedger:
 SOMEBODY = Foreign(pid=4242, user="x", memory_bytes=11 * GIB)
 
 
-def test_a_card_on_which_somebody_computes_is_not_free_unless_one_says_so() -> None:
+def test_card_with_foreign_processes_is_free_only_with_use_active_gpu() -> None:
     ledger = machine(card(0, SOMEBODY), card(1))
     assert ledger.fitting(ONE) == [1]
     assert ledger.fitting(ACTIVE) == [0, 1]
@@ -50,7 +50,7 @@ def test_nothing_is_granted_before_the_gpus_were_read_or_while_they_cannot_be() 
     ledger.note_reading(GpuSample(cards=(), error="the driver hangs"))
     assert ledger.reserve("j", ONE) is None
     assert placement_reasons.sentence(ledger, ONE) == "the GPUs of m cannot be read: the driver hangs"
-    assert ledger.reserve("j", Demand(count=0)) is not None, "a broken probe blocks nobody who needs no GPU"
+    assert ledger.reserve("j", Demand(count=0)) is not None, "a broken probe does not block jobs without GPUs"
 
 
 def test_a_process_that_cannot_be_seen_counts_as_ours_where_we_have_a_job() -> None:
@@ -71,7 +71,7 @@ def test_memory_packs_the_fullest_card_that_has_enough() -> None:
     assert places == [1, 1, 0, 0, 0, 0]
 
 
-def test_what_a_job_uses_counts_where_it_is_more_than_it_asked_for() -> None:
+def test_used_memory_above_the_demand_counts() -> None:
     ledger = machine(card(0))
     four = Demand(count=1, share=ANY_NUMBER, memory_bytes=4 * GIB)
     ledger.reserve("greedy", four)
@@ -150,11 +150,11 @@ def test_the_machine_with_most_room_first_then_the_one_with_fewest_jobs() -> Non
         ),
     ],
 )
-def test_why_there_is_no_gpu(cards: tuple[Card, ...], demand: Demand, sentence: str) -> None:
+def test_reasons_for_no_gpu(cards: tuple[Card, ...], demand: Demand, sentence: str) -> None:
     assert placement_reasons.sentence(machine(*cards), demand) == sentence
 
 
-def test_who_has_a_gpu_is_named() -> None:
+def test_reason_names_the_jobs_on_a_gpu() -> None:
     ledger = machine(card(0))
     ledger.reserve("nni_exp_e_trial_t", ONE)
     assert placement_reasons.sentence(ledger, ONE) == "gpu 0 on hostA has nni_exp_e_trial_t"
@@ -185,7 +185,7 @@ def test_preflight(reading: GpuSample, demand: Demand, severity: Severity, words
     assert bool(finding.fix) is (severity is not Severity.FINE)
 
 
-def test_what_a_keeper_says() -> None:
+def test_parsing_of_a_keeper_s_gpu_sample() -> None:
     process = {"pid": 4242, "user": "x", "memory_bytes": 2 * GIB, "is_compute": True, "job": None}
     told = {
         "source": "nvml",
@@ -218,14 +218,14 @@ def test_sizes_in_words() -> None:
     assert [in_words(size) for size in (0, 512 * 2**20, GIB, 3 * GIB // 2)] == ["0 MiB", "512 MiB", "1 GiB", "1.5 GiB"]
 
 
-def test_what_a_trial_is_shown() -> None:
+def test_cuda_variables_of_a_job() -> None:
     found = Reservation(machine="m", places=(1, 3))
     assert gpu_environment(job("j", None), found) == {}
     assert gpu_environment(job("j", 0), None) == {"CUDA_VISIBLE_DEVICES": ""}
     assert gpu_environment(job("j", 2), found) == {"CUDA_VISIBLE_DEVICES": "1,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def test_fields_and_what_they_demand() -> None:
+def test_demand_of_config_fields() -> None:
     def demand(number: int | None, **fields: Any) -> Demand:
         none = dict.fromkeys(("gpu_indices", "max_trial_number_per_gpu", "use_active_gpu"))
         return demand_of(number, **{**none, **fields})

@@ -87,7 +87,7 @@ async def test_jobs_of_a_daemon_before_this_one_have_their_places(keeper: Talkat
     keeper.jobs = {"a": running(0), "ended": {**running(1), "state": protocol.ENDED}}
     await serving(keeper, places, count=2)
     assert found(places).users() == {0: [("a", 1, 0)]}
-    assert keeper.asked[-1] == ("follow", {"jobs": {"a": {}}}), "nobody else asks for word of its end"
+    assert keeper.asked[-1] == ("follow", {"jobs": {"a": {}}}), "no other request asks for its end"
 
 
 async def test_a_job_that_ends_while_the_list_is_on_its_way_has_no_place(
@@ -116,7 +116,7 @@ async def test_nothing_is_granted_while_the_keeper_is_away(keeper: TalkativeKeep
     assert machine.reserve("b", ONE) is not None
 
 
-async def test_the_end_of_a_job_wakes_whoever_waits(keeper: TalkativeKeeper, places: Places) -> None:
+async def test_end_of_a_job_wakes_waiting_experiments(keeper: TalkativeKeeper, places: Places) -> None:
     keeper.jobs = {"a": running(0)}
     connection = await serving(keeper, places)
     woken: list[str] = []
@@ -126,7 +126,7 @@ async def test_the_end_of_a_job_wakes_whoever_waits(keeper: TalkativeKeeper, pla
     assert woken == ["exp"]
 
 
-async def test_an_offer_that_nobody_takes_goes_to_the_next_by_itself(keeper: TalkativeKeeper, places: Places) -> None:
+async def test_offer_not_taken_goes_to_the_next_experiment(keeper: TalkativeKeeper, places: Places) -> None:
     await serving(keeper, places)
     woken = asyncio.Queue[str]()
     for owner in ("first", "second"):
@@ -186,7 +186,7 @@ def known(jobs: KeeperJobs) -> Observation:
         ((140_000_000, 300_200_000), "its code is being unpacked, 140 of 300 MB"),
     ],
 )
-def test_a_job_says_how_far_its_code_is(waiting: KeeperJobs, progress: tuple[int, int], sentence: str) -> None:
+def test_preparing_job_reports_its_code_progress(waiting: KeeperJobs, progress: tuple[int, int], sentence: str) -> None:
     waiting.on_changed("a", preparing(*progress))
     report = known(waiting)
     assert report.state is JobState.PENDING and report.wait is not None and report.wait.sentence == sentence
@@ -199,7 +199,9 @@ def test_a_job_says_how_far_its_code_is(waiting: KeeperJobs, progress: tuple[int
         (protocol.REJECTED, JobState.FAILED, False),
     ],
 )
-def test_a_job_that_is_not_started_after_all(waiting: KeeperJobs, kind: str, state: JobState, is_untaken: bool) -> None:
+def test_refused_preparing_job_is_reported_as_failed(
+    waiting: KeeperJobs, kind: str, state: JobState, is_untaken: bool
+) -> None:
     waiting.on_refused("a", kind, "the disk is full")
     report = known(waiting)
     assert (report.state, report.is_untaken, report.message) == (state, is_untaken, "the disk is full")
@@ -221,7 +223,7 @@ def test_a_job_that_was_not_taken_may_be_submitted_again(waiting: KeeperJobs) ->
 
 
 @pytest.mark.parametrize("event", ["changed", "refused"])
-async def test_what_comes_right_after_the_answer_to_a_submission_is_newer(keeper: TalkativeKeeper, event: str) -> None:
+async def test_event_after_a_spawn_answer_is_newer(keeper: TalkativeKeeper, event: str) -> None:
     jobs, tell = await entered(keeper), tells(event)
     keeper.answers["spawn"] = preparing()
     keeper.meanwhile = lambda: tell(jobs) if keeper.asked[-1][0] == "spawn" else None
@@ -231,7 +233,7 @@ async def test_what_comes_right_after_the_answer_to_a_submission_is_newer(keeper
 
 
 @pytest.mark.parametrize("event", ["changed", "refused"])
-async def test_what_comes_right_after_the_answer_to_who_follows_is_newer(keeper: TalkativeKeeper, event: str) -> None:
+async def test_event_after_a_follow_answer_is_newer(keeper: TalkativeKeeper, event: str) -> None:
     jobs, tell = await entered(keeper), tells(event)
     keeper.answers["follow"] = {"jobs": {"a": preparing()}, "unknown": []}
     keeper.meanwhile = lambda: tell(jobs) if keeper.asked[-1][0] == "follow" else None

@@ -92,7 +92,7 @@ class Listener:
 
     async def close(self) -> None:
         self._server.close()
-        await _few_turns()  # of whoever stood at the listener
+        await _few_turns()  # of the accepting side
         for peer in self._all:
             peer.hang_up()
         await asyncio.gather(*(peer.is_over.wait() for peer in self._all))
@@ -286,7 +286,7 @@ async def test_a_keeper_that_works_is_not_given_up_however_long_an_answer_takes(
     assert await request == {} and owner.has_heard_nothing()
 
 
-async def test_a_keeper_is_not_blamed_while_nobody_reads_its_answers(
+async def test_unread_answers_do_not_count_as_silence_of_a_keeper(
     keeper: Keeper, peer: Peer, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
@@ -305,7 +305,7 @@ async def test_a_keeper_is_not_blamed_while_nobody_reads_its_answers(
 
 
 @pytest.mark.usefixtures("brief_silence")
-async def test_a_keeper_that_hangs_is_given_up_though_nobody_asks_anything(
+async def test_hanging_keeper_is_given_up_without_requests(
     owner: Owner, peer: Peer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.2)
@@ -345,7 +345,7 @@ async def test_without_a_connection_a_request_says_why() -> None:
         raise ConnectionRefusedError("nobody is at home")
 
     async with at_work(Keeper(refuse, name="far")) as keeper:
-        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: nobody listens to it"):
+        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: it has no listener"):
             await keeper.request("list")
         await keeper.listen("exp", Owner())
         await _few_turns()
@@ -380,7 +380,7 @@ async def test_a_request_does_not_outwait_the_last_listener() -> None:
         request = asyncio.create_task(keeper.request("list"))
         await _few_turns()
         keeper.leave("exp")
-        with pytest.raises(PlatformUnavailable, match="nobody listens"):
+        with pytest.raises(PlatformUnavailable, match="it has no listener"):
             await request
 
 
@@ -396,9 +396,7 @@ async def test_a_request_does_not_wait_for_ever_for_a_connection() -> None:
             await keeper.request("list")
 
 
-async def test_a_listener_that_asks_on_a_connection_just_lost_holds_nobody_up(
-    keeper: Keeper, listener: Listener
-) -> None:
+async def test_request_on_a_lost_connection_delays_no_other_listener(keeper: Keeper, listener: Listener) -> None:
     class Slow(Owner):
         """Asks when the connection it was told of is gone."""
 
@@ -447,7 +445,7 @@ async def test_waits_between_tries_grow(caplog: pytest.LogCaptureFixture) -> Non
     assert [record.getMessage() for record in caplog.records] == ["keeper local: nobody is at home"]  # once
 
 
-async def test_nobody_connects_before_somebody_listens(listener: Listener, keeper: Keeper) -> None:
+async def test_no_connection_before_the_first_listener(listener: Listener, keeper: Keeper) -> None:
     await asyncio.sleep(0)
     assert listener.connections == 0
     await keeper.listen("exp", Owner())
@@ -484,7 +482,7 @@ async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
 async def test_a_keeper_that_had_answered_is_followed_by_another_at_once(
     owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ends while there is no keeper, nobody sees end: the gaps must not grow with the number of deaths."""
+    """Ends of jobs are not seen without a keeper: the gaps must not grow with the number of deaths."""
     monkeypatch.setattr(client, "_WELL_STARTED_S", 0.0)
     waits: list[float] = []
     sleep = asyncio.sleep
@@ -521,7 +519,9 @@ async def test_a_connection_that_we_give_up_again_and_again_is_not_made_again_at
 
 
 @pytest.mark.parametrize("greeting", [{"error": {"kind": protocol.INVALID, "message": "not today"}}, {"result": None}])
-async def test_an_odd_greeting_harms_nobody(keeper: Keeper, listener: Listener, greeting: Message) -> None:
+async def test_odd_hello_answer_closes_the_connection_only(
+    keeper: Keeper, listener: Listener, greeting: Message
+) -> None:
     listener.greetings.append(greeting)
     owner = Owner()
     await keeper.listen("exp", owner)
@@ -552,7 +552,7 @@ async def test_the_last_to_leave_closes_the_connection(
     assert listener.connections == 2
 
 
-async def test_whoever_leaves_before_the_connection_is_made_leaves_none(listener: Listener) -> None:
+async def test_leaving_before_the_connection_is_made_leaves_none(listener: Listener) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
@@ -626,7 +626,7 @@ async def test_a_listener_with_a_fault_keeps_no_other_from_its_connection(
     assert barrier.exc_info is not None
 
 
-async def test_what_was_not_stored_is_asked_for_on_a_new_connection(
+async def test_unstored_lines_are_requested_on_a_new_connection(
     owner: Owner, peer: Peer, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail() -> None:
@@ -644,7 +644,7 @@ async def test_what_was_not_stored_is_asked_for_on_a_new_connection(
     ]
 
 
-async def test_what_an_owner_drops_when_it_leaves_disturbs_nobody(keeper: Keeper, owner: Owner, peer: Peer) -> None:
+async def test_dropped_lines_of_a_leaving_owner_are_ignored(keeper: Keeper, owner: Owner, peer: Peer) -> None:
     other, failing = Owner(), asyncio.Event()
 
     async def fail() -> None:
@@ -713,7 +713,7 @@ async def test_a_new_connection_begins_with_nothing_unstored(
 
 
 async def _few_turns() -> None:
-    """Long enough for everything that is in the socket to be read, if anybody reads."""
+    """Long enough for everything in the socket to be read, where it is read at all."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -741,7 +741,7 @@ async def _few_turns() -> None:
     ],
     ids=range(14),
 )
-async def test_nonsense_ends_the_connection_and_nothing_else(
+async def test_invalid_message_ends_the_connection_only(
     keeper: Keeper, owner: Owner, peer: Peer, listener: Listener, nonsense: bytes
 ) -> None:
     request = asyncio.create_task(keeper.request("spawn"))
@@ -762,7 +762,7 @@ async def test_a_message_may_come_in_pieces(owner: Owner, peer: Peer) -> None:
     assert await owner.hears("ended") == [("ended", "jöb", message["job"])]
 
 
-async def test_an_answer_nobody_waits_for_is_dropped(keeper: Keeper, owner: Owner, peer: Peer) -> None:
+async def test_answer_to_a_cancelled_request_is_dropped(keeper: Keeper, owner: Owner, peer: Peer) -> None:
     peer.send({"id": 99, "result": 1})
     peer.send({"id": None, "error": {"kind": protocol.INVALID, "message": "A message is not JSON."}})
     peer.lines("exp", 0)

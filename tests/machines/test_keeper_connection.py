@@ -70,13 +70,13 @@ async def watched() -> AsyncIterator[Line]:
     await watch
 
 
-async def test_a_silent_keeper_is_asked_again_and_again() -> None:
+async def test_silent_keeper_is_probed_repeatedly() -> None:
     async with watched() as line:
         await asyncio.sleep(3.5 * SILENCE_S)
         assert line.asked_at == [SILENCE_S, 2 * SILENCE_S, 3 * SILENCE_S]
 
 
-async def test_one_that_says_something_is_not_asked_before_it_falls_silent() -> None:
+async def test_active_keeper_is_not_probed() -> None:
     async with watched() as line:
         for _ in range(10):
             await asyncio.sleep(SILENCE_S / 2 + 0.1)
@@ -86,14 +86,14 @@ async def test_one_that_says_something_is_not_asked_before_it_falls_silent() -> 
         assert line.asked_at
 
 
-async def test_one_that_is_not_read_from_is_not_called_silent() -> None:
+async def test_paused_reading_is_not_silence() -> None:
     async with watched() as line:
         line.transport.reads = False
         await asyncio.sleep(10 * SILENCE_S)
         assert line.asked_at == []
 
 
-async def test_nobody_is_asked_when_the_connection_is_lost() -> None:
+async def test_lost_connection_ends_the_probes() -> None:
     async with watched() as line:
         await asyncio.sleep(SILENCE_S - 1)
     await asyncio.sleep(5 * SILENCE_S)

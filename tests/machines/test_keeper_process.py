@@ -60,7 +60,7 @@ class Conversation(asyncio.Protocol):
 
 
 class Place:
-    """A keeper's folder and socket, and whoever was started for them."""
+    """A keeper's folder and socket, and the processes started for them."""
 
     def __init__(self, directory: Path, runtime: Path) -> None:
         self.directory = directory / "state" / "keeper"
@@ -105,7 +105,7 @@ async def test_a_keeper_is_started_when_none_runs(place: Place) -> None:
     assert place.socket.stat().st_mode & 0o777 == 0o600
 
 
-async def test_another_daemon_finds_the_one_that_runs(place: Place) -> None:
+async def test_running_keeper_is_found_by_another_daemon(place: Place) -> None:
     first = await place.talk(place.keeper())
     pid = (await first.ask("hello"))["pid"]
     second = await place.talk(place.keeper())
@@ -113,7 +113,7 @@ async def test_another_daemon_finds_the_one_that_runs(place: Place) -> None:
     await first.is_cut_off()
 
 
-async def test_waiting_for_its_end_takes_it_off_the_process_table(place: Place) -> None:
+async def test_waiting_for_the_keeper_s_end_reaps_it(place: Place) -> None:
     """Also when it has let go of its lock already."""
     keeper = place.keeper()
     await (await place.talk(keeper)).close()
@@ -125,7 +125,7 @@ async def test_waiting_for_its_end_takes_it_off_the_process_table(place: Place) 
     assert process.returncode == -signal.SIGKILL
 
 
-async def test_one_that_listens_elsewhere_is_found(place: Place, tmp_path: Path) -> None:
+async def test_keeper_with_another_socket_path_is_found(place: Place, tmp_path: Path) -> None:
     """A daemon that comes back has another runtime directory than the one that started the keeper."""
     first = await place.talk(place.keeper())
     pid = (await first.ask("hello"))["pid"]
@@ -134,7 +134,7 @@ async def test_one_that_listens_elsewhere_is_found(place: Place, tmp_path: Path)
     assert (await second.ask("hello"))["pid"] == pid
 
 
-async def test_its_socket_is_made_anew_where_it_was(place: Place) -> None:
+async def test_removed_socket_of_a_keeper_is_made_anew(place: Place) -> None:
     first = await place.talk(place.keeper())
     pid = (await first.ask("hello"))["pid"]
     place.socket.unlink()
@@ -209,14 +209,14 @@ async def test_a_daemon_whose_folder_is_gone_makes_none(place: Place) -> None:
 
 
 @pytest.mark.parametrize("recorded", ["/dev/null/keeper.sock", "/" + "x" * 200, "/root/keeper\0.sock"])
-async def test_where_the_last_one_listened_may_be_out_of_reach(place: Place, recorded: str) -> None:
-    """In the directory of another user, say, who used the data directory once."""
+async def test_unreachable_old_socket_path_is_replaced(place: Place, recorded: str) -> None:
+    """For example in the directory of an earlier user of the data directory."""
     place.directory.mkdir(parents=True)
     (place.directory / "keeper.lock").write_text(f"1\n{recorded}\n")
     assert (await (await place.talk(place.keeper())).ask("hello"))["version"] == protocol.VERSION
 
 
-async def test_of_two_started_at_once_one_stays(place: Place) -> None:
+async def test_of_two_keepers_started_at_once_one_stays(place: Place) -> None:
     async def connected() -> Conversation:
         while True:
             try:
@@ -290,7 +290,7 @@ async def test_a_keeper_that_never_says_that_it_is_ready_is_given_up(
     assert await asyncio.to_thread(keeper._process.wait) == -signal.SIGKILL
 
 
-async def test_a_connection_that_nobody_keeps_any_more_is_told_at_once(
+async def test_fault_of_the_connection_task_is_raised_at_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(self: Keeper) -> None:
@@ -339,7 +339,7 @@ assert not lost, lost
 """
 
 
-def test_hearing_of_a_start_closes_nobody_elses_descriptor() -> None:
+def test_start_notice_closes_only_its_own_descriptor() -> None:
     """A pipe that the daemon's event loop closes twice takes away what a thread, SQLite's say, opened in between."""
     command = [sys.executable, "-c", _OTHERS_DESCRIPTORS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)

@@ -46,7 +46,7 @@ def test_a_lost_answer_keeps_its_place_until_the_next_list() -> None:
     assert len(ledger.fitting(ONE)) == 2
 
 
-def test_what_is_started_on_the_new_connection_survives_an_older_list() -> None:
+def test_start_on_a_new_connection_survives_an_older_list() -> None:
     ledger = machine()
     ledger.reserve("j1", ONE)
     ledger.disconnect()
@@ -92,7 +92,7 @@ class Clock:
         return self.now_s
 
 
-def test_who_waits_longest_gets_what_becomes_free() -> None:
+def test_free_place_goes_to_the_longest_waiting_experiment() -> None:
     ledger, clock, woken = machine(places=1), Clock(), []
     line = Line({"a": ledger}, clock)
     assert line.reserve("x", "x1", ON_A) is not None
@@ -106,7 +106,7 @@ def test_who_waits_longest_gets_what_becomes_free() -> None:
     assert line.reserve("y", "y1", ON_A) is not None
 
 
-def test_an_offer_that_is_not_taken_goes_to_the_next() -> None:
+def test_expired_offer_goes_to_the_next_experiment() -> None:
     ledger, clock, woken = machine(places=1), Clock(), []
     line = Line({"a": ledger}, clock)
     for owner in ("y", "x"):
@@ -119,7 +119,7 @@ def test_an_offer_that_is_not_taken_goes_to_the_next() -> None:
     assert line.reserve("x", "x1", ON_A) is not None
 
 
-def test_who_wants_nothing_any_more_holds_nobody_up() -> None:
+def test_experiment_without_waiting_jobs_leaves_the_line() -> None:
     ledger, woken = machine(places=1), []
     line = Line({"a": ledger}, Clock())
     line.want("y", 1, ON_A, lambda: woken.append("y"))

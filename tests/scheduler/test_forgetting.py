@@ -20,6 +20,7 @@ from nni_manager.scheduler.turns import forgetting
 from nni_manager.scheduler.turns.forgetting import Forgetting
 from nni_manager.scheduler.turns.observer import Observer
 from tests.scheduler.fake_platform import RUNNING, SUCCEEDED, FakePlatform
+from trial_runner.wire.backoff import Backoff
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
@@ -169,7 +170,7 @@ async def test_awaited_platform_report_does_not_delay_other_jobs(bench: Bench) -
 async def test_forget_is_retried_while_the_platform_is_unreachable(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "_RETRY_WAITS_S", (0.01, 0.01))
+    monkeypatch.setattr(bench.forgetting, "_backoff", Backoff((0.01,)))
     bench.platform.raises["forget"] = [PlatformUnavailable("away")] * 3
     bench.decide(A)
     await bench.until(lambda: "1 ended jobs are not forgotten yet: away" in caplog.text)

@@ -19,7 +19,7 @@ PIECE = protocol.MAX_LOG_POST
 
 
 def _send(root: Path, data: bytes, name: str = "attempt/stdout", most: int = MOST, start: int = 0) -> int:
-    """As a runner does, who goes on where the answer says."""
+    """As a runner does, which goes on where the answer says."""
     offset = start
     while offset < len(data):
         offset = kept_logs.append(str(root), name, offset, data[offset : offset + PIECE], most)
@@ -38,7 +38,7 @@ def test_a_log_is_kept_whole_up_to_the_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [2, 7, 40])
-def test_of_a_longer_one_beginning_and_end_are_kept(tmp_path: Path, times: int) -> None:
+def test_long_log_keeps_its_beginning_and_end(tmp_path: Path, times: int) -> None:
     data = _numbered(times * MOST)
     assert _send(tmp_path, data) == len(data)
     kept = (tmp_path / "attempt/stdout").read_bytes()
@@ -49,7 +49,7 @@ def test_of_a_longer_one_beginning_and_end_are_kept(tmp_path: Path, times: int) 
     assert [path.name for path in (tmp_path / "attempt").iterdir()] == ["stdout"]
 
 
-def test_what_comes_again_is_there_once(tmp_path: Path) -> None:
+def test_repeated_post_is_stored_once(tmp_path: Path) -> None:
     data = _numbered(3 * MOST)
     _send(tmp_path, data)
     before = (tmp_path / "attempt/stdout").read_bytes()

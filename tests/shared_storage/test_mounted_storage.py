@@ -88,7 +88,7 @@ async def test_a_container_runs_the_command_with_code_and_parameters(mounted: Mo
     assert folder.here == mounted.here / FOLDER / "abcde"
 
 
-async def test_what_all_attempts_share_is_put_there_once(mounted: Mounted) -> None:
+async def test_shared_files_are_written_once(mounted: Mounted) -> None:
     put = await mounted.put(spec("aaaaa"))
     before = {path.name: path.stat().st_ino for path in (mounted.here / FOLDER).iterdir() if path.is_file()}
     again = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o711)
@@ -103,7 +103,7 @@ async def test_what_all_attempts_share_is_put_there_once(mounted: Mounted) -> No
     ("pattern", "code"),
     [("run.sh", protocol.EXIT_BAD_CODE), ("code-*", protocol.EXIT_BAD_CODE), ("runner-*", protocol.EXIT_CANNOT_START)],
 )
-async def test_what_another_user_put_in_its_place_is_not_run(
+async def test_runner_replaced_by_another_user_is_not_run(
     mounted: Mounted, tmp_path: Path, pattern: str, code: int
 ) -> None:
     folder = await mounted.put(spec())
@@ -125,7 +125,7 @@ async def test_the_next_manager_puts_the_right_code_there_again(mounted: Mounted
 
 
 def _plant(place: Path, folder: Path) -> None:
-    """Puts something in the place of a file, as another user may who may write into its folder."""
+    """Replaces a file, as another user may in a folder that all may write."""
     evil = folder / "evil"
     evil.mkdir(exist_ok=True)
     (evil / "greeting.txt").write_text("evil\n")
@@ -155,7 +155,7 @@ async def test_any_user_of_a_container_may_write_into_its_folder_alone(mounted: 
 async def test_another_user_reaches_it_only_where_the_mode_lets_it_and_under_its_whole_name(
     tmp_path: Path, mode: int, *, may: bool
 ) -> None:
-    """One who has read the names that there are, and the trial's on the service's page."""
+    """Another user that knows the listed names, and the trial's from the service's page."""
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
         point = Path(place) / "nni"
@@ -174,8 +174,8 @@ async def test_another_user_reaches_it_only_where_the_mode_lets_it_and_under_its
 
 
 @pytest.mark.machines
-async def test_another_user_cannot_be_there_first(tmp_path: Path) -> None:
-    """Who has read the experiment's id, or guessed it, as people may choose one."""
+async def test_another_user_cannot_make_the_folder_first(tmp_path: Path) -> None:
+    """Another user that knows or guesses the experiment's id, which people may choose."""
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o1777)
         assert _as_another_user(f"umask 0; mkdir {place}/exp1 && echo made") == "made\n"

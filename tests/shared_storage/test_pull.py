@@ -32,7 +32,7 @@ FINAL = '{"type": "final", "value": 1}'
 
 
 class Attempt:
-    """A folder as a runner fills it, and somebody who reads it."""
+    """A folder as a runner fills it, and its reader."""
 
     def __init__(self, directory: Path) -> None:
         self.recorder = Recorder()
@@ -127,7 +127,7 @@ async def test_a_new_process_goes_on_where_the_store_is(attempt: Attempt) -> Non
     assert [chunk.lines for chunk in attempt.recorder.handed_over] == [('{"a": 1}',), ('{"b": 2}',)]
 
 
-async def test_what_the_store_lost_is_handed_over_again(attempt: Attempt) -> None:
+async def test_lines_lost_by_the_store_are_delivered_again(attempt: Attempt) -> None:
     attempt.greet()
     attempt.report('{"a": 1}\n')
     await attempt.look()
@@ -176,7 +176,7 @@ async def test_the_end_comes_after_all_results_with_their_sizes(attempt: Attempt
     assert attempt.pull.is_over(JOB)
 
 
-async def test_a_failure_has_its_last_words(attempt: Attempt) -> None:
+async def test_failure_report_has_the_stderr_tail(attempt: Attempt) -> None:
     attempt.greet()
     (attempt.folder / "stderr").write_text("x" * 5000 + "out of luck")
     attempt.exit(None, 9)
@@ -200,16 +200,14 @@ async def test_the_end_of_a_runner_that_pushes_is_not_ours(attempt: Attempt) -> 
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"exit_code": true, "signal": null}', '{"exit_code": 1, "signal": 2}'])
-async def test_an_end_that_makes_no_sense_is_none(
-    attempt: Attempt, text: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_exit_file_is_ignored(attempt: Attempt, text: str, caplog: pytest.LogCaptureFixture) -> None:
     attempt.greet()
     (attempt.folder / protocol.EXIT_FILE).write_text(text)
     await attempt.look()
     assert attempt.recorder.ends == {} and protocol.EXIT_FILE in caplog.text
 
 
-async def test_of_an_end_only_numbers_are_taken(attempt: Attempt) -> None:
+async def test_exit_file_yields_numbers_only(attempt: Attempt) -> None:
     attempt.greet()
     (attempt.folder / protocol.EXIT_FILE).write_text('{"exit_code": false, "signal": 9, "ended_ms": "late"}')
     await attempt.look()
@@ -240,7 +238,7 @@ async def test_results_that_become_visible_after_the_end_are_taken(attempt: Atte
     assert attempt.recorder.lines(JOB, MAIN) == [FINAL] and attempt.pull.is_over(JOB)
 
 
-async def test_what_became_visible_late_is_taken_also_when_nobody_waits_any_more(attempt: Attempt) -> None:
+async def test_late_lines_are_taken_after_the_end_was_given_up(attempt: Attempt) -> None:
     attempt.greet()
     attempt.exit(0, outboxes={MAIN: SIZE})
     attempt.pull.finish(JOB, 0.0)
@@ -485,7 +483,7 @@ async def test_logs_are_copied_as_they_grow(attempt: Attempt) -> None:
     assert not (attempt.logs / "stderr").exists()
 
 
-async def test_links_lead_nowhere(attempt: Attempt, tmp_path: Path) -> None:
+async def test_links_are_not_followed(attempt: Attempt, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(FINAL + "\n")
     attempt.greet()
@@ -514,7 +512,7 @@ async def test_no_link_is_followed_above_a_file_either(attempt: Attempt, tmp_pat
     assert attempt.recorder.handed_over == []
 
 
-async def test_a_job_that_ended_without_a_word_is_given_up_after_a_while(attempt: Attempt) -> None:
+async def test_ended_job_without_exit_file_is_given_up_after_a_while(attempt: Attempt) -> None:
     attempt.greet()
     attempt.report(FINAL + "\n")
     attempt.pull.finish(JOB, 0.0)
@@ -524,7 +522,7 @@ async def test_a_job_that_ended_without_a_word_is_given_up_after_a_while(attempt
     assert attempt.pull.is_over(JOB) and attempt.recorder.ends == {}
 
 
-async def test_a_forgotten_job_is_over(attempt: Attempt) -> None:
+async def test_forgotten_job_is_not_read(attempt: Attempt) -> None:
     attempt.pull.forget(JOB)
     assert attempt.pull.is_over(JOB) and not attempt.pull.has_started(JOB)
     attempt.pull.finish(JOB, 1.0)
@@ -544,9 +542,7 @@ async def test_many_results_are_taken_in_turns(attempt: Attempt, monkeypatch: py
 
 
 @pytest.mark.looptime
-async def test_it_looks_ever_more_seldom_until_something_happens(
-    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_polling_slows_down_until_a_change(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt.pull = attempt.reader()  # by this loop's clock
     times = await times_of_looks(attempt, monkeypatch, quiet_s=60)
     waits = [later - earlier for earlier, later in pairwise(times)]

@@ -145,7 +145,7 @@ async def test_a_planted_link_is_not_followed(shared: Shared, tmp_path: Path, na
     assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
 
 
-async def test_what_a_trial_printed_is_not_written_through_a_link(shared: Shared, tmp_path: Path) -> None:
+async def test_stdout_copy_does_not_follow_a_link(shared: Shared, tmp_path: Path) -> None:
     await shared.folder.place(spec())
     (tmp_path / "own").write_text("mine")
     (shared.folder.here / "trials" / "abcde" / "stdout").symlink_to(tmp_path / "own")
@@ -222,7 +222,7 @@ async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Sha
 async def test_another_user_writes_to_a_trial_s_folder_only_where_the_mode_lets_it(
     tmp_path: Path, mode: str, *, may: bool
 ) -> None:
-    """Also one who knows all names."""
+    """Also a user that knows all names."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         team = Shared(tmp_path, Path(folder) / "share", mode=mode)

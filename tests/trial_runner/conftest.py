@@ -1,4 +1,4 @@
-"""A keeper and a runner, each with somebody at its other end."""
+"""A keeper and a runner, each with its peer."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ class KeeperProcess:
 
 @contextmanager
 def keeper_directory() -> Iterator[KeeperProcess]:
-    """A keeper that is not started yet, in a folder whose name is short enough for a socket."""
+    """A keeper that is not started yet, in a folder with a name short enough for a socket."""
     directory = Path(tempfile.mkdtemp(prefix="keeper-"))
     keeper = KeeperProcess(directory)
     try:

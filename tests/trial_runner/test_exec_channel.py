@@ -84,7 +84,7 @@ def test_nothing_is_there_before_the_runner_has_greeted(runner: Runner, channel:
     assert channel.read() == [{"event": "read"}]
 
 
-def test_what_is_filled_stays(runner: Runner, channel: Channel) -> None:
+def test_second_fill_changes_nothing(runner: Runner, channel: Channel) -> None:
     runner.system_dir.mkdir()
     assert channel.fill({"a.txt": "first"}) == channel.fill({"a.txt": "second"}) == [{"filled": True}]
     assert (channel.folder / "code" / "a.txt").read_text() == "first"
@@ -112,13 +112,13 @@ def test_a_call_that_breaks_off_leaves_nothing_that_looks_filled(runner: Runner,
         ("fill", b"\xff\xff\xff\xff"),
     ],
 )
-def test_calls_that_make_no_sense(runner: Runner, channel: Channel, verb: str, stdin: bytes) -> None:
+def test_invalid_calls_are_refused(runner: Runner, channel: Channel, verb: str, stdin: bytes) -> None:
     done = channel.call(verb, stdin)
     assert (done.returncode, done.stdout) == (protocol.EXIT_USAGE, b"")
     assert done.stderr.startswith(b"trial_runner: ") and b"Traceback" not in done.stderr
 
 
-def test_a_container_that_nobody_fills_ends(runner: Runner, channel: Channel) -> None:
+def test_container_without_fill_ends(runner: Runner, channel: Channel) -> None:
     ended = runner.run("true", **EXEC, **{protocol.ENV_DRAIN_S: "0.2"})
     assert ended.code == protocol.EXIT_UNREACHABLE
     assert "was not put there by the manager in time" in ended.stderr
@@ -134,7 +134,7 @@ def test_a_container_on_the_folder_of_one_that_was_released_waits_again(runner: 
     assert runner.wait(process).code == 4
 
 
-def test_a_container_that_nobody_releases_ends(runner: Runner, channel: Channel) -> None:
+def test_container_without_release_ends(runner: Runner, channel: Channel) -> None:
     channel.fill({})
     ended = runner.run("exit 4", **EXEC, **{protocol.ENV_DRAIN_S: "0.3"})
     assert ended.code == 4
@@ -151,7 +151,9 @@ def test_a_container_that_may_choose_pushes_where_the_manager_answers(
     assert frames(channel.call("channel")) == [{"channel": "push"}]
 
 
-def test_and_is_filled_and_read_where_nobody_answers(listener: FakeListener, runner: Runner, channel: Channel) -> None:
+def test_container_without_an_answer_is_filled_and_read(
+    listener: FakeListener, runner: Runner, channel: Channel
+) -> None:
     listener.close()
     process = runner.start(f"cat $NNI_CODE_DIR/hello.txt; {report(1)}; exit 3", **MAY_CHOOSE)
     assert frames(channel.call("channel")) == [{"channel": ""}], "it tries"
@@ -186,7 +188,7 @@ def test_where_posts_do_not_arrive_any_more_the_rest_is_read(
 
 
 def test_the_first_address_that_answers_is_the_manager(listener: FakeListener, runner: Runner) -> None:
-    with socket.socket() as taken:  # bound, and nobody listens
+    with socket.socket() as taken:  # bound, without a listener
         taken.bind(("127.0.0.1", 0))
         nowhere = listener.url.replace(str(listener.port), str(taken.getsockname()[1]))
         ended = runner.run(report(1), **{protocol.ENV_MANAGER_URL: f"{nowhere} {listener.url}"})

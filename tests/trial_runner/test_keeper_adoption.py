@@ -80,7 +80,7 @@ def test_a_killed_keeper_loses_neither_lines_nor_exit_codes_of_eight_jobs(
 
 
 @pytest.mark.usefixtures("orphanage")
-def test_an_exit_code_is_known_though_somebody_else_reaped_the_job(keeper: KeeperProcess, client: Client) -> None:
+def test_exit_code_of_a_job_reaped_elsewhere_is_known(keeper: KeeperProcess, client: Client) -> None:
     """Linux 6.15 and newer tell it to a keeper that had the process open before; under others the job is LOST."""
     gate = _gate(keeper, "job")
     pid = keeper.spawn(client, "job", "read line < $D/gate; exit 7")["pid"]
@@ -120,7 +120,7 @@ def test_a_job_that_was_started_but_not_recorded_is_found_by_its_tag(keeper: Kee
 def test_a_keeper_that_died_while_it_bore_the_tag_is_not_taken_for_the_main_process(
     keeper: KeeperProcess, client: Client, was_started: bool
 ) -> None:
-    """It leads a session and is older than what it started; nobody has reaped it."""
+    """It leads a session, is older than its children, and is not reaped."""
     pid = keeper.spawn(client, "job", _SLEEP)["pid"]
     with _killed_while_bearing(keeper, claim_of(keeper, "job")["tag"]):
         _rewrite(keeper, "job", lambda lines: lines[:1])
@@ -146,8 +146,8 @@ def test_a_claim_that_names_no_keeper_is_adopted(keeper: KeeperProcess, client: 
     assert (found["state"], found["pid"]) == (protocol.RUNNING, pid)
 
 
-def test_what_a_later_version_wrote_besides_changes_nothing(keeper: KeeperProcess, client: Client) -> None:
-    """Its job runs: to drop the claim as one that was not whole would leave it to nobody."""
+def test_unknown_fields_of_a_claim_are_ignored(keeper: KeeperProcess, client: Client) -> None:
+    """Its job runs: dropping the claim as incomplete would leave the job without a keeper."""
     job = keeper.spawn(client, "job", _SLEEP)
     keeper.kill()
     _rewrite(keeper, "job", lambda lines: [line.replace("{", '{"later": [1], ', 1) for line in lines])

@@ -43,7 +43,7 @@ def _fail(_: Refusal | None) -> None:
     raise OSError(errno.EAGAIN, "no process is left")
 
 
-def test_what_follows_one_piece_of_work_does_not_keep_the_next_from_its_turn(
+def test_callback_of_one_work_does_not_delay_the_next(
     loop: Loop, background: BackgroundWork, errors: list[Exception]
 ) -> None:
     done: list[Refusal | None] = []

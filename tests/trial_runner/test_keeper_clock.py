@@ -1,4 +1,4 @@
-"""What a keeper says of times while somebody sets the machine's clock."""
+"""Times that a keeper reports while the machine's clock is set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs whose code is sent as an archive: accepted at once, unpacked once, a copy for each."""
+"""Jobs with code that is sent as an archive: accepted at once, unpacked once, a copy for each."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ def archive(keeper: KeeperProcess) -> Path:
     path = keeper.directory / "experiment" / "code.tar.gz"
     path.parent.mkdir()
     with tarfile.open(path, "w:gz") as packed:
+        folder = tarfile.TarInfo("sub")
+        folder.type = tarfile.DIRTYPE
+        packed.addfile(folder)
         for name, data, mode in (("a.txt", b"first\n", 0o644), ("sub/run.sh", b"echo ran\n", 0o755)):
             _add(packed, name, data, mode)
         _add(packed, "big.bin", os.urandom(BYTES), 0o600)
@@ -112,9 +115,7 @@ def test_a_job_that_is_to_end_before_it_runs_never_runs(keeper: KeeperProcess, c
     assert not (keeper.attempt("job") / "code" / "ran").exists()
 
 
-def test_a_job_that_was_accepted_starts_without_anybody_connected(
-    keeper: KeeperProcess, client: Client, archive: Path
-) -> None:
+def test_accepted_job_starts_without_a_connection(keeper: KeeperProcess, client: Client, archive: Path) -> None:
     keeper.spawn(client, "job", "echo 1 > $NNI_OUTBOX", **_code(keeper, archive, "job"))
     client.close()
     again = keeper.connect()
@@ -128,7 +129,7 @@ def test_a_bad_request_is_refused_at_once(keeper: KeeperProcess, client: Client)
     assert client.ask("list")["jobs"] == {}
 
 
-def test_what_is_copied_ends_with_its_keeper(keeper: KeeperProcess, client: Client, archive: Path) -> None:
+def test_copying_ends_with_its_keeper(keeper: KeeperProcess, client: Client, archive: Path) -> None:
     """The next keeper has it done again in the same place."""
     child = _copying(keeper, client, archive)
     keeper.kill()
@@ -175,10 +176,8 @@ def test_code_that_is_removed_while_it_is_unpacked_does_not_come_back(
     assert [*archive.parent.iterdir()] == []
 
 
-def test_who_is_connected_is_answered_while_a_folder_is_removed(
-    keeper: KeeperProcess, client: Client, archive: Path
-) -> None:
-    """Of very many files, say: nobody else waits for it, and it is said when it is done."""
+def test_requests_are_answered_while_a_folder_is_removed(keeper: KeeperProcess, client: Client, archive: Path) -> None:
+    """For example of many files: other requests do not wait for it, and its end is answered."""
     folder = archive.parent / "large"
     folder.mkdir()
     for number in range(30_000):

@@ -42,7 +42,7 @@ def read(client: Client, max_age_s: float = 0) -> Json:
     return reading
 
 
-def test_cards_and_who_is_on_them(driver: FakeDriver, keeper: KeeperProcess, tmp_path: Path) -> None:
+def test_facts_list_cards_with_their_processes(driver: FakeDriver, keeper: KeeperProcess, tmp_path: Path) -> None:
     client = keeper.connect()
     job = {"command": "sleep 60", "environment": dict(os.environ), "files": {}, "grace_s": 0, "directory": "/"}
     pid = client.ask("spawn", name="j1", attempt_directory=str(tmp_path / "j1"), **job)["pid"]
@@ -54,7 +54,7 @@ def test_cards_and_who_is_on_them(driver: FakeDriver, keeper: KeeperProcess, tmp
     assert first["used_bytes"] == (512 + 11264 + 10) * 2**20
     told = {p["pid"]: (p["job"], p["is_compute"], p["memory_bytes"] // 2**20) for p in first["processes"]}
     assert told == {pid: ("j1", True, 512), os.getpid(): (None, True, 11264), 1: (None, False, 10)}
-    assert {p["user"] for p in first["processes"]} - {""}, "whoever can be seen has a name"
+    assert {p["user"] for p in first["processes"]} - {""}, "each visible process has a user name"
     assert [(p["pid"], p["user"], p["is_compute"]) for p in second["processes"]] == [(4194304, "", True)]
     client.ask("signal", name="j1", grace_s=0)
     client.ask("follow", jobs={"j1": {}})
@@ -84,7 +84,7 @@ def test_facts_without_gpus_ask_no_driver(driver: FakeDriver, keeper: KeeperProc
 
 
 class Machine:
-    """A `Gpus` with a loop that turns as long as somebody waits."""
+    """A `Gpus` with a loop that runs while a test waits."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -120,7 +120,7 @@ def machine(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mac
     machine.close()
 
 
-def test_a_driver_that_hangs_holds_nobody_up_and_is_killed(
+def test_probe_with_a_hanging_driver_is_killed(
     driver: FakeDriver, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.hang()
@@ -137,7 +137,7 @@ def test_a_driver_that_hangs_holds_nobody_up_and_is_killed(
     assert machine.read()["error"] == ""
 
 
-def test_the_process_ends_when_nobody_asks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_ends_without_requests(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "_IDLE_S", 0.05)
     machine.read()
     assert machine.gpus._process is not None

@@ -1,4 +1,4 @@
-"""A keeper whose folder is deleted, moved or put back while it runs."""
+"""A keeper's folder is deleted, moved or put back while it runs."""
 
 import shutil
 import subprocess
@@ -17,9 +17,7 @@ def _pid(keeper: KeeperProcess, client: Client, command: str = "exec sleep 1000"
     return int(keeper.spawn(client, "job", command, grace_s=0.2)["pid"])
 
 
-def test_a_deleted_folder_ends_the_jobs_of_which_nobody_can_know_and_the_keeper(
-    keeper: KeeperProcess, client: Client
-) -> None:
+def test_deleted_folder_ends_the_keeper_and_its_jobs(keeper: KeeperProcess, client: Client) -> None:
     pid = _pid(keeper, client)
     shutil.rmtree(keeper.directory / "keeper")
     client.close()
@@ -28,7 +26,7 @@ def test_a_deleted_folder_ends_the_jobs_of_which_nobody_can_know_and_the_keeper(
     assert not keeper.socket_path.exists()
 
 
-def test_whoever_comes_for_a_new_folder_of_that_name_is_not_served(keeper: KeeperProcess, client: Client) -> None:
+def test_client_of_a_new_folder_of_the_same_name_is_not_served(keeper: KeeperProcess, client: Client) -> None:
     pid = _pid(keeper, client, "trap '' TERM; while true; do sleep 0.1; done")
     client.close()
     _until_logged(keeper, "connection closed")
@@ -46,7 +44,7 @@ def test_whoever_comes_for_a_new_folder_of_that_name_is_not_served(keeper: Keepe
     assert keeper.connect().ask("hello")["pid"] == second.pid, "the first left the second's socket alone"
 
 
-def test_while_somebody_listens_a_deleted_folder_ends_no_job_and_refuses_new_ones(
+def test_connected_keeper_of_a_deleted_folder_keeps_jobs_and_refuses_new_ones(
     keeper: KeeperProcess, client: Client
 ) -> None:
     _pid(keeper, client)

@@ -13,7 +13,7 @@ _REPORT = "echo 1 >> $NNI_OUTBOX; "
 
 @pytest.fixture
 def secret(keeper: KeeperProcess) -> Path:
-    """A folder of somebody else, laid out as an attempt's."""
+    """A folder of another user, laid out as an attempt's."""
     folder = keeper.directory / "elsewhere"
     (folder / "outbox").mkdir(parents=True)
     for name in ("outbox/main.jsonl", "outbox/more.jsonl", "stderr", "stdout"):
@@ -23,7 +23,7 @@ def secret(keeper: KeeperProcess) -> Path:
 
 @pytest.mark.parametrize("name", ["stderr", "stdout"])
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
-def test_whatever_stands_in_place_of_a_file_the_job_ends_and_the_next_one_runs(
+def test_replaced_job_files_do_not_stop_the_keeper(
     keeper: KeeperProcess, client: Client, secret: Path, name: str, kind: str
 ) -> None:
     make = {"pipe": f"mkfifo {name}", "link": f"ln -s {secret}/stderr {name}", "folder": f"mkdir -p {name}/in"}[kind]
@@ -37,7 +37,7 @@ def test_whatever_stands_in_place_of_a_file_the_job_ends_and_the_next_one_runs(
     assert client.until_ended("next").jobs["next"]["exit_code"] == 0
 
 
-def test_a_deep_outbox_costs_the_keeper_nothing_but_what_is_deep_in_it(keeper: KeeperProcess, client: Client) -> None:
+def test_too_deep_outbox_files_are_skipped(keeper: KeeperProcess, client: Client) -> None:
     nest = "import os\nos.chdir(os.environ['D'] + '/outbox')\nfor _ in range(1900): os.mkdir('d'); os.chdir('d')"
     keeper.spawn(client, "job", f'"$PYTHON" -c "$NEST"; {_REPORT} exit 3', environment={"NEST": nest})
     heard = client.until_ended("job")

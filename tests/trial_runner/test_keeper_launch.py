@@ -39,7 +39,7 @@ def test_a_shell_runs_the_command_in_a_session_of_its_own(tmp_path: Path, stream
     assert os.getcwd() == before
 
 
-def test_what_cannot_be_started_raises_and_changes_nothing(tmp_path: Path, streams: Streams) -> None:
+def test_failed_start_raises_and_changes_nothing(tmp_path: Path, streams: Streams) -> None:
     before = os.getcwd()
     with pytest.raises(FileNotFoundError):
         launch.launch("exit 0", str(tmp_path / "missing"), {}, streams)
@@ -89,11 +89,11 @@ def test_a_plain_command_needs_no_shell(tmp_path: Path, streams: Streams, comman
         "env #x",
     ],
 )
-def test_whatever_means_something_to_a_shell_goes_through_one(tmp_path: Path, command: str) -> None:
+def test_command_with_shell_syntax_runs_in_a_shell(tmp_path: Path, command: str) -> None:
     assert launch._plain_program(command, str(tmp_path), dict(os.environ)) == ""
 
 
-def test_what_cannot_be_executed_is_the_shells(tmp_path: Path, streams: Streams) -> None:
+def test_command_that_cannot_be_executed_fails_in_the_shell(tmp_path: Path, streams: Streams) -> None:
     _script(tmp_path, "echo from a script without a first line\nexit 5\n")
     pid = launch.launch("./script", str(tmp_path), {"PATH": os.environ["PATH"]}, streams)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5

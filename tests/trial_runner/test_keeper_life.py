@@ -69,7 +69,7 @@ def test_files_and_socket_are_the_user_s_alone(running: KeeperProcess) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_it_ends_itself_when_neither_a_connection_nor_a_job_is_left(running: KeeperProcess) -> None:
+def test_keeper_ends_without_connections_and_jobs(running: KeeperProcess) -> None:
     client = running.connect()
     running.spawn(client, "job", "exec sleep 1000")
     client.ask("signal", name="job", grace_s=0)
@@ -79,7 +79,7 @@ def test_it_ends_itself_when_neither_a_connection_nor_a_job_is_left(running: Kee
     assert not running.socket_path.exists()
 
 
-def test_a_running_job_keeps_it_and_its_end_lets_it_go(running: KeeperProcess) -> None:
+def test_keeper_ends_after_its_last_job(running: KeeperProcess) -> None:
     client = running.connect()
     running.attempt("job").mkdir(parents=True)
     os.mkfifo(running.attempt("job") / "gate")
@@ -94,7 +94,7 @@ def test_a_running_job_keeps_it_and_its_end_lets_it_go(running: KeeperProcess) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_signals_of_a_terminal_are_not_for_it(running: KeeperProcess, number: int) -> None:
+def test_terminal_signals_do_not_reach_the_keeper(running: KeeperProcess, number: int) -> None:
     client = running.connect()
     running.spawn(client, "job", "exec sleep 1000")
     assert running.process is not None
@@ -118,7 +118,7 @@ def test_a_dead_socket_is_replaced(running: KeeperProcess) -> None:
     assert running.connect().ask("hello")["pid"] == running.process.pid
 
 
-def test_a_removed_socket_is_made_anew_when_somebody_wants_to_start_another(running: KeeperProcess) -> None:
+def test_removed_socket_is_made_anew_on_the_next_start(running: KeeperProcess) -> None:
     client = running.connect()
     pid = client.ask("hello")["pid"]
     first = running.process
@@ -145,7 +145,7 @@ def _raw(body: bytes) -> bytes:
         struct.pack(">I", protocol.MAX_FRAME + 1),
     ],
 )
-def test_what_is_no_message_ends_the_connection_and_nothing_else(running: KeeperProcess, data: bytes) -> None:
+def test_invalid_frame_ends_the_connection_only(running: KeeperProcess, data: bytes) -> None:
     client = running.connect()
     client.socket.sendall(data)
     answer = client.next_message()
@@ -247,8 +247,8 @@ def test_attach_starts_one_keeper_when_many_come_at_once(keeper: KeeperProcess) 
     assert len(pids) == 1
 
 
-def test_the_archive_does_the_same(keeper: KeeperProcess, archive: Path) -> None:
-    """From another folder, whose files must not pass for Python's modules."""
+def test_attach_works_from_the_archive(keeper: KeeperProcess, archive: Path) -> None:
+    """From another folder: its files must not be imported as Python's modules."""
     (archive.parent / "json.py").write_text("raise RuntimeError('not this one')")
     with _Attached(str(archive), *_attach(keeper), cwd=archive.parent / "source") as attached:
         started = attached.ask("spawn", **keeper.request("job", "echo 1 > $NNI_OUTBOX; exit 4"))

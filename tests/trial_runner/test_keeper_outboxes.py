@@ -94,7 +94,7 @@ def test_a_file_that_took_an_outbox_s_place_is_another_outbox(
     assert keeper.log().count("main.jsonl became shorter or another file: append to it") == 1
 
 
-def test_which_the_next_keeper_knows(keeper: KeeperProcess, client: Client) -> None:
+def test_replaced_outbox_is_known_to_the_next_keeper(keeper: KeeperProcess, client: Client) -> None:
     gate = _gate(keeper, "job")
     keeper.spawn(client, "job", "echo 12345 > $NNI_OUTBOX; read l < $D/gate; exit 0")
     client.until_lines("job", 1)
@@ -187,7 +187,7 @@ def test_a_gap_can_be_asked_for_while_the_job_runs(keeper: KeeperProcess, client
 
 
 def test_a_reader_that_stops_reading_costs_neither_lines_nor_memory(keeper: KeeperProcess, client: Client) -> None:
-    """40 MB of lines, nobody reads: the files are the buffer, and the end waits behind them."""
+    """40 MB of lines without a reader: the files are the buffer, and the end waits behind them."""
     before = _resident_bytes(keeper)
     line = '{"type":"intermediate","value":%s}' % ("1" * 465)
     code = f"with open(__import__('os').environ['NNI_OUTBOX'], 'w') as file: file.write('{line}\\n' * 80000)"

@@ -38,7 +38,7 @@ def spawner(tmp_path: Path) -> Spawn:
 
 
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
-def test_no_process_to_be_had(
+def test_failed_fork_is_unavailable(
     spawner: Spawn, request_: SpawnRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     monkeypatch.setattr(spawn, "launch", _failing(code))

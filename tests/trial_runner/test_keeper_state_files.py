@@ -46,7 +46,7 @@ def test_a_forgotten_jobs_file_serves_another_and_says_nothing_of_the_first(fold
     assert (record.claim, record.main, record.end, empty) == (claim("b"), None, None, [])
 
 
-def test_the_next_keeper_uses_what_is_spare(folder: Path) -> None:
+def test_next_keeper_uses_spare_files(folder: Path) -> None:
     first = StateFiles(str(folder))
     for name in ("a", "b"):
         first.claim(claim(name))
@@ -57,7 +57,7 @@ def test_the_next_keeper_uses_what_is_spare(folder: Path) -> None:
     assert sorted(os.listdir(folder)) == ["b.jsonl", "c.jsonl"]
 
 
-def test_what_a_killed_keeper_had_half_written_is_nobodys_claim(folder: Path) -> None:
+def test_half_written_claim_is_ignored(folder: Path) -> None:
     first = StateFiles(str(folder))
     (folder / "a.jsonl.spare").write_text('{"name": "a", "own')
     assert first.load() == ([], [])
@@ -65,14 +65,14 @@ def test_what_a_killed_keeper_had_half_written_is_nobodys_claim(folder: Path) ->
     assert [record.claim for record in first.load()[0]] == [claim("b")]
 
 
-def test_a_new_name_whose_new_content_was_lost_is_nobodys_claim(folder: Path) -> None:
+def test_renamed_claim_with_lost_content_is_ignored(folder: Path) -> None:
     state_files = StateFiles(str(folder))
     state_files.claim(claim("a"))
     os.rename(folder / "a.jsonl", folder / "b.jsonl")
     assert state_files.load() == ([], ["b"])
 
 
-def test_only_so_many_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_spare_files_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_MOST_SPARE", 1)
     state_files = StateFiles(str(folder))
     for name in ("a", "b"):

@@ -63,7 +63,7 @@ def test_a_process_that_wrote_over_its_environment_is_found(keeper: KeeperProces
     assert not is_alive(pid)
 
 
-def test_who_ignores_sigterm_is_killed_after_the_grace_period(keeper: KeeperProcess, client: Client) -> None:
+def test_ignored_sigterm_is_followed_by_sigkill_after_the_grace_period(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "trap '' TERM; echo '\"on\"' >> $NNI_OUTBOX; while :; do sleep 1000; done")
     client.until_lines("job", 1)
     before = time.monotonic()

@@ -37,7 +37,7 @@ class Notes:
         return job
 
     def job(self, name: str) -> Job:
-        """One whose folders are watched, or looked at."""
+        """A follower with watched folders, or with folders looked at in turn."""
         job = self.new_job(name)
         while name in self.watches._beginning:
             self.loop.run_turn()
@@ -60,7 +60,7 @@ def notes(tmp_path: Path) -> Notes:
     return Notes(tmp_path)
 
 
-def test_what_a_job_wrote_before_it_is_watched_is_told_as_well(notes: Notes, tmp_path: Path) -> None:
+def test_lines_written_before_the_watch_are_reported(notes: Notes, tmp_path: Path) -> None:
     notes.watches.listen()
     notes.new_job("a")
     (tmp_path / "a" / "outbox" / "x").write_text("1\n")
@@ -82,7 +82,7 @@ def test_a_job_that_ends_at_once_is_never_watched(
     assert set(watched) == {"b"}
 
 
-def test_what_changes_within_the_gathering_is_told_once(notes: Notes, tmp_path: Path) -> None:
+def test_changes_within_the_gathering_are_reported_once(notes: Notes, tmp_path: Path) -> None:
     notes.job("a"), notes.job("b")
     notes.watches.listen()
     for _ in range(100):
@@ -101,7 +101,7 @@ def test_the_metrics_folder_is_noticed_when_it_is_made(notes: Notes, tmp_path: P
     assert notes.wait() == ["a"]
 
 
-def test_other_files_of_an_attempt_are_no_news(notes: Notes, tmp_path: Path) -> None:
+def test_other_files_of_an_attempt_wake_nothing(notes: Notes, tmp_path: Path) -> None:
     notes.job("a"), notes.job("b")
     notes.watches.listen()
     (tmp_path / "a" / "model.bin").write_text("x")

@@ -64,7 +64,7 @@ def test_a_line_that_grows_over_the_limit_while_it_is_read(tmp_path: Path) -> No
     assert ([*found, *more], start) == ([protocol.TOO_LONG, "2"], path.stat().st_size)
 
 
-def test_what_follows_a_last_line_that_was_never_ended_is_no_rest_of_it(tmp_path: Path) -> None:
+def test_line_after_an_unended_last_line_is_a_record_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "outbox"
     path.write_bytes(b"1\n" * protocol.MAX_RECORD + b"2")
     with opened(path) as descriptor:

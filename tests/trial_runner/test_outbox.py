@@ -157,7 +157,7 @@ def test_tensors_on_other_devices_are_asked_for_numpy(outbox: ModuleType) -> Non
     ("value", "name"),
     [(object(), "object"), ({object()}, "object"), ({(1, 2): 3}, "tuple"), (datetime.now(UTC), "datetime")],
 )
-def test_what_is_not_json_is_refused_by_its_type(outbox: ModuleType, folder: Path, value: object, name: str) -> None:
+def test_values_outside_json_are_refused_by_type(outbox: ModuleType, folder: Path, value: object, name: str) -> None:
     with pytest.raises(TypeError, match=rf"cannot be reported: .*\b{name}\b"):
         outbox.report(outbox.FINAL, {"default": value})
     assert not folder.exists()

@@ -27,7 +27,7 @@ def test_spellings(name: bytes, spelling: str) -> None:
     assert spelling.isprintable()
 
 
-def test_every_byte_has_its_own() -> None:
+def test_each_byte_has_a_distinct_spelling() -> None:
     names = [os.fsdecode(bytes([byte])) for byte in range(1, 256) if byte != ord("/")]
     assert len({spelled(name) for name in names}) == len(names)
     assert [file_name(spelled(name)) for name in names] == names
@@ -53,7 +53,7 @@ def test_every_byte_has_its_own() -> None:
         ("outbox/" + "a" * 248 + "/12", True),
     ],
 )
-def test_what_may_be_an_outbox(spelling: str, is_one: bool) -> None:
+def test_valid_outbox_names(spelling: str, is_one: bool) -> None:
     assert is_outbox(spelling) is is_one
 
 

@@ -37,7 +37,7 @@ def test_the_first_of_the_role_reports_in_the_attempts_own_folder(told: dict[str
     assert environment[protocol.ENV_REPORTER] == ("0" if folder else "1")
 
 
-def test_one_that_is_alone_stays_as_it_is() -> None:
+def test_single_process_keeps_its_folder() -> None:
     environment = {"RANK": "1"}
     settings.settle_replica(environment)
     assert environment == {"RANK": "1"}

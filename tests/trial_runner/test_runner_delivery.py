@@ -113,7 +113,7 @@ def test_a_manager_that_forgot_is_told_again(listener: FakeListener, runner: Run
 
 
 def test_a_manager_that_is_away_for_a_while_misses_nothing(listener: FakeListener, runner: Runner) -> None:
-    for gate in ("first", "second"):  # one for each wait: who still has the other open would swallow the next word
+    for gate in ("first", "second"):  # one for each wait: a reader of the other would swallow the next line
         os.mkfifo(runner.folder / gate)
     process = runner.start(
         f"{report(0)}; read line < {runner.folder}/first; {report(1)}; echo away; "
@@ -207,7 +207,7 @@ def test_a_chatty_outbox_does_not_starve_the_others(listener: FakeListener, runn
     assert served.index("outbox/z") < len(served) - 5
 
 
-def test_what_the_manager_finds_too_large_comes_in_smaller_posts(listener: FakeListener, runner: Runner) -> None:
+def test_too_large_posts_are_split(listener: FakeListener, runner: Runner) -> None:
     def refuse_large(route: str, body: Body) -> Answer | None:
         is_large = route == "metrics" and sum(map(len, body["lines"])) > 20_000
         return Answer(413, {"error": "too large"}) if is_large else None

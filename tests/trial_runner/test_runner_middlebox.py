@@ -41,7 +41,7 @@ def _ask(client: Client, route: str, folder: Path) -> object:
 
 
 @pytest.mark.parametrize("route", [*_POSTS, "parameters", "outboxes", "code"])
-def test_whatever_a_box_says_is_tried_again(listener: FakeListener, tmp_path: Path, route: str) -> None:
+def test_any_answer_of_a_proxy_is_retried(listener: FakeListener, tmp_path: Path, route: str) -> None:
     """Never a refusal, an end or a denial, on any route, before and after the request went through."""
     listener.code = b"x" * 1000
     with middlebox(listener.port, Each(len(FAULTS), routes=[route])) as box:
@@ -50,7 +50,7 @@ def test_whatever_a_box_says_is_tried_again(listener: FakeListener, tmp_path: Pa
             with pytest.raises(Unavailable) as refusal:
                 _ask(client, route, tmp_path)
             assert not isinstance(refusal.value, Denied), fault.name
-            assert refusal.value.retry_after is None, "nobody else says how long we wait"
+            assert refusal.value.retry_after is None, "only the manager sets the wait"
         assert _ask(client, route, tmp_path) is not None
         client.close()
     assert len(box.met) == len(FAULTS)
@@ -58,7 +58,9 @@ def test_whatever_a_box_says_is_tried_again(listener: FakeListener, tmp_path: Pa
 
 @pytest.mark.parametrize("first", range(0, len(FAULTS), 11))
 @pytest.mark.parametrize("is_together", [True, False], ids=["together", "one by one"])
-def test_a_trial_behind_such_a_box(listener: FakeListener, runner: Runner, first: int, is_together: bool) -> None:
+def test_trial_behind_a_failing_proxy_completes(
+    listener: FakeListener, runner: Runner, first: int, is_together: bool
+) -> None:
     listener.decides, listener.takes_together = True, is_together
     faults = FAULTS[first:] + FAULTS[:first]
     with middlebox(listener.port, Each(3, faults)) as box:
@@ -76,7 +78,7 @@ def test_a_trial_behind_such_a_box(listener: FakeListener, runner: Runner, first
 
 
 @pytest.mark.parametrize("name", ["413", "a page"])
-def test_a_box_that_takes_small_posts_only(listener: FakeListener, runner: Runner, name: str) -> None:
+def test_posts_shrink_for_a_proxy_with_a_size_limit(listener: FakeListener, runner: Runner, name: str) -> None:
     """It means the size of the post: what it lets pass comes in smaller ones. Another answer to large ones does not."""
 
     def choose(route: str, body: bytes) -> Fault | None:
@@ -112,7 +114,7 @@ def test_the_end_is_told_although_results_never_pass(listener: FakeListener, run
     assert runner.outbox_values() == [1]
 
 
-def test_what_the_manager_refused_stands_in_the_last_word(listener: FakeListener, runner: Runner) -> None:
+def test_exit_report_lists_refused_lines(listener: FakeListener, runner: Runner) -> None:
     refusals = {"outbox/a": Answer(400, {"error": "no such outbox"}), "outbox/b": Answer(400, {}), "": None}
     asked = itertools.count()
 
@@ -129,13 +131,13 @@ def test_what_the_manager_refused_stands_in_the_last_word(listener: FakeListener
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())["undelivered"] == [sentence]
 
 
-def test_bytes_that_are_no_record_stand_in_the_last_word(listener: FakeListener, runner: Runner) -> None:
+def test_exit_report_lists_skipped_bytes(listener: FakeListener, runner: Runner) -> None:
     runner.run("mkdir $NNI_SYS_DIR/.nni; echo nonsense > $NNI_SYS_DIR/.nni/metrics")
     (sentence,) = listener.exited["undelivered"]
     assert sentence.endswith("nni/.nni/metrics has 9 bytes that are no record at offset 0")
 
 
-def test_an_old_answer_that_is_sent_again_is_none(listener: FakeListener, tmp_path: Path) -> None:
+def test_replayed_answer_is_rejected(listener: FakeListener, tmp_path: Path) -> None:
     """A cache that repeats what the manager said to the last post of this kind."""
     recorded: list[bytes] = []
     with replaying_proxy(listener.port, recorded) as (port, replay):

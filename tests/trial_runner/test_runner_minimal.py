@@ -60,7 +60,7 @@ def test_sigterm_reaches_the_command_without_proc(listener: FakeListener, runner
     assert listener.values() == ["up", "inner", "bye"]
 
 
-def test_who_ignores_sigterm_is_killed_without_proc(listener: FakeListener, runner: Runner) -> None:
+def test_ignored_sigterm_is_followed_by_sigkill_without_proc(listener: FakeListener, runner: Runner) -> None:
     process = _lacking(runner, "proc").start(
         f"trap '' TERM; sleep 1000 & echo $! > $NNI_SYS_DIR/pid; {report('on')}; while :; do sleep 1000; done",
         **{protocol.ENV_GRACE_S: "0.2"},
@@ -77,7 +77,9 @@ def test_strays_of_the_command_s_session_end_with_it_without_proc(listener: Fake
     assert not is_alive(int((runner.system_dir / "pid").read_text()))
 
 
-def test_who_left_the_session_without_proc_does_not_hold_up_the_end(listener: FakeListener, runner: Runner) -> None:
+def test_process_outside_the_session_does_not_delay_the_end_without_proc(
+    listener: FakeListener, runner: Runner
+) -> None:
     os.mkfifo(runner.folder / "up")
     (runner.folder / "stray.sh").write_text(f"echo $$ > {runner.folder}/up; exec sleep 1000")
     ended = _lacking(runner, "proc").run(
@@ -107,7 +109,7 @@ def test_an_older_python_is_a_sentence(runner: Runner, is_archived: bool) -> Non
     assert ended.stderr.count("\n") == 1
 
 
-def test_what_older_pythons_read_first_they_can_read() -> None:
+def test_first_modules_parse_on_older_pythons() -> None:
     """The archive's entry is as plain."""
     for name in ("__init__.py", "python_version.py"):
         ast.parse((ROOT / "trial_runner" / name).read_text(), feature_version=(3, 4))

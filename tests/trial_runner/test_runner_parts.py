@@ -13,13 +13,14 @@ from trial_runner.inotify import Changes, Event, Inotify
 from trial_runner.loop import READ, Loop
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import settings
-from trial_runner.runner.client import FIRST_S, LONGEST_S, Backoff, Body, Client, Fenced, Post, Unavailable
+from trial_runner.runner.client import RETRY_WAITS_S, Body, Client, Fenced, Post, Unavailable
 from trial_runner.runner.delivery import Delivery, Undelivered
 from trial_runner.runner.outbox_forward import OutboxForward
 from trial_runner.runner.output import Copy, Echo, LogFile, LogForward, text_of
 from trial_runner.runner.posts import Status
 from trial_runner.runner.settings import BadSetting
 from trial_runner.runner.stdout_metrics import StdoutMetrics
+from trial_runner.wire.backoff import Backoff
 
 pytestmark = pytest.mark.unit
 
@@ -79,12 +80,12 @@ def test_a_token_is_taken_and_not_shown() -> None:
 
 
 def test_waits_grow_to_a_limit_and_begin_again() -> None:
-    backoff = Backoff()
+    backoff = Backoff(RETRY_WAITS_S, least=0.5)
     waits = [backoff.next_wait() for _ in range(12)]
-    assert all(FIRST_S * 2**n / 2 <= wait <= FIRST_S * 2**n for n, wait in enumerate(waits[:6]))
-    assert all(LONGEST_S / 2 <= wait <= LONGEST_S for wait in waits[-4:])
+    expected = [*RETRY_WAITS_S, *[RETRY_WAITS_S[-1]] * 4]
+    assert all(longest / 2 <= wait <= longest for wait, longest in zip(waits, expected, strict=True))
     backoff.reset()
-    assert backoff.next_wait() <= FIRST_S
+    assert backoff.next_wait() <= RETRY_WAITS_S[0]
 
 
 class Printed:
@@ -264,7 +265,7 @@ def test_an_overflow_makes_every_folder_watched(tmp_path: Path, monkeypatch: pyt
     assert len(asked) == 2
 
 
-def test_a_hang_up_is_told_as_what_was_asked_for_and_only_to_those_who_still_ask() -> None:
+def test_hang_up_calls_the_registered_functions_only() -> None:
     told: list[tuple[str, int]] = []
     loop = Loop(_raise)
     pipes = [os.pipe() for _ in range(2)]
@@ -283,7 +284,7 @@ def test_a_hang_up_is_told_as_what_was_asked_for_and_only_to_those_who_still_ask
         os.close(reader)
 
 
-def test_an_echo_to_nobody_ends(tmp_path: Path) -> None:
+def test_echo_without_a_reader_ends(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     (tmp_path / "stdout").touch()
@@ -373,7 +374,7 @@ def _delivered(folder: Path, client: _Together) -> Delivery:
     return delivery
 
 
-def test_what_comes_together_is_one_request(tmp_path: Path) -> None:
+def test_posts_at_the_same_time_are_one_request(tmp_path: Path) -> None:
     """Each request is a turn of TLS, of HTTP and of the database: hundreds of trials make thousands of them."""
     client = _Together()
     _delivered(tmp_path, client)

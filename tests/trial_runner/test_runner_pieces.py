@@ -1,4 +1,4 @@
-"""A runner whose folder is storage that has a file only once it is closed: what it copies there meanwhile."""
+"""A runner on storage that shows a file only once it is closed: the copies it makes meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GATE = "until [ -e $NNI_SYS_DIR/go ]; do sleep 0.05; done"
 
 @pytest.fixture
 def reader(runner: Runner) -> Runner:
-    """One whose folder has what the manager puts there."""
+    """A runner with the manager's files in its folder."""
     (runner.system_dir / protocol.CODE_FOLDER).mkdir(parents=True)
     (runner.system_dir / protocol.PARAMETER_FILE).write_text("{}")
     return runner
@@ -43,7 +43,7 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_what_is_held_open_is_copied_while_the_command_runs(reader: Runner) -> None:
+def test_open_files_are_copied_while_the_command_runs(reader: Runner) -> None:
     report = 'echo \'{"type": "intermediate", "value": 1}\' >> "$NNI_OUTBOX"'
     process = reader.start(f"echo one; {report}; env > $NNI_SYS_DIR/env; {_GATE}; echo two", **TOLD)
     until(lambda: copied(reader, "stdout") == b"one\n" and copied(reader, protocol.MAIN_OUTBOX))
@@ -80,7 +80,7 @@ def test_pieces_of_an_earlier_container_go(reader: Runner) -> None:
     assert reader.wait(process).code == 0
 
 
-def test_no_copies_are_made_where_nobody_asked_for_them(reader: Runner) -> None:
+def test_no_copies_without_the_setting(reader: Runner) -> None:
     told = {name: value for name, value in TOLD.items() if name != protocol.ENV_PIECES}
     assert reader.run("echo one; ls -a $NNI_SYS_DIR > $NNI_SYS_DIR/seen", **told).code == 0
     assert protocol.PIECES_FOLDER not in Path(reader.system_dir / "seen").read_text().split()

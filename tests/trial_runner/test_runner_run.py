@@ -56,7 +56,7 @@ def test_the_command_runs_and_everything_is_told_in_order(
     assert listener.connections == 1, "the connection is kept"
 
 
-def test_the_version_says_who_asks(listener: FakeListener, runner: Runner) -> None:
+def test_version_post_identifies_the_runner(listener: FakeListener, runner: Runner) -> None:
     process = runner.start("$PYTHON -c 'import platform; print(platform.python_version())'")
     python = runner.wait(process).stdout.strip()
     (version,) = listener.versions
@@ -96,8 +96,8 @@ def test_the_token_is_nowhere_to_be_found(listener: FakeListener, runner: Runner
 
 
 def test_code_is_fetched_and_unpacked(listener: FakeListener, runner: Runner) -> None:
-    listener.code = _archive({"train.py": b"print('trained')", "lib/data.txt": b"d"})
-    assert runner.run("$PYTHON train.py && cat lib/data.txt").stdout == "trained\nd"
+    listener.code = _archive({"train.py": b"print('trained')", "data.txt": b"d"})
+    assert runner.run("$PYTHON train.py && cat data.txt").stdout == "trained\nd"
 
 
 @pytest.mark.parametrize("damage", ["", "half", "no base64"])
@@ -121,8 +121,8 @@ def test_a_bad_archive_is_told_and_nothing_is_run(listener: FakeListener, runner
     listener.code = _archive({"../escaped": b"x"})
     ended = runner.run("touch $NNI_SYS_DIR/ran")
     assert ended.code == protocol.EXIT_BAD_CODE
-    assert "'../escaped' leads out of the code folder" in ended.stderr
-    assert "'../escaped' leads out of the code folder" in listener.exited["stderrTail"]
+    assert "'../escaped' does not lie in a folder of the archive" in ended.stderr
+    assert "'../escaped' does not lie in a folder of the archive" in listener.exited["stderrTail"]
     assert not (runner.system_dir / "ran").exists()
     assert not (runner.system_dir / "escaped").exists()
 
@@ -183,7 +183,7 @@ def test_a_wrong_token_is_said_without_the_token(listener: FakeListener, runner:
 
 
 def test_another_manager_says_nothing_about_the_attempt(listener: FakeListener, runner: Runner) -> None:
-    """A port that is somebody else's by now: its refusal of the token is none."""
+    """A port that another program has by now: its refusal of the token does not count."""
     ended = runner.run("true", **{protocol.ENV_TOKEN: "another-manager.token", protocol.ENV_DRAIN_S: "0.2"})
     assert ended.code == protocol.EXIT_UNREACHABLE
     assert "is not the manager of this attempt (it says 401 Unauthorized)" in ended.stderr
@@ -233,7 +233,7 @@ def test_signals_reach_the_command_which_may_clean_up(listener: FakeListener, ru
     assert listener.exited["exitCode"] == 5
 
 
-def test_who_ignores_sigterm_is_killed_after_the_grace_period(listener: FakeListener, runner: Runner) -> None:
+def test_ignored_sigterm_is_followed_by_sigkill_after_the_grace_period(listener: FakeListener, runner: Runner) -> None:
     process = runner.start(
         f"trap '' TERM; {report('on')}; while :; do sleep 1000; done", **{protocol.ENV_GRACE_S: "0.2"}
     )
@@ -437,7 +437,7 @@ def test_where_the_manager_is_not_reached_the_folder_tells_it(runner: Runner) ->
 
 
 def test_the_end_says_what_there_is_to_be_read(runner: Runner) -> None:
-    """Storage may show the last file first: whoever reads knows by the sizes what is to come."""
+    """Storage may show the last file first: the sizes tell the reader what is missing."""
     _prepare_pull(runner)
     more = 'echo "{}" > $NNI_SYS_DIR/outbox/second; mkdir $NNI_SYS_DIR/outbox/d; echo > "$NNI_SYS_DIR/outbox/d/a\\\\b"'
     runner.run(f"{report(1)}; {more}; echo out; echo error >&2", **PULL)
@@ -460,7 +460,7 @@ def test_a_folder_that_another_container_took_over_is_left_to_it(runner: Runner)
     word = json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())
     greeting = json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())
     assert greeting["outboxes"] == {protocol.MAIN_OUTBOX: 37}, "what it found"
-    ended = runner.wait(first)  # nobody tells it to go on
+    ended = runner.wait(first)  # no signal to go on
     assert ended.code == protocol.EXIT_FENCED and "has taken its folder over" in ended.stderr
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text()) == word
     assert (word["container"], word["exit_code"]) == (greeting["container"], 0)
@@ -474,10 +474,10 @@ def test_each_container_has_an_identity_and_shows_it(listener: FakeListener, run
     assert [version["outboxes"] for version in listener.versions] == [{}, {protocol.MAIN_OUTBOX: 37}]
     assert dict.fromkeys(listener.containers) == {first: None, second: None}
     runner.run("true", **{protocol.ENV_REPORTER: "0"})
-    assert listener.versions[-1]["container"] == "" and listener.containers[-1] is None, "who only logs is none"
+    assert listener.versions[-1]["container"] == "" and listener.containers[-1] is None, "logging alone registers none"
 
 
-def test_a_runner_that_may_choose_does(listener: FakeListener, runner: Runner) -> None:
+def test_push_or_exec_runner_chooses_a_channel(listener: FakeListener, runner: Runner) -> None:
     _prepare_pull(runner)
     listener.close()
     ended = runner.run("exit 4", **{protocol.ENV_DRAIN_S: "0.2"})
@@ -486,7 +486,7 @@ def test_a_runner_that_may_choose_does(listener: FakeListener, runner: Runner) -
     assert json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())["version"] == protocol.VERSION
 
 
-def test_nothing_can_be_read_where_nothing_was_put(runner: Runner) -> None:
+def test_unfilled_container_has_nothing_to_read(runner: Runner) -> None:
     ended = runner.run("true", **{protocol.ENV_CHANNEL: protocol.PULL})
     assert ended.code == protocol.EXIT_USAGE
     assert "mount the storage" in ended.stderr

@@ -224,12 +224,12 @@ def test_its_modules_are_there_without_an_import(trial: Trial) -> None:
         ("from nni.utils import json2space", "ImportError", "nni.utils.json2space"),
     ],
 )
-def test_what_it_does_not_have_is_refused_in_a_sentence(trial: Trial, code: str, error: str, name: str) -> None:
+def test_missing_names_are_refused_in_a_sentence(trial: Trial, code: str, error: str, name: str) -> None:
     sentence = f"{error}: {name} is not part of the stand-in that runs here in place of nni; install nni"
     assert trial.fails(code).startswith(sentence)
 
 
-def test_code_that_asks_first_is_told_no(trial: Trial) -> None:
+def test_hasattr_of_missing_names_is_false(trial: Trial) -> None:
     assert trial.prints("import nni; print(hasattr(nni, 'trace'), hasattr(nni.utils, '__wrapped__'))") == "False False"
 
 
@@ -285,7 +285,7 @@ def test_a_broken_real_nni_shows_its_own_error(trial: Trial) -> None:
     assert trial.prints(code) == "[]"
 
 
-def test_it_keeps_to_python_3_7() -> None:
+def test_stand_in_is_python_3_7_syntax() -> None:
     command = [str(Path(sys.executable).parent / "vermin"), "-t=3.7-", "--no-tips", str(STAND_IN)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and "Minimum required versions: 3.7" in done.stdout, done.stdout

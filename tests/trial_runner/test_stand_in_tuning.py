@@ -62,7 +62,7 @@ def test_no_more_trials_keeps_its_text(nni: ModuleType) -> None:
     ("method", "arguments"),
     [("update_search_space", ({},)), ("generate_parameters", (0,)), ("receive_trial_result", (0, {}, 1.0))],
 )
-def test_what_a_tuner_lacks_is_named(nni: ModuleType, method: str, arguments: tuple[object, ...]) -> None:
+def test_missing_tuner_methods_are_named(nni: ModuleType, method: str, arguments: tuple[object, ...]) -> None:
     class Empty(nni.tuner.Tuner):  # type: ignore[name-defined,misc]
         pass
 
@@ -70,7 +70,7 @@ def test_what_a_tuner_lacks_is_named(nni: ModuleType, method: str, arguments: tu
         getattr(Empty(), method)(*arguments)
 
 
-def test_a_tuner_need_not_care_for_the_rest(nni: ModuleType) -> None:
+def test_optional_tuner_methods_may_be_missing(nni: ModuleType) -> None:
     tuner = make_tuner(nni, [])
     tuner.trial_end(0, True)
     tuner.import_data([{"parameter": {}, "value": 1}])

@@ -79,7 +79,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("action", ["look", "use"])
-def test_who_may_not_mount_is_told_what_to_type(machine: Machine, tmp_path: Path, action: str) -> None:
+def test_user_without_mount_permission_gets_the_command(machine: Machine, tmp_path: Path, action: str) -> None:
     point = tmp_path / "mount it"
     machine.has("sudo", "echo 'sudo: a password is required' >&2; exit 1")
     told = machine.ask(action, NFS, point, before=SOMEBODY)
@@ -116,7 +116,7 @@ os.makedirs = makedirs
     assert f"sudo -n mkdir -p {point}" in machine.calls
     assert f"sudo -n mount -t nfs -o retry=0 {words} {point}" in machine.calls
     assert f"sudo -n umount {point}" in machine.calls
-    assert not any(call.startswith("sudo") and "-n" not in call for call in machine.calls), "nobody is asked anything"
+    assert not any(call.startswith("sudo") and "-n" not in call for call in machine.calls), "there is no prompt"
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def test_the_accounts_key_is_in_a_file_of_its_own(machine: Machine, tmp_path: Pa
     }
     assert settings["components"] == ["libfuse", "file_cache", "attr_cache", "azstorage"]
     assert settings["libfuse"]["kernel-list-cache-expiration-sec"] == settings["libfuse"]["entry-expiration-sec"] == 5
-    assert settings["allow-other"] is False, "who is not root may let nobody else in"
+    assert settings["allow-other"] is False, "a user may not open it to others"
     assert KEY not in "".join(machine.calls) and not machine.kept
 
 
-def test_what_was_mounted_and_is_not_there(machine: Machine, tmp_path: Path) -> None:
+def test_lost_mount_is_reported(machine: Machine, tmp_path: Path) -> None:
     machine.has("mount.nfs")
     machine.has("mount")
     machine.has("umount")

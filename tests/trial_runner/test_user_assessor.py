@@ -55,7 +55,7 @@ def test_values_are_handed_on_as_reported() -> None:
     assert user.calls == [("assess", "a", [{"default": 1}, 2])]
 
 
-def test_it_knows_all_values_when_it_hears_of_the_end() -> None:
+def test_assessor_has_all_values_before_the_end() -> None:
     user = Recorder()
     assessor = UserAssessor(user)
     assessor.judge("a", [1])
@@ -64,7 +64,7 @@ def test_it_knows_all_values_when_it_hears_of_the_end() -> None:
     assert user.calls == [("assess", "a", [1]), ("end", "a", True), *assessed("b", [1], [1, 2]), ("end", "b", False)]
 
 
-def test_what_came_with_the_end_is_told_value_by_value() -> None:
+def test_values_with_the_end_are_reported_one_by_one() -> None:
     """As in NNI, where classes count their calls or begin anew at the first value."""
     user = Recorder()
     assessor = UserAssessor(user)
@@ -88,7 +88,7 @@ def test_trials_without_values_are_not_mentioned() -> None:
     assert user.calls == []
 
 
-def test_an_assessor_need_not_care_for_the_end() -> None:
+def test_trial_end_method_is_optional() -> None:
     user = Recorder()
     user.trial_end = None  # type: ignore[assignment,method-assign]
     UserAssessor(user).trial_end("a", True, [1])

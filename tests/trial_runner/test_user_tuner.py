@@ -81,7 +81,7 @@ def test_a_trial_without_result_is_only_ended() -> None:
     assert user.calls == [("end", 0, False)]
 
 
-def test_a_class_may_leave_out_what_it_does_not_need() -> None:
+def test_optional_methods_of_a_user_tuner_may_be_missing() -> None:
     user = Old()
     tuner = UserTuner(user)
     tuner.propose([0])
@@ -103,7 +103,7 @@ def test_other_exceptions_pass_through() -> None:
         UserTuner(Broken()).propose([0])
 
 
-def test_its_own_way_to_generate_several_is_used() -> None:
+def test_generate_multiple_parameters_of_a_user_tuner_is_used() -> None:
     class Several(Recorder):
         def generate_multiple_parameters(self, parameter_ids: list[int], **kwargs: Any) -> Any:
             self.calls.append(("several", parameter_ids))
@@ -133,7 +133,7 @@ class Owing(Recorder):
         self.owed = []
 
 
-def test_what_a_class_proposes_by_the_callback_comes_first_and_under_its_own_id() -> None:
+def test_callback_proposals_come_first_with_their_ids() -> None:
     user = Owing()
     tuner = UserTuner(user)
     assert tuner.propose([0, 1, 2, 3, 4])[0] == [(0, {"x": 0}), (1, {"x": 1})]

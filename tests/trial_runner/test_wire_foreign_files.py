@@ -66,7 +66,7 @@ def test_no_link_is_followed_wherever_it_is(folder: Path, tmp_path: Path) -> Non
     assert foreign_files.listing(str(tmp_path / "exchanged"), "outbox").files == []
 
 
-def test_what_is_no_regular_file_is_not_opened_and_nobody_waits_for_it(folder: Path) -> None:
+def test_special_files_are_refused_without_blocking(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket"))

@@ -18,7 +18,7 @@ class SmiAbsent(Exception):
 
 
 class SmiFailed(Exception):
-    """An error: it says no, or nothing that can be read."""
+    """nvidia-smi failed, or its output cannot be read."""
 
 
 def cards() -> List[Dict[str, Any]]:

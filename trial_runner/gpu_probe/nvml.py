@@ -10,7 +10,7 @@ _LIBRARIES = (
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
 )
 _SUCCESS = 0
-#: Not supported, and no permission: some boards, and some containers, do not tell who is on them.
+#: Not supported, and no permission: some boards, and some containers, do not list processes.
 _NOT_TOLD = (3, 4)
 _INSUFFICIENT_SIZE = 7
 _NOT_AVAILABLE = 2**64 - 1
@@ -23,7 +23,7 @@ class NvmlAbsent(Exception):
 
 
 class NvmlFailed(Exception):
-    """An error: the library, or the driver behind it, says no."""
+    """The library, or the driver behind it, answers with an error."""
 
 
 class _Memory(ctypes.Structure):
@@ -94,7 +94,7 @@ class Nvml:
         return text.value.decode("utf-8", "replace")
 
     def _processes(self, name: str, device: ctypes.c_void_p) -> Dict[int, Optional[int]]:
-        """Process → bytes; None: not told."""
+        """Process → bytes; None: unknown."""
         kinds = (("_v3", _Process), ("_v2", _Process), ("", _FirstProcess))
         suffix, kind = next((s, k) for s, k in kinds if not s or hasattr(self._library, name + s))
         size = _PROCESSES

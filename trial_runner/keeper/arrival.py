@@ -175,7 +175,7 @@ def describe(root, folder, has):
 
 def holder(folder):
     # type: (str) -> str
-    """Where the manager is that the folder is for, in words; empty: it is this one, or nobody's yet."""
+    """The place of the manager that owns the folder, in words; empty: it is this one, or there is none yet."""
     ours, known = SETTINGS["manager"], manager_of(folder)
     if ours is None or known is None or ours["claimed_ms"] > known["claimed_ms"]:
         return ""
@@ -196,7 +196,7 @@ def is_same_place(one, other):
 
 def manager_of(folder):
     # type: (str) -> dict[str, object] | None
-    """The place of the manager that was there last; None: there was none, or nobody can tell."""
+    """The place of the latest manager of the folder; None: there was none, or it is unknown."""
     try:
         with open(os.path.join(folder, _MANAGER), encoding="utf-8") as file:
             known = json.load(file)
@@ -281,7 +281,7 @@ def gpus(program, has):
         reading = {"cards": [], "error": str(error)}
     for card in reading["cards"]:
         for process in card["processes"]:
-            process["job"] = None  # nobody was asked
+            process["job"] = None  # there was no question
     return reading
 
 
@@ -317,7 +317,7 @@ def receive(size):
 
 def install(archive, program, is_changed):
     # type: (bytes, str, bool) -> None
-    """Installs the program whole or not at all, whoever else does: several machines may share this home folder."""
+    """Installs the program whole or not at all, also when several machines that share this home folder do so."""
     import io
     import zipfile
 
@@ -331,13 +331,13 @@ def install(archive, program, is_changed):
         os.rename(draft, program)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
-        if not is_program(program):  # where it is, somebody else was faster
+        if not is_program(program):  # where it is, another process was faster
             raise
 
 
 def remove_old(folder, current):
     # type: (str, str) -> None
-    """Programs that nobody has used for long."""
+    """Programs that were not used for long."""
     os.utime(os.path.join(folder, current), None)
     for name in os.listdir(folder):
         path = os.path.join(folder, name)

@@ -2,7 +2,7 @@
 
 import http.client
 import json
-import random
+import os
 import ssl
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
 from urllib.parse import urlsplit
@@ -11,28 +11,8 @@ from trial_runner import protocol
 from trial_runner.runner.settings import Credential
 from trial_runner.wire.foreign_files import write_all
 
-FIRST_S = 0.1
-LONGEST_S = 10.0
-
-_random = random.SystemRandom()
-
-
-class Backoff:
-    """Waits that double from 0.1 to 10 s, each shortened by up to half so that many runners do not come at once."""
-
-    def __init__(self) -> None:
-        self._next_s = FIRST_S
-
-    def next_wait(self) -> float:
-        """The seconds to wait before the next try."""
-        wait = self._next_s
-        self._next_s = min(2 * wait, LONGEST_S)
-        return wait * _random.uniform(0.5, 1.0)
-
-    def reset(self) -> None:
-        self._next_s = FIRST_S
-
-
+#: Waits before a request is made again, in seconds; the last one repeats.
+RETRY_WAITS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0)
 #: Seconds for each step of a request, and for connecting where there is another way.
 _TIMEOUT_S = 30.0
 SHORT_CONNECT_S = 3.0
@@ -65,7 +45,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class Unavailable(Exception):
-    """An error: not now, as there is no connection, or an answer that says try again or is not the manager's."""
+    """No answer for now: there is no connection, or an answer that says try again or is not the manager's."""
 
     def __init__(self, sentence: str, retry_after: Optional[float] = None, status: int = 0) -> None:
         super().__init__(sentence)
@@ -95,7 +75,8 @@ class Fenced(Exception):
 
 
 class Client:
-    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for who only logs.
+    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for a process that
+    only logs.
 
     `authority`: certificates to trust beside the machine's own, PEM. Raises ValueError where it holds none.
     `connect_s`: seconds for connecting.
@@ -116,8 +97,8 @@ class Client:
         #: What the header of the manager's own answers says: its name, and the attempt as the path names it.
         self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
         self._container = container
-        #: Of its requests, whose names begin with what no other runner has.
-        self._prefix = "{:016x}".format(_random.getrandbits(64))
+        #: Begins the names of its requests; unique to this runner.
+        self._prefix = os.urandom(8).hex()
         self._number = 0
         self._connection = _connection(parts.scheme, parts.netloc, authority, connect_s)
         self._is_kept = False
@@ -143,7 +124,7 @@ class Client:
         return [self._part(route, answer) for (route, _), answer in zip(posts[: len(parts)], told)]  # noqa: B905 - a refusal is the last answer
 
     def _part(self, route: str, told: Any) -> Answer:
-        """One of several answers."""
+        """The answer to one of several posts in a request."""
         part = told if isinstance(told, dict) else {}
         status, answer = part.get("status"), part.get("body")
 
@@ -160,7 +141,8 @@ class Client:
         return self._exchange("GET", route, None)
 
     def download(self, route: str, path: str) -> bool:
-        """Writes what is answered to a file; False, and no file, when there is none. Raises OSError of the file."""
+        """Writes the answer's body to a file; False, and no file, for an answer without one. Raises OSError of the
+        file."""
         response = self._respond("GET", route, None)
         if response.status == 204:
             self._read(response)
@@ -190,7 +172,7 @@ class Client:
         return response
 
     def _foreign(self, response: http.client.HTTPResponse) -> Unavailable:
-        """A proxy, a firewall, a login page, another manager: says nothing about the attempt, whatever it says."""
+        """The answer of a proxy, a firewall, a login page or another manager: it says nothing about the attempt."""
         response.close()
         self.close()
         sentence = "what answers at {} is not the manager of this attempt (it says {} {})"
@@ -227,7 +209,7 @@ class Client:
         return "{}-{}".format(self._prefix, self._number)
 
     def _connect(self) -> None:
-        """Quiet where it is connected. What comes after may take longer."""
+        """Connects unless connected. The time limit of connecting ends with this."""
         if self._connection.sock is None:
             self._connection.connect()
             connected: Any = self._connection.sock
@@ -271,7 +253,7 @@ class Client:
         self._refuse(status, told, _seconds(retry_after))
 
     def _refuse(self, status: int, told: Any, retry_after_s: Any) -> NoReturn:
-        """Raises what a refusal of the manager means. `told`: the answer's body."""
+        """Raises the error of a refusal of the manager. `told`: the answer's body."""
         sentence = str(told.get("error")) if isinstance(told, dict) else "nothing"
         if status == 410:
             raise Fenced(sentence)
@@ -290,7 +272,7 @@ def _connection(scheme: str, address: str, authority: str, connect_s: float) -> 
 
 
 def _context(authority: str) -> ssl.SSLContext:
-    """TLS that trusts the authority the manager names, whoever signed that."""
+    """TLS that trusts the authority the manager names, even where another one signed that."""
     context = ssl.create_default_context()
     if authority:
         context.verify_flags |= ssl.VerifyFlags(_PARTIAL_CHAIN)
@@ -299,7 +281,7 @@ def _context(authority: str) -> ssl.SSLContext:
 
 
 def _object(data: bytes) -> Optional[Body]:
-    """The JSON object in an answer; None when it is none."""
+    """The JSON object in an answer; None: another body."""
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):

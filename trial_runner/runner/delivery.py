@@ -36,7 +36,7 @@ class Undelivered:
         return [*self._sentences, "and {} more of the kind".format(self._more)] if self._more else self._sentences[:]
 
 
-#: Seconds for each thing that is still to be told when time was up for the one before it.
+#: Seconds for each later post when the time for the one before it was over.
 _LAST_TRY_S = 5.0
 
 
@@ -64,7 +64,7 @@ class Delivery(threading.Thread):
         #: When what cannot be delivered of an ended command is given up.
         self._give_up_at = 0.0
         self._trouble = ""
-        #: The manager does not want to hear of this attempt any more.
+        #: The manager takes no more posts of this attempt.
         self.is_fenced = False
         #: The last request of several posts failed: they are made one by one until one of them succeeds.
         self._is_apart = False
@@ -79,7 +79,8 @@ class Delivery(threading.Thread):
             self._news.notify()
 
     def finish(self, farewell: Optional[Stream]) -> None:
-        """Nobody writes any more: delivers the rest, the farewell in its place, and ends. Any thread may call it."""
+        """Called when all outboxes are complete: delivers the rest with the report of the end, and ends.
+        Thread-safe."""
         with self._news:
             if farewell is not None:
                 self._streams = [*self._streams, farewell]
@@ -127,13 +128,14 @@ class Delivery(threading.Thread):
             self._give_up_at = time.monotonic() + self._drain_s
 
     def _give_up(self) -> None:
-        """Gives up what is under way; what is to come gets a moment each: who refuses results may hear of the end."""
+        """Gives up what is under way; later posts get a moment each: a manager that refuses results may take the
+        end."""
         for stream in self._at_work():
             stream.give_up()
         self._give_up_at = time.monotonic() + min(self._drain_s, _LAST_TRY_S)
 
     def _at_work(self) -> List[Stream]:
-        """All of them while the command runs; then, of those that have something left, the first in place."""
+        """All streams while the command runs; afterwards the first, in their order, that has something left."""
         if not self._is_ending:
             return self._streams
         left = [(stream.place_at_end, stream) for stream in self._streams if not stream.is_done]
@@ -160,7 +162,7 @@ class Delivery(threading.Thread):
                 self._news.wait(seconds)
 
     def _together(self, first: Stream) -> List[Stream]:
-        """The streams that are posted with one that is due, in the order in which the manager must hear of them."""
+        """The streams that are posted with one that is due, in the order that the manager needs."""
         if not self._client.takes_together or self._is_apart:
             return [first]
         now = time.monotonic()

@@ -1,5 +1,5 @@
-"""The evidence that a runner leaves in a folder the manager reads: how the command ended, and whose folder it is (of
-several containers of one attempt the one that greeted last)."""
+"""The evidence that a runner leaves in a folder the manager reads: how the command ended, and the container that has
+the folder (of several of one attempt the latest registered)."""
 
 import json
 import time
@@ -123,6 +123,6 @@ _BOOTED_MS = time.time_ns() // 1000000 - _boot_ms()
 
 
 def now_ms() -> int:
-    """The milliseconds since the epoch, as this machine's clock would show them if nobody had set it since this process
-    began: what lies between two answers passed."""
+    """Milliseconds since the epoch by this machine's clock as it was when this process began: differences of two
+    answers are durations, even when the clock is set."""
     return _BOOTED_MS + _boot_ms()

@@ -14,9 +14,9 @@ For clusters that can neither reach us nor share storage with us. The container 
                                          runner with `NNI_RUNNER_CHANNEL=push-or-exec` has chosen so far
 
 Without a folder it is that of the container's own environment. Frames are those of `protocol`. Each call is complete in
-itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call that
-has nothing more to tell, so whoever has stored all of it is done. A container that pushes
-where it might have chosen otherwise can be read in the same way, for when its posts do not arrive. Exit codes: 0;
+itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call
+without further lines, so a manager that has stored all of it is done. A container that has chosen to push can be read
+in the same way, for when its posts do not arrive. Exit codes: 0;
 `EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
 """
 
@@ -27,10 +27,11 @@ import sys
 import time
 from typing import Any, BinaryIO, Dict, List, Optional
 
-from trial_runner import code_archive, protocol
+from trial_runner import protocol
 from trial_runner.outboxes import Outboxes
-from trial_runner.runner.client import Backoff
-from trial_runner.wire import foreign_files
+from trial_runner.runner.client import RETRY_WAITS_S
+from trial_runner.wire import code_archive, foreign_files
+from trial_runner.wire.backoff import Backoff
 
 _ARCHIVE = ".code.tar.gz"
 _COPY_BYTES = 256 * 1024
@@ -75,7 +76,7 @@ def begin(folder: str, code_folder: str, patience_s: float) -> None:
     """Returns when the manager has put parameters and code there, or its time is over."""
     open_anew(folder)
     deadline = time.monotonic() + patience_s
-    backoff = Backoff()
+    backoff = Backoff(RETRY_WAITS_S, least=0.5)
     while not (os.path.exists(os.path.join(folder, protocol.PARAMETER_FILE)) and os.path.exists(code_folder)):
         left_s = deadline - time.monotonic()
         if left_s <= 0:
@@ -149,7 +150,7 @@ def _tell_logs(folder: str, offsets: Dict[str, int]) -> bool:
 
 
 def _tell_log(folder: str, name: str, offset: int) -> bool:
-    """Whether all of it was told."""
+    """Whether all of it was written."""
     try:
         descriptor = foreign_files.open_file(folder, name)
     except OSError:

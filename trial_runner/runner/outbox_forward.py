@@ -37,7 +37,7 @@ class OutboxForward(Stream):
         #: The file that the pending chunk is of.
         self._latest = ""
         self._pending: Optional[OutboxRecords] = None
-        #: Outboxes that were there at the last look and whose turn in this round is still to come.
+        #: Outboxes found at the last look that are still to be sent in this round.
         self._round: List[str] = []
         self._has_changed = True
         #: When what has changed is looked at, by the monotonic clock.
@@ -79,7 +79,7 @@ class OutboxForward(Stream):
         except Unavailable as error:
             if error.status != _TOO_LARGE or not self._can_be_smaller(chunk):
                 raise
-            self._make_smaller(chunk)  # for somebody between us and the manager
+            self._make_smaller(chunk)  # for a proxy in between
             return
         if not isinstance(offset, int):
             raise Unavailable("the manager did not say what it stored of {}".format(chunk.outbox))
@@ -99,8 +99,8 @@ class OutboxForward(Stream):
         return is_plain and all(size == read.get(name, 0) for name, size in there.items())
 
     def sizes(self) -> Dict[str, int]:
-        """The bytes of the first outboxes that are stored once what is under way is: of thousands, all would make a
-        post that nobody takes."""
+        """The bytes of the first outboxes that are stored once what is under way is: all of
+        thousands would make too large a post."""
         sizes = dict(self.stored)
         if self._pending is not None and not self.is_given_up:
             sizes[self._pending.outbox] = self._pending.end + self._shifts.get(self._pending.outbox, 0)

@@ -1,6 +1,6 @@
 """The command's output: copied to the runner's own, where the platform collects it, and forwarded as log files.
 
-A thread of its own, because whoever reads that output may be slow: results must not wait for it.
+A thread of its own, because the reader of that output may be slow: results must not wait for it.
 """
 
 import os
@@ -61,7 +61,7 @@ class Echo(threading.Thread):
                 self._offsets[copy] += os.write(copy.descriptor, data)
                 data = _read_pipe(copy, self._offsets[copy])
         except OSError:
-            del self._offsets[copy]  # nobody reads our output any more, or the file is gone
+            del self._offsets[copy]  # our output has no reader any more, or the file is gone
 
 
 def _read_pipe(copy: Copy, offset: int) -> bytes:
@@ -183,7 +183,7 @@ class LogForward(Stream):
 
 
 def text_of(data: bytes) -> str:
-    """Text whose UTF-8 is as long as the bytes: each byte that belongs to no character becomes a question mark."""
+    """Text of the same length in UTF-8 as the bytes: each byte that belongs to no character becomes a question mark."""
     return _UNDECODED.sub("?", data.decode("utf-8", "surrogateescape"))
 
 

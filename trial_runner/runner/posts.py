@@ -3,7 +3,8 @@
 import time
 from typing import Any, Callable, Dict, Optional
 
-from trial_runner.runner.client import Answer, Backoff, Fenced, Post, Refused
+from trial_runner.runner.client import RETRY_WAITS_S, Answer, Fenced, Post, Refused
+from trial_runner.wire.backoff import Backoff
 
 
 class Stream:
@@ -17,14 +18,14 @@ class Stream:
         self.is_ending = False
         #: The rest will never be delivered.
         self.is_given_up = False
-        self._backoff = Backoff()
+        self._backoff = Backoff(RETRY_WAITS_S, least=0.5)
         self._not_before = 0.0
 
     def note_change(self) -> None:
         """Files may have grown."""
 
     def note_end(self) -> None:
-        """Nobody writes any more."""
+        """Notes that the files are complete."""
         self.is_ending = True
         self.note_change()
 
@@ -33,7 +34,7 @@ class Stream:
         raise NotImplementedError
 
     def post(self) -> Post:
-        """What is to be posted now. What is posted later may be another one."""
+        """The post that is due now; a later call may answer another one."""
         raise NotImplementedError
 
     def settle(self, answer: Answer) -> None:
@@ -42,12 +43,12 @@ class Stream:
 
     @property
     def is_last(self) -> bool:
-        """After `note_end`: with what is to be posted now, all is delivered."""
+        """After `note_end`: whether the present post is the last one."""
         return True
 
     @property
     def is_done(self) -> bool:
-        """After `note_end`: all there was is delivered, or never will be."""
+        """After `note_end`: whether all is delivered or given up."""
         return self.is_given_up or self.wanted_at() is None
 
     def give_up(self) -> None:
@@ -84,8 +85,8 @@ class Heartbeat(Stream):
         self._is_reporter = is_reporter
         self._on_stop = on_stop
         self._every_s = _EVERY_S
-        # Of who reports the first comes after its word that the command runs, of which the answer may say all that the
-        # first heartbeat's would: how often the manager wants them, and whether to stop.
+        # The reporting process posts its first one after the post that the command runs: its answer may have all that
+        # a heartbeat's has: the interval that the manager wants, and whether to stop.
         self._next_at = None if is_reporter else time.monotonic()
 
     def begin(self, answer: Dict[str, Any]) -> None:
@@ -126,7 +127,7 @@ def _number(value: object) -> Optional[float]:
 
 
 class Status(Stream):
-    """`body` is asked when it is time, so that it can say what was delivered before; `told`: called with the answer."""
+    """`body`: called when the post is due, so that it can list the posts before; `told`: called with the answer."""
 
     def __init__(
         self,

@@ -13,10 +13,11 @@ from contextlib import ExitStack
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 import trial_runner
-from trial_runner import code_archive, protocol
-from trial_runner.runner.client import Backoff, Client, Denied, Unavailable
+from trial_runner import protocol
+from trial_runner.runner.client import RETRY_WAITS_S, Client, Denied, Unavailable
 from trial_runner.runner.settings import AUTO, Settings
-from trial_runner.wire import foreign_files
+from trial_runner.wire import code_archive, foreign_files
+from trial_runner.wire.backoff import Backoff
 
 _RUNNERS_OWN = (
     protocol.ENV_TOKEN,
@@ -173,7 +174,7 @@ class Preparation:
         return bool(data)
 
     def _unpack_code(self, archive: str) -> bool:
-        """False when there is none. Who stands between may have let half of it pass."""
+        """False when there is none. A proxy in between may have let half of it pass."""
         is_there = self._client.download("code", archive)
         try:
             if is_there:
@@ -202,7 +203,7 @@ class Preparation:
 
     def _until_answered(self, ask: Callable[[], _Answer], patience_s: Optional[float] = None) -> _Answer:
         deadline = time.monotonic() + (self._settings.drain_s if patience_s is None else patience_s)
-        backoff = Backoff()
+        backoff = Backoff(RETRY_WAITS_S, least=0.5)
         while True:
             try:
                 return ask()
@@ -220,7 +221,8 @@ _STORAGE_LOOK_S = 0.2
 
 
 def place_stored(environment: Mapping[str, str], system_dir: str, code_dir: str) -> None:
-    """Quiet where nothing says that they lie elsewhere, and where they were placed. Raises BadArchive and OSError."""
+    """Puts code and parameters from mounted storage into their places, unless they are there. Raises BadArchive,
+    OSError."""
     archive, record = environment.get(protocol.ENV_CODE_ARCHIVE), environment.get(protocol.ENV_RECORD)
     own = os.path.join(system_dir, protocol.PARAMETER_FILE)
     if record and not os.path.exists(own):

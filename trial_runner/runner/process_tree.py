@@ -2,8 +2,8 @@
 
 A runner has one command and is the subreaper (in most containers also process 1), so whatever is below it belongs to
 the command, wherever it went and whatever it did to its environment. No descriptors of processes are used: clusters
-have kernels without them. Where a container has no `/proc` nobody below us can be found: then it is the command's
-process group, or, for process 1, everybody.
+have kernels without them. Where a container has no `/proc`, descendants cannot be found: then it is the command's
+process group, or, for process 1, all processes.
 """
 
 import os
@@ -17,7 +17,7 @@ from trial_runner.loop import Loop, Timer
 from trial_runner.processes import Exit
 from trial_runner.wire import foreign_files
 
-#: Seconds until processes that were killed are looked for again; usually their deaths are told before.
+#: Seconds until processes that were killed are looked for again; usually SIGCHLD comes before.
 _LOOK_AGAIN_S = 0.1
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -45,7 +45,7 @@ class ProcessTree:
                 os.close(descriptor)
 
     def terminate(self, number: int, grace_s: float) -> None:
-        """Sends a signal to all, and SIGKILL to who is left after `grace_s` seconds; the shortest of calls counts."""
+        """Sends a signal to all, and SIGKILL to the rest after `grace_s` seconds; the shortest of calls counts."""
         kill_at = time.monotonic() + grace_s
         if self._is_over or (self._kill_timer is not None and self._kill_at <= kill_at):
             return
@@ -71,12 +71,12 @@ class ProcessTree:
     def _signal(self, number: int) -> None:
         if not processes.are_shown():
             return processes.signal_unseen(self.main_pid, number)
-        # The main process first: a shell whose child dies before itself would begin the next command.
+        # The main process first: a shell that outlives its child would begin the next command.
         for pid in self._living():
             processes.send_signal(pid, number)
 
     def _has_living(self) -> bool:
-        """Whether processes are left; one that cannot be found is not waited for."""
+        """Whether processes are left, of those that can be found."""
         can_be_reached = os.getpid() == 1 or processes.are_shown()
         return processes.has_children() and (can_be_reached or processes.has_group(self.main_pid))
 

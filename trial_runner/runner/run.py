@@ -49,18 +49,18 @@ class Mailbox:
             self._calls.popleft()()
 
 
-#: Seconds that whoever reads our output may take for the rest of it.
+#: Seconds that the reader of our output may take for the rest of it.
 _ECHO_S = 10.0
 #: Seconds that storage may take for the removal of what was copied for it.
 _PIECES_S = 10.0
-#: Seconds that whoever is to read in this container may take once its end was asked for.
+#: Seconds for the manager to read in this container once its end was asked for.
 _READ_S = 10.0
 _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Run:
-    """`client`: None when nobody is told and the manager reads the folder, which has our `claim` then. With both it is
-    told, and may read what does not arrive.
+    """`client`: None where nothing is posted and the manager reads the folder, which has our `claim` then. With both,
+    the manager may read what does not arrive.
 
     `stored`: see OutboxForward.
     """
@@ -79,7 +79,7 @@ class Run:
         self._claim = claim
         #: Another container of this attempt has taken the folder over.
         self._is_superseded = False
-        #: Whoever runs this container wants its end.
+        #: The platform or user has asked for the container's end.
         self._is_end_asked = False
         self._say = say
         self._loop = Loop(lambda error: say("fault of the runner: " + _stack(error)))
@@ -134,13 +134,13 @@ class Run:
     # Storage that has closed files alone
 
     def _copy_to_pieces(self, settings: Settings) -> Optional[Pieces]:
-        """None where nobody reads the folder, or what is held open in it is seen all the same."""
+        """None where the folder is not read, or open files in it are visible anyway."""
         if not settings.has_pieces or self._claim is None or settings.channel != protocol.PULL:
             return None
         return Pieces(settings.system_dir, self._container, self._held_files, self._say)
 
     def _held_files(self) -> List[File]:
-        """Outboxes whose names need another spelling are seen at the end."""
+        """Outboxes with names that need escaping are copied at the end."""
         found = [
             (os.path.basename(log.path), os.path.dirname(log.path)) for log in self._logs() if os.path.exists(log.path)
         ]
@@ -221,7 +221,7 @@ class Run:
         return Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences())
 
     def _stop_when_released(self) -> None:
-        """Nobody can read in a container that has ended: this one waits until it is told that all was read."""
+        """Waits until the manager has read all: in a container that has ended it could not."""
         if self._claim is not None and os.path.lexists(self._path(protocol.RELEASED_FILE)):
             self._loop.stop()
 
@@ -235,7 +235,7 @@ class Run:
         self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
 
     def _on_delivery_end(self) -> None:
-        """Either all is told, or nobody wants to hear any more."""
+        """Either all is delivered, or the manager takes no more."""
         self._is_delivery_over = True
         if self._evidence is not None:
             self._loop.stop()

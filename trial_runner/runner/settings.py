@@ -155,7 +155,7 @@ _DEFAULT_FOLDER = "nni"
 
 
 def settle_replica(environment: MutableMapping[str, str]) -> None:
-    """Changes what says who reports, and where this process works. Quiet where nothing says that there are several."""
+    """Sets the reporting process and this process's folder, for a job of several processes. Quiet for a job of one."""
     role = environment.get(protocol.ENV_ROLE)
     if not role:
         return

@@ -19,7 +19,7 @@ _decoder = json.JSONDecoder()
 
 
 class StdoutMetrics:
-    """Follows one file and fills one outbox, which it begins anew."""
+    """Follows one file and fills one outbox, from its beginning."""
 
     def __init__(self, stdout: str, outbox: str, say: Callable[[str], None]) -> None:
         self._stdout = stdout
@@ -32,7 +32,7 @@ class StdoutMetrics:
         removal.remove(outbox)
 
     def extract(self, is_all: bool) -> None:
-        """Takes what is new. `is_all`: nobody prints any more. A full disk delays results, and costs none."""
+        """Takes what is new. `is_all`: the output is complete. A full disk delays results, and loses none."""
         try:
             self._write()
             while self._read():
@@ -92,7 +92,7 @@ def _lines(printed: bytes) -> bytes:
 
 
 def _line(text: str) -> Optional[str]:
-    """One line of an outbox; None for what is no result."""
+    """The outbox line of a printed result; None for other text."""
     try:
         record, _ = _decoder.raw_decode(text)
         type_, value = _TYPES[record["type"]], record["value"]
@@ -102,7 +102,7 @@ def _line(text: str) -> Optional[str]:
 
 
 def _json(value: Any) -> str:
-    """One line of JSON; the SDK's own text where it is that already. Raises ValueError."""
+    """A value as one line of JSON; text that is JSON already stays as it is. Raises ValueError."""
     if not isinstance(value, str):
         return json.dumps(value)
     decoded = json.loads(value)

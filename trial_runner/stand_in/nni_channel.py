@@ -24,7 +24,7 @@ class OutboxChannel(TrialCommandChannel):  # type: ignore[misc]
         return nni.load(nni_record.read_record())
 
     def send_metric(self, type: str, parameter_id: int | None, trial_job_id: str, sequence: int, value: object) -> None:
-        """Appends one result. The outbox and its line already say whose result it is and which one."""
+        """Appends one result. The outbox and its line identify the trial and the result."""
         try:
             nni_outbox.report(_KINDS[type], value)
         except TypeError:  # the SDK also serialises what it traced, and whatever else can be pickled

@@ -1,10 +1,9 @@
-"""The outbox, where trial code's results go first: one JSON line each, appended to a file that the manager reads at its
-leisure.
+"""The outbox of trial code: one JSON line for each result, appended to a file that the manager reads later.
 
-Nothing here needs the manager to be there: a result is safe once its line is in the file. Each process writes a file
-of its own, ``<pid>-<8 random hex digits>.jsonl`` in the folder of ``$NNI_OUTBOX``; the file that ``$NNI_OUTBOX`` names
-is left to programs without an SDK. So no two writers ever share a file, a line's number in its file identifies it, and
-nobody has to ask who was first. Standard library only, Python 3.7; `json` is imported when a value first needs it.
+Nothing here needs the manager to be there: a result is safe once its line is in the file. Each process writes a file of
+its own, ``<pid>-<8 random hex digits>.jsonl`` in the folder of ``$NNI_OUTBOX``; the file that ``$NNI_OUTBOX`` names is
+left to programs without an SDK. So each file has one writer, and a line's number in its file identifies it. Standard
+library only, Python 3.7; `json` is imported when a value first needs it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ PATIENCE = 600.0
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
 
-#: Errors that may pass: somebody makes room, a network file system comes back.
+#: Errors that may pass: a full disk gets room, a network file system comes back.
 PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO))
 
 

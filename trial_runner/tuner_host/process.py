@@ -44,7 +44,7 @@ def serve(verbs: Verbs) -> None:
             forget_stacks()
             _send(answers, verbs.answer(request))
     except BrokenPipeError:
-        _log.debug("nobody reads the answers any more")
+        _log.debug("the answers have no reader any more")
     verbs.close()
     _end()
 

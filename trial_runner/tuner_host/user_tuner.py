@@ -42,7 +42,7 @@ class UserTuner(HostedTuner):
         self._instance.update_search_space(search_space)
 
     def propose(self, parameter_ids: List[int]) -> Tuple[Sequence[Tuple[int, Any]], bool]:
-        """As many proposals as the class has at the moment; NNI's classes never say that no more will ever come.
+        """As many proposals as the class has at the moment; NNI's classes cannot say that no more will come.
 
         What the class owes for earlier ids comes first, and it is asked for the rest.
         """
@@ -175,7 +175,7 @@ class UserAssessor(HostedAssessor):
         """Tells the instance of a trial's end; as in NNI, not of trials without intermediate results."""
         seen = self._seen.pop(trial_id, 0)
         for step in range(seen + 1, len(history) + 1):
-            # after a restart, or when the last values came with the end: it must know them before it hears of the end
+            # after a restart, or when the last values came with the end: it must know them before the end
             self._instance.assess_trial(trial_id, restored(history[:step]))
         end = getattr(self._instance, "trial_end", None)
         if (seen or history) and end is not None:
@@ -209,5 +209,5 @@ def _array(written: Dict[str, object]) -> object:
 
         made = numpy.asarray(written[_ITEMS], dtype=written.get("dtype"))  # type: ignore[call-overload]
         return made.reshape(written.get("shape", made.shape))
-    except (ImportError, TypeError, ValueError):  # somebody's own dictionary
+    except (ImportError, TypeError, ValueError):  # a user's dictionary
         return written

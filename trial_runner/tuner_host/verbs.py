@@ -89,7 +89,8 @@ class HostedAssessor(ABC):
 
 
 class Verbs:
-    """The verbs of one tuner, one assessor or both. `sentences`: errors whose text needs no name before it."""
+    """The verbs of one tuner, one assessor or both. `sentences`: errors with texts that are sentences, shown without
+    the class's name."""
 
     def __init__(
         self,

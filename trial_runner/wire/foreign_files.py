@@ -1,9 +1,8 @@
-"""Files that others may have written (a trial, a container, an archive): opened, read, listed, and written beside.
+"""Files that a trial, a container, an archive or another user may have written: open, read, list, and write beside.
 
 Every function takes a folder, by its path or open already, and a name below it, with slashes. No symbolic link is
-followed on the way from that folder, itself included, to the file; what leads to the folder is the caller's own. Only
-regular files are opened, and nothing ever waits for somebody else, as opening a pipe would. `removal` removes such
-things.
+followed on the way from that folder, itself included, to the file; links on the way to the folder are the caller's
+affair. Only regular files are opened, and no call blocks as opening a pipe would. `removal` removes such things.
 """
 
 import errno
@@ -23,7 +22,7 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotRegular(OSError):
-    """An error: what is there is no regular file but a folder, a link, a pipe or a device."""
+    """The path is a folder, a link, a pipe or a device instead of a regular file."""
 
     def __init__(self, name: str) -> None:
         super().__init__(errno.EINVAL, "not a regular file", name)

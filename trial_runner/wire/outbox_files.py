@@ -9,7 +9,7 @@ from trial_runner.wire.outbox_name import file_name, spelled
 
 
 class Present(NamedTuple):
-    """What a look at an attempt's folder found."""
+    """The outboxes found in an attempt's folder."""
 
     #: Names of outboxes, as `outbox_name` spells them. Links, pipes and names that begin with a dot are none.
     names: List[str]

@@ -11,7 +11,7 @@ from typing import Container, Iterator, Match
 from trial_runner import protocol
 
 _SPELLED = re.compile(rb"\\(?:x([0-9a-f]{2})|\\)")
-#: What follows a file's name when another file took the place of the one that was read.
+#: Follows a file's name in an outbox of a later file of that name.
 _NUMBER = re.compile(r"/([2-9]|[1-9][0-9]{1,8})\Z")
 #: Characters of a file's name that is taken.
 _MOST_CHARACTERS = 255
@@ -52,7 +52,7 @@ def file_of(name: str, known: Container[str]) -> str:
 
 
 def earlier_names(name: str) -> Iterator[str]:
-    """The names of the outboxes whose place this one may have taken, the first first; none where it has no number.
+    """The names of the outboxes that this one may have replaced, in order; none where it has no number.
 
     To be followed only as long as they are known: a file's own name may end with a number, and any number.
     """

@@ -31,7 +31,7 @@ def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: i
     A byte of zero is no part of a record: storage of others shows zeros before it shows what was written there. Nothing
     beyond it counts as complete, unless `is_all`.
     A line of more than `protocol.MAX_RECORD` bytes is passed over, and named once, where it begins, by the line
-    `protocol.TOO_LONG`. `is_all`: nobody writes any more. Raises OSError.
+    `protocol.TOO_LONG`. `is_all`: the file is complete. Raises OSError.
     """
     if outbox != protocol.METRICS_FILE and _is_inside_long_line(descriptor, start):
         return _rest_of_long_line(os.pread(descriptor, protocol.MAX_RECORD, start))
@@ -58,7 +58,7 @@ def may_begin_at(descriptor: int, outbox: str, start: int) -> bool:
 
 
 def _is_inside_long_line(descriptor: int, start: int) -> bool:
-    """Whether what begins at `start` is the rest of a line whose beginning was passed over."""
+    """Whether the bytes from `start` on are the rest of a too long line that was passed over."""
     most = protocol.MAX_RECORD
     if start < most or os.pread(descriptor, 1, start - 1) == b"\n":
         return False

@@ -1,4 +1,5 @@
-"""Removing what others may have written, however deep, large or odd. What cannot be removed is told, never raised."""
+"""Removing files of any depth, size or permission that other users may have written. Failures are answered, not
+raised."""
 
 import errno
 import os
@@ -8,7 +9,7 @@ from typing import List, Optional, Set
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Folders that are open at a time, one in the other.
 _MOST_LEVELS = 32
-#: Folders of one folder that are taken up at a time, and how often: then somebody puts new ones there all the time.
+#: Folders of one folder that are moved up at a time, and how often at most: new ones may be made all the time.
 _AT_A_TIME = 1000
 _MOST_LOOKS = 10000
 #: Sentences about what stays.
@@ -39,7 +40,7 @@ def remove_below(parent: int, name: str, shown: str = "") -> List[str]:
 
 
 class _Level:
-    """A folder that is being emptied. `descriptor` is closed by who made it."""
+    """A folder that is being emptied. The maker of `descriptor` closes it."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name = name
@@ -83,7 +84,7 @@ class _Removal:
         """Removes what is no folder, and notes some folders. False: nothing new is in it."""
         level.looks += 1
         if level.looks > _MOST_LOOKS:
-            self._tell(level.name, "somebody puts more into it all the time")
+            self._tell(level.name, "more is put into it all the time")
             return False
         has_new = False
         try:

@@ -8,7 +8,6 @@ tries to watch now and then: a server that was just started refuses at first wha
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import random
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from typing import Protocol
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.kubernetes.api.client import Client, Object, Query, Refusal, parsed
 from nni_manager.kubernetes.api.resource import Resource
+from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ _PAGE = 500
 _WATCH_S = 300
 _LIST_AGAIN_S = 900.0
 _POLL_S = 5.0
-#: Seconds after which a watch that was denied is tried again: at first, and at most.
-_WATCH_AGAIN_S = (5.0, 300.0)
+#: Waits before a watch that was denied is tried again, in seconds; the last one repeats.
+_WATCH_WAITS_S = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 #: Seconds after which credentials that are still refused are shown less often, and how often then.
 _REFUSED_S = 60.0
 #: Waits after failures, in seconds; the last one repeats.
@@ -85,18 +85,18 @@ class Informer:
         self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
         #: Watching is denied: it asks every few seconds.
         self.polls = False
-        #: When a watch is tried again, by the loop's clock, and how long that takes the next time.
+        #: When a watch that was denied is tried again, by the loop's clock.
         self._watch_at_s = 0.0
-        self._watch_again_s = _WATCH_AGAIN_S[0]
+        self._denied = Backoff(_WATCH_WAITS_S)
         #: Since when credentials are refused, by the loop's clock; None: they are not.
         self._refused_s: float | None = None
         #: Answers in a row that what was known is too old.
-        self._expired = 0
+        self._expired = Backoff((0.0, *_WAITS_S))
         self._version = ""
         #: The version of the last list.
         self._listed_version = 0
         self._listed_s = float("-inf")
-        self._failures = 0
+        self._failed = Backoff(_WAITS_S)
         #: Watches in a row that ended at once and told nothing.
         self._short = 0
         #: uid → version of what was removed lately: a server may tell old news.
@@ -185,37 +185,33 @@ class Informer:
         """Forgets where the watch was, as the server does: everything is listed. A server that says so again and again
         is asked less and less often."""
         self._version = ""
-        self._expired += 1
-        if self._expired > 1:
-            await asyncio.sleep(_WAITS_S[min(self._expired - 2, len(_WAITS_S) - 1)])
+        await asyncio.sleep(self._expired.next_wait())
 
     def _poll(self) -> None:
         """Notes that watching is denied, while listing is not."""
         if not self.polls:
             log.warning("watching %s is denied; they are listed every %g s instead", self.resource.plural, _POLL_S)
         self.polls = True
-        self._watch_at_s = asyncio.get_running_loop().time() + self._watch_again_s
-        self._watch_again_s = min(2 * self._watch_again_s, _WATCH_AGAIN_S[1])
+        self._watch_at_s = asyncio.get_running_loop().time() + self._denied.next_wait()
 
     async def _on_failure(self, error: PlatformError) -> None:
         self._note(error)
         self._again.clear()
         wait_s = self._wait_s(error) * random.uniform(0.8, 1.2)  # noqa: S311
-        self._failures += 1
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._again.wait()
 
     def _wait_s(self, error: PlatformError) -> float:
-        now_s = asyncio.get_running_loop().time()
+        now_s, wait_s = asyncio.get_running_loop().time(), self._failed.next_wait()
         self._refused_s = (self._refused_s or now_s) if isinstance(error, BadCredentials) else None
         if self._refused_s is not None and now_s - self._refused_s >= _REFUSED_S:
             return _REFUSED_S
-        return _WAITS_S[min(self._failures, len(_WAITS_S) - 1)]
+        return wait_s
 
     def _note(self, trouble: PlatformError | None) -> None:
         if trouble is None:
-            self._failures = 0
+            self._failed.reset()
             self._is_renewed = False
             self._refused_s = None
         is_new = (trouble is None) != (self.trouble is None) or not self._synced.is_set()
@@ -266,14 +262,15 @@ class Informer:
         """Takes in what fits a query now, though the watch may be behind. Returns when that is done, or was denied for
         a minute."""
         begun_s = asyncio.get_running_loop().time()
-        for failures in itertools.count():
+        backoff = Backoff(_WAITS_S)
+        while True:
             try:
                 answer = await (await self._client()).call("GET", self._path, query=[query])
             except (PlatformError, Refusal) as error:
                 lasted_s = asyncio.get_running_loop().time() - begun_s
                 if isinstance(error, Refusal) and error.status in (403, 404) and lasted_s >= _REFUSED_S:
                     return log.warning("%s cannot be listed: %s", self.resource.plural, error)
-                await asyncio.sleep(_WAITS_S[min(failures, len(_WAITS_S) - 1)])
+                await asyncio.sleep(backoff.next_wait())
             else:
                 for one in answer.get("items") or ():
                     self._put(one)
@@ -299,7 +296,8 @@ class Informer:
                 async for line in lines:
                     if line.strip():
                         self._on_event(parsed(line))
-                        self._short = self._expired = 0
+                        self._short = 0
+                        self._expired.reset()
         except PlatformUnavailable:
             if not is_open:  # one that breaks is begun again; trouble it is when that fails
                 raise
@@ -309,13 +307,13 @@ class Informer:
         """Notes that the server lets us watch."""
         self._note(None)
         self.polls = False
-        self._watch_again_s = _WATCH_AGAIN_S[0]
+        self._denied.reset()
 
     async def _breathe(self, lasted_s: float) -> None:
         """Waits a moment after short watches: a server that ends watches at once is not asked without end."""
         self._short = self._short + 1 if lasted_s < 1 else 0
         if lasted_s >= 1:
-            self._expired = 0
+            self._expired.reset()
         if self._short > 3:
             await asyncio.sleep(min(0.05 * self._short, 1.0))
 

@@ -17,6 +17,7 @@ from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.machines.keeper.connection import Connection, Requests, ask_in_silence
 from trial_runner import protocol
+from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,8 @@ log = logging.getLogger(__name__)
 MAX_UNSTORED_LINES = 20_000
 #: Waits between two tries to reach a keeper, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.02, 0.1, 0.3, 1.0, 3.0)
-#: A keeper that ends so many seconds after its greeting, or later, had started well: it is followed at once by another.
-#: What ends while there is none, nobody sees end. One that ends sooner would be started again and again for nothing.
+#: A keeper that ends so many seconds after its greeting, or later, had started well: another is started at once, since
+#: ends of jobs are not seen without one. After a keeper that ends sooner, the next start waits.
 _WELL_STARTED_S = 0.1
 #: A connection that we gave up is made again without a wait when it had lasted so many seconds.
 _STEADY_S = 3.0
@@ -43,7 +44,7 @@ _BARRIER = {"action": "barrier"}
 
 
 class Listener(Protocol):
-    """An owner of jobs at the keeper, which hears of them."""
+    """An owner of jobs at the keeper, called about them."""
 
     async def on_connected(self) -> None:
         """Called when the keeper was (re)connected: says which jobs to follow. Nothing comes before that."""
@@ -66,7 +67,7 @@ class Listener(Protocol):
 
 
 class Watcher(Protocol):
-    """A listener that has to know of the keeper itself and of all its jobs."""
+    """A listener that is called about the keeper itself and all its jobs."""
 
     async def on_up(self) -> None:
         """Called when the keeper was (re)connected, before any listener. Raises PlatformUnavailable: it is of no
@@ -76,11 +77,11 @@ class Watcher(Protocol):
         """Called when the keeper cannot be asked, and again when there is more to say about why."""
 
     def on_end(self, job_name: str) -> None:
-        """Called when no process of this job is left, before its listener hears of that."""
+        """Called when no process of this job is left, before its listener is called."""
 
 
 class OtherVersion(PlatformUnavailable):
-    """An error: a keeper that this daemon does not speak with has jobs, and ends with the last of them."""
+    """The keeper has an incompatible version and still has jobs; it ends with the last of them."""
 
 
 class Keeper:
@@ -122,31 +123,30 @@ class Keeper:
         return owner in self._listeners
 
     async def run(self) -> None:
-        """Keeps the connection while anybody listens. Ends only by cancellation; jobs run on."""
-        attempt = 0
+        """Keeps the connection while it has a listener. Ends only by cancellation; jobs run on."""
+        backoff = Backoff(_RETRY_WAITS_S)
         try:
             while True:
                 self._lost.clear()
                 await self._needed.wait()
                 if await self._serve():
-                    attempt = 0
+                    backoff.reset()
                 else:
-                    await asyncio.sleep(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
-                    attempt += 1
+                    await asyncio.sleep(backoff.next_wait())
         finally:
             self._close("the daemon is stopping")
 
     async def listen(self, owner: str, listener: Listener) -> None:
-        """Lets `owner` (an experiment) hear of its jobs from now on."""
+        """Calls `listener` about the jobs of `owner` (an experiment) from now on."""
         self._listeners[owner] = listener
         if not self._needed.is_set():
-            self.trouble = ""  # that it was sought in vain was long ago: whoever asks now waits for another try
+            self.trouble = ""  # of a search long ago: a request made now waits for another try
         self._needed.set()
         if self._connection is not None:
             await listener.on_connected()
 
     def leave(self, owner: str) -> None:
-        """Ends the listening of `owner`. Idempotent. The connection is closed when nobody else listens."""
+        """Ends the listening of `owner`. Idempotent. The last listener's leaving closes the connection."""
         self._listeners.pop(owner, None)
         if not self._listeners:
             self._needed.clear()
@@ -170,8 +170,8 @@ class Keeper:
     # Connection
 
     async def _until_connected(self) -> Connection:
-        """The connection, once there is one: a keeper being started or sought is worth a moment; one sought in vain,
-        or lost, is not. Raises PlatformUnavailable."""
+        """The connection, once there is one: while a keeper is started or looked for, this waits a moment; after
+        a failure or loss it does not. Raises PlatformUnavailable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 while self._connection is None and not self._why_unreachable():
@@ -184,12 +184,12 @@ class Keeper:
     def _why_unreachable(self) -> str:
         """The reason why waiting for a connection is of no use now; empty while one is being made."""
         if not self._needed.is_set():
-            return "nobody listens to it"
+            return "it has no listener"
         # `run` may be waiting for the very listener that asks, so it cannot make another one.
         return self.trouble or ("the connection broke" if self._lost.is_set() else "")
 
     def _note_change(self) -> None:
-        """Wakes whoever waits for the connection."""
+        """Wakes the requests that wait for the connection."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

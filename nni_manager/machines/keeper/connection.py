@@ -30,14 +30,14 @@ class Requests:
         return number, answer
 
     def answer(self, number: int, result: object) -> None:
-        """Gives the answer to whoever waits for it. Quiet for a request that nobody waits for any more."""
+        """Gives the answer to its waiting request; an answer to a cancelled request is dropped."""
         if (answer := self._take(number)) is not None:
             answer.set_result(result)
 
     def refuse(self, number: int | None, kind: object, sentence: str) -> None:
-        """Gives a refusal to whoever waits for the answer; `kind`: of the wire contract.
+        """Gives a refusal to its waiting request; `kind`: of the wire contract.
 
-        Quiet for a request that nobody waits for any more.
+        A refusal of a cancelled request is dropped.
         """
         if (answer := self._take(number)) is not None:
             answer.set_exception(_error(kind, sentence))
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         self.has_spoken = False
         #: When something came last, by the loop's clock.
         self.heard_s = float("-inf")
-        #: It was we who ended it, as it was of no use.
+        #: This side ended the connection, as it was of no use.
         self.is_dropped = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -129,8 +129,8 @@ class Connection(asyncio.Protocol):
 async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Callable[[], Awaitable[object]]) -> None:
     """Asks (`ask`) whenever the keeper says nothing for `SILENCE_S`; returns when `lost` is set.
 
-    `ask` gives up by itself: while all slots are taken nobody else asks anything, and a keeper that hangs does not say
-    so.
+    `ask` has its own time limit: a keeper that hangs does not say so, and while all slots are taken no other request
+    is sent that could find out.
     """
     while not lost.is_set():
         connection.has_spoken = False
@@ -144,8 +144,8 @@ async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Calla
 
 
 class _Patience:
-    """A time limit for an answer. A keeper that says something else meanwhile works and does not hang; while we do not
-    read, nothing can come, and nobody is to blame."""
+    """A time limit for an answer. A keeper that says something else meanwhile works and does not hang; while this
+    side does not read, nothing can come, and the time does not count."""
 
     def __init__(self, connection: Connection, seconds: float) -> None:
         self._connection = connection

@@ -74,7 +74,7 @@ def _state(job: Mapping[str, Any]) -> JobState:
 
 class Tell(Protocol):
     def __call__(self, name: str, report: Observation, *, is_news: bool = True) -> None:
-        """Notes what is known of the job now; `is_news`: somebody should look at it."""
+        """Notes what is known of the job now; `is_news`: the scheduler should look at it."""
 
 
 class Deliveries:
@@ -143,10 +143,10 @@ class Deliveries:
         return set().union(*self._pending.values())
 
 
-#: Seconds that `send_off` waits for a process which has said its last word and is about to end.
+#: Seconds that `send_off` waits for a process that has reported its result and is about to end.
 _LAST_MOMENT_S = 2.0
 
-#: A function that answers which of these jobs the adapter knows; the others are ended.
+#: Answers which of these jobs the adapter knows; the others are ended.
 Known = Callable[[Collection[str]], Awaitable[Collection[str]]]
 
 
@@ -164,7 +164,7 @@ class KeptJobs(Protocol):
 
 
 class ForgottenJobs:
-    """Jobs of one training service that are to be forgotten; `in` it are those whose end is waited for."""
+    """Jobs of one training service that are to be forgotten; it contains those that have not ended yet."""
 
     def __init__(self, jobs: KeptJobs, known: Known | None) -> None:
         self._jobs = jobs
@@ -193,7 +193,7 @@ class ForgottenJobs:
                     await self._gone.wait()
 
     async def end_unknown(self) -> None:
-        """Ends jobs, on a new connection, that nobody knows, or that were forgotten while they ran."""
+        """Ends, on a new connection, jobs that are unknown here or were forgotten while they ran."""
         if self._known is None and not self._names:
             return
         jobs = await self._jobs.listed()
@@ -202,7 +202,7 @@ class ForgottenJobs:
         await self._end(self._names)
 
     def note_end(self, name: str, wake: Callable[[str], None]) -> None:
-        """Has the keeper forget a job of which no process is left, as nobody else does. `wake`: called afterwards."""
+        """Has the keeper forget a job without processes, its last record. `wake`: called afterwards."""
         self._names.discard(name)
         self._gone.set()
         task = asyncio.create_task(self._forget(name, wake), name=f"forget {name}")
@@ -210,7 +210,7 @@ class ForgottenJobs:
         task.add_done_callback(self._sweeping.discard)
 
     async def cancel(self) -> None:
-        """Ends the tasks; a job that is not forgotten yet is found again by whoever connects next."""
+        """Ends the tasks; a job that is not forgotten yet is found again on the next connection."""
         for task in tuple(self._sweeping):
             task.cancel()
         await asyncio.gather(*self._sweeping, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""Jobs of one training service at a keeper: what adapters whose jobs are kept by one share.
+"""Jobs of one training service at a keeper, for the adapters that start jobs at keepers.
 
-The keeper tells of every change; questions are answered from what it told, and it is asked about jobs that it has not
-named. The end of a job is told when all its results are stored.
+The keeper reports every change; questions are answered from its reports, and it is asked about jobs that it has not
+named. The end of a job is reported when all its results are stored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KeeperJobs:
     ) -> None:
         self._host = host
         self._key = key
-        #: Whose keeper it is, in sentences.
+        #: The keeper's machine, for sentences.
         self._place = place
         self._when_stopping = {} if stop_patience_s is None else {"patience_s": stop_patience_s}
         self.owner = owner_of(host)
@@ -57,12 +57,12 @@ class KeeperJobs:
         self._connection: KeeperConnection | None = None
         self.unheard_of = Observation(state=JobState.LOST, message=f"the keeper of {place} knows nothing of this job")
         self._no_word = Observation(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
-        #: What this connection to the keeper told of each job.
+        #: The latest report of each job on this connection to the keeper.
         self._reports: dict[str, Observation] = {}
         #: Jobs that were accepted and did not run when they were last heard of: the keeper has nothing of them on file.
         self._preparing: set[str] = set()
         self._is_connected = False
-        #: Two at a time would have the keeper send the same results twice.
+        #: Two follow requests at a time would have the keeper send the same results twice.
         self._following = asyncio.Lock()
         self._deliveries = Deliveries(host, self._tell) if has_results else None
         self._forgotten_jobs = ForgottenJobs(self, known)
@@ -70,11 +70,11 @@ class KeeperJobs:
     # Its life
 
     async def enter(self, machines: Sequence[KeeperMachine] = ()) -> None:
-        """Begins to hear of the service's jobs. `machines`: those whose jobs are at this keeper and have places."""
+        """Begins to listen to the service's jobs. `machines`: those with places and with their jobs at this keeper."""
         await self.enter_with((await self._held.enter_async_context(self._lease())).connection, machines)
 
     async def enter_with(self, connection: KeeperConnection, machines: Sequence[KeeperMachine] = ()) -> None:
-        """Enters, as `enter` does, at a connection that somebody else has leased, and gives back after `leave`."""
+        """Enters, as `enter` does, with a connection that the caller leased and gives back after `leave`."""
         self._connection = connection
         try:
             with suppress(PlatformError):  # they are read when it answers
@@ -85,7 +85,7 @@ class KeeperJobs:
             raise
 
     async def leave(self) -> None:
-        """Stops hearing of jobs, which run on. What is not stored by now, the keeper sends to whoever enters next."""
+        """Stops listening; jobs run on. Results that are not stored by now are sent again after the next `enter`."""
         if self._connection is not None:
             self._connection.keeper.leave(self.owner)
             await self._connection.read_again()
@@ -130,7 +130,7 @@ class KeeperJobs:
         if heard is not None and heard is not before:  # right after the answer, and newer
             return heard
         if told["state"] in _ALIVE:  # of one that has ended, `reports` asks for what it reported
-            self._note_running(name, told, is_news=False)  # whoever submits it, asks
+            self._note_running(name, told, is_news=False)  # its submission asks for it
         elif reservation is not None:
             self._entered.on_end(name)
         return self.report_of(told)
@@ -170,7 +170,7 @@ class KeeperJobs:
             await orphaned_jobs.end(lease.connection.keeper, self._host.experiment_id, forget=True, owner=self.owner)
 
     async def request(self, verb: str, **arguments: Any) -> Any:
-        """Sends the keeper a request, and answers what it says."""
+        """Sends the keeper a request; returns its answer."""
         return await self._entered.keeper.request(verb, **arguments)
 
     # What the keeper tells
@@ -216,7 +216,7 @@ class KeeperJobs:
             self._tell(job_name, self.report_of(job))
 
     def report_of(self, job: Mapping[str, Any]) -> Observation:
-        """The keeper's word about a job as a report; on other machines there is more to say."""
+        """The keeper's description of a job as a report; adapters of other machines add to it."""
         return job_report(job)
 
     # Helpers
@@ -275,7 +275,7 @@ class KeeperJobs:
         return report is None or not (report.state.is_final or report is _DRAINING)
 
     def _forget_told(self) -> None:
-        """Forgets what this connection told: the next one has to ask about what it does not hear."""
+        """Forgets the reports of this connection: the next one asks about jobs that it does not name."""
         self._is_connected = False
         self._reports.clear()
         if self._deliveries is not None:

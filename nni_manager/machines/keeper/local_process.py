@@ -170,7 +170,7 @@ class LocalKeeper:
 
 @asynccontextmanager
 async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[Keeper]:
-    """The keeper as its clients see it, connected while anybody listens. Its jobs run on when this is left."""
+    """The keeper as its clients see it, connected while it has a listener. Its jobs run on when this is left."""
     keeper = Keeper(process.connect, name)
     tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
     for task in tasks:
@@ -184,7 +184,7 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
 
 
 def _note_end(task: asyncio.Task[None]) -> None:
-    """Logs the end of a keeper's task, which only cancellation should end; nobody else waits for it."""
+    """Logs the end of a keeper's task, which only cancellation should end and no other task awaits."""
     if not task.cancelled():
         log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
 

@@ -1,6 +1,6 @@
 """A keeper as experiments share it: its connection's health, and the ledgers of the machines whose jobs it keeps.
 
-GPUs are read when the keeper is connected, before a job gets one, and again and again while somebody waits for one.
+GPUs are read when the keeper is connected, before a job gets one, and repeatedly while jobs wait for one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GPU_AGE_S = 2.0
 
 
 class KeeperConnection(Connection):
-    """The connection to a keeper, and its `Watcher`: its list is read into the ledgers before anybody hears of it."""
+    """The connection to a keeper, and its `Watcher`: its list is read into the ledgers before listeners are called."""
 
     def __init__(self, keeper: Keeper, places: Places, key: str = LOCAL, clock: Clock = now_ms) -> None:
         super().__init__(key, clock)
@@ -53,7 +53,7 @@ class KeeperConnection(Connection):
             self.places.on_want.remove(self._gpus_wanted.set)
             self._gpu_reader.cancel()
             await asyncio.gather(self._gpu_reader, return_exceptions=True)
-        self.on_down("nobody uses it")
+        self.on_down("it is not in use")
 
     async def serve(self, machines: Sequence[KeeperMachine]) -> None:
         """Notes that jobs on these machines are this keeper's; at most one of the machines has GPUs."""
@@ -78,7 +78,7 @@ class KeeperConnection(Connection):
         self._gpus_wanted.set()
         self.places.note_change()
         left = [name for name in reserved if not self.keeper.has_listener(listed[name]["owner"])]
-        if left:  # nobody else asks for word of their ends
+        if left:  # no other request asks for their ends
             await self.keeper.request("follow", jobs={name: {} for name in left})
 
     async def until_read(self) -> None:
@@ -88,7 +88,7 @@ class KeeperConnection(Connection):
             await self.read()
 
     async def read_again(self) -> None:
-        """Reads the list again when a user has left: its jobs may have places, and nobody asks for their ends."""
+        """Reads the list again when a user has left: its jobs may have places, and their ends are not followed."""
         if self.keeper.is_connected and self.keeper.is_needed:
             with suppress(PlatformError):  # they are read on the next connection
                 await self.read()
@@ -112,9 +112,9 @@ class KeeperConnection(Connection):
         machine = self._gpu_machine
         if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
             return
-        told = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
-        self._gpus_read_s = time.monotonic() - (told["age_s"] if told else 0.0)
-        reading = GpuSample.parse(told)
+        answer = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
+        self._gpus_read_s = time.monotonic() - (answer["age_s"] if answer else 0.0)
+        reading = GpuSample.parse(answer)
         if reading.error and (machine.reading is None or machine.reading.error != reading.error):
             log.warning("the GPUs of %s cannot be read: %s", machine.called, reading.error)
         self.places.note_reading(machine, reading)

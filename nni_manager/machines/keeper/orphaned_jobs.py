@@ -1,4 +1,4 @@
-"""Jobs of an experiment that nobody can work on now, at a keeper: they are ended, and forgotten only if it is gone."""
+"""Ends jobs that a closed or deleted experiment has at a keeper; forgets them only if the experiment is gone."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 from nni_manager.machines.keeper.client import Job, Keeper
 from trial_runner import protocol
 
-#: Seconds between two looks whether they have ended. Their ends would only be told to somebody who follows them, and
-#: with them everything they ever reported, which nobody could store.
+#: Seconds between two looks whether they have ended. Ends are only sent to a follower, together with all results, which
+#: could not be stored here.
 _LOOK_S = 0.1
 
 
 async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | None = None) -> None:
     """Ends all jobs of an experiment, or of one of its services (`owner`), and returns when they have ended.
 
-    Unless it is to `forget` them, the keeper keeps their ends and what they reported until somebody takes them in.
+    Unless `forget` is set, the keeper keeps their ends and results until the experiment is opened again.
     Raises PlatformUnavailable.
     """
 
@@ -29,7 +29,7 @@ async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | 
 
 
 async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Does work with a keeper to which nobody else may be connected."""
+    """Does work with a keeper that may have no other connection."""
     await keeper.listen(listener, _IgnoringListener())
     try:
         await work()

@@ -53,7 +53,7 @@ class Greeting:
     #: The folder of `trial_runner`, and the Python that runs it.
     program: str
     interpreter: str
-    #: The environment of the user who logs in.
+    #: The environment of the user of the login.
     environment: dict[str, str]
     now_ms: int
     disk_free_bytes: int
@@ -93,9 +93,9 @@ async def arrive(
     gpus: bool = False,
     place: Place | None = None,
 ) -> tuple[Channel, Greeting]:
-    """The channel to a machine's keeper, and what the machine says of itself. `look`: the channel is about to end,
-    and the machine was only looked at, with its GPUs where `gpus` is set. `place`: of this manager, whose alone the
-    folder must be then. Raises MachineFault."""
+    """The channel to a machine's keeper, and the machine's description. `look`: the machine is only looked at, with its
+    GPUs where `gpus` is set, and the channel ends then. `place`: of this manager; a folder of another manager
+    is refused. Raises MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     digest, data = await asyncio.to_thread(archive)
     channel = await _open(connection, _command(python_path, mark))
@@ -112,17 +112,17 @@ async def arrive(
                 "manager": None if place is None else dict(place),
             }
             channel.channel.write(_line(settings))
-            told = await _word(channel)
-            greeting = _greeting(told)
+            reply = await _reply(channel)
+            greeting = _greeting(reply)
         if greeting.held and place is not None:
             raise MachineFault(_held(folder, greeting, place))
         async with asyncio.timeout(_INSTALL_S):
-            if not told.get("has") and (gpus or not look):
+            if not reply.get("has") and (gpus or not look):
                 channel.channel.write(data)
             if gpus:
-                greeting = replace(greeting, gpus=await _word(channel))
+                greeting = replace(greeting, gpus=await _reply(channel))
             elif not look:
-                _check(await _word(channel))
+                _check(await _reply(channel))
     except (EOFError, ValueError, KeyError, asyncssh.Error) as error:
         raise MachineFault(_odd_shell(str(error))) from error
     except TimeoutError as error:
@@ -196,26 +196,26 @@ def _line(settings: dict[str, Any]) -> bytes:
     return base64.b64encode(text.encode()) + b"\n"
 
 
-async def _word(channel: Channel) -> dict[str, Any]:
+async def _reply(channel: Channel) -> dict[str, Any]:
     """The next line of the conversation. Raises EOFError; ValueError where it is no JSON object."""
-    word = json.loads(await channel.line())
-    if not isinstance(word, dict):
+    reply = json.loads(await channel.line())
+    if not isinstance(reply, dict):
         raise ValueError("it sent something that is no answer of ours")
-    return word
+    return reply
 
 
-def _greeting(told: dict[str, Any]) -> Greeting:
+def _greeting(reply: dict[str, Any]) -> Greeting:
     """Raises MachineFault; ValueError where the machine sent something else than a greeting."""
-    if told.get("system") != "Linux":
+    if reply.get("system") != "Linux":
         fault = Fault(
             subject="system",
-            sentence=f"it runs {str(told.get('system'))[:40]}; trials need Linux",
+            sentence=f"it runs {str(reply.get('system'))[:40]}; trials need Linux",
             is_wrong=True,
             fix="take it out of `machineList`",
         )
         raise MachineFault(fault)
-    fields = {name: told.get(name) for name in Greeting.__slots__ if name not in ("python", "gpus")}
-    python = told.get("python")
+    fields = {name: reply.get(name) for name in Greeting.__slots__ if name not in ("python", "gpus")}
+    python = reply.get("python")
     try:
         shown = ".".join(map(str, python)) if isinstance(python, list) else None
         return TypeAdapter(Greeting).validate_json(json.dumps({**fields, "python": shown}), strict=True)
@@ -224,12 +224,12 @@ def _greeting(told: dict[str, Any]) -> Greeting:
         raise ValueError(f"in its greeting {'.'.join(map(str, first['loc']))} is wrong: {first['msg']}") from None
 
 
-def _check(word: dict[str, Any]) -> None:
-    if not word.get("ready"):
+def _check(reply: dict[str, Any]) -> None:
+    if not reply.get("ready"):
         fault = Fault(
             subject="disk",
-            sentence=str(word.get("failed")),
-            fix=str(word.get("fix") or "make room, or give its user the right to write there"),
+            sentence=str(reply.get("failed")),
+            fix=str(reply.get("fix") or "make room, or give its user the right to write there"),
         )
         raise MachineFault(fault)
 

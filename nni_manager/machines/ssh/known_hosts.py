@@ -98,7 +98,7 @@ class KnownHosts:
         return self.of_user[0] if self.of_user else os.path.expanduser(_OF_USER[0])
 
     def match(self, host: str, address: str, port: int | None) -> Matched:
-        """What the files say of a host.
+        """The keys of a host in the files.
 
         A key that is revoked for the host is revoked at each of its ports.
         """
@@ -119,7 +119,7 @@ class KnownHosts:
         return key in self.match(host, "", port)[2]
 
     def _read(self) -> asyncssh.SSHKnownHosts:
-        """All files; one that is not there, or cannot be read, has nothing."""
+        """The entries of all files; a file that is missing or unreadable has none."""
         return asyncssh.import_known_hosts("\n".join(map(_text, (*self.of_user, *self.of_machine))))
 
 

@@ -1,7 +1,7 @@
-"""Logging in to a machine: its fields, `~/.ssh/config` and the agent, through jump hosts, to a host key one trusts.
+"""Logging in to a machine: its fields, `~/.ssh/config` and the agent, through jump hosts, to a trusted host key.
 
-What is not in the config is asyncssh's to find: identity files, the agent, `HostName` and `ProxyJump` of the user who
-runs the manager. A password or a key file of the config is used alone.
+What is not in the config is looked up by asyncssh: identity files, the agent, `HostName` and `ProxyJump` of the user
+of the manager. A password or a key file of the config is used alone.
 """
 
 from __future__ import annotations
@@ -168,12 +168,12 @@ class _HostKeys:
             fix = f"see to the rights of that file, or write `hostKey: {shown}` beside its `host`"
         elif self._wanted not in (None, ACCEPT_NEW):
             sentence = f"the machine's key is {shown}, not the `hostKey` of the config"
-            fix = "if the machine was installed anew, correct `hostKey`; otherwise somebody stands between"
+            fix = "if the machine was installed anew, correct `hostKey`; otherwise the connection is intercepted"
         elif self._is_known():
             sentence = f"its key has changed: {shown} is not the one in known_hosts"
             fix = (
                 f"if the machine was installed anew, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
-                " with `ssh`; otherwise somebody stands between"
+                " with `ssh`; otherwise the connection is intercepted"
             )
         else:
             sentence = f"its key {shown} is not known"
@@ -193,7 +193,7 @@ class _HostKeys:
         )
 
     def _remember(self, key: asyncssh.SSHKey) -> bool:
-        """Writes a key into `known_hosts`, as `ssh` does, so that nobody asks again; answers whether that worked."""
+        """Writes a key into `known_hosts`, as `ssh` does, for the next login; answers whether that worked."""
         shown = HostKey.of(key, self._host, self._port, self.known.written)
         try:
             known_hosts.remember(shown)

@@ -139,7 +139,7 @@ class Machine(KeeperConnection):
 
     async def _login(self) -> asyncssh.SSHClientConnection:
         if self._credential is None:
-            raise PlatformUnavailable(str(self.fault or "nobody has logged in yet"))
+            raise PlatformUnavailable(str(self.fault or "there was no login yet"))
         spare, self._spare = self._spare, None
         if spare is not None and spare[0] == self._credential and not spare[1].is_closed():
             return spare[1]
@@ -165,8 +165,8 @@ class Machine(KeeperConnection):
 
     async def put(self, path: str, size: int, offset: int, data: str) -> int:
         """Sends a piece of a file; answers the bytes of the file that are there now. Raises PlatformError."""
-        told = await self.keeper.request("put", file=path, size=size, offset=offset, data=data)
-        return int(told["bytes"])
+        answer = await self.keeper.request("put", file=path, size=size, offset=offset, data=data)
+        return int(answer["bytes"])
 
     async def remove(self, folder: str) -> None:
         """Removes a folder with all that is in it. Raises PlatformError."""

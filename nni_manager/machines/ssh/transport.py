@@ -51,7 +51,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         self.end = str(exc) if exc is not None else self._last_words()
         self._news.set()
         if self._transport is not None:
-            self._transport.close()  # the connection would stay open for nobody
+            self._transport.close()  # the connection would stay open without a user
         if self._protocol is not None:
             self._protocol.connection_lost(exc or ConnectionError(self.end))
 

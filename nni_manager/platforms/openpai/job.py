@@ -8,6 +8,7 @@ user's, too. The runner's token is one of the job's `secrets`, which the portal 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
 from nni_manager.platforms.openpai.states import USER_CODE
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
 
 
 class UserJob:
@@ -39,10 +41,7 @@ class UserJob:
         if self._file is not None and self._copy is not None and not self._copy.exists():
             text = self._text(Path(str(self._file)))
             self._copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft = self._copy.with_suffix(".draft")
-            draft.write_text(text, encoding="utf-8")
-            draft.chmod(0o600)  # it may hold secrets of its own
-            draft.replace(self._copy)
+            foreign_files.write_whole(os.path.realpath(self._copy.parent), self._copy.name, text.encode())
         self.kept = self.read()
         return self.kept
 

@@ -22,6 +22,7 @@ from nni_manager.platforms.remote.shipping import ship
 from nni_manager.shared_storage.checked_code import sha256_of
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
+from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +77,9 @@ class Site:
         #: The path of the code there; empty: it is not there yet.
         self._archive = ""
         self._progress = ""
-        #: Why it is left alone for a while, though it answers; empty: it is not. And how often that was in a row.
-        self._aside, self._failures = "", 0
+        #: Why it is left alone for a while, though it answers; empty: it is not.
+        self._aside = ""
+        self._refused_jobs = Backoff(_ASIDE_WAITS_S)
         #: Names of jobs that are to end, which nobody could be told.
         self._untold: set[str] = set()
         #: Nothing can be started: the code cannot be packed.
@@ -112,33 +114,31 @@ class Site:
         return Machine(self.entry.address, self._host.connections, python_path=self.entry.python_path)
 
     async def _live(self, lease: Lease[Machine]) -> None:
-        failures = refusals = 0
+        failed, refused = Backoff(_RETRY_WAITS_S), Backoff(_REFUSED_WAITS_S)
         while True:
             self._renewed.clear()
             try:
                 machine = await lease.use()
-                self.refusal, refusals = None, 0
+                self.refusal = None
+                refused.reset()
                 await self._work(lease, machine)
-                failures = 0
+                failed.reset()
             except BadCredentials as error:
                 self.refusal = error
                 self._be_troubled(str(error))
-                await self._pause(_REFUSED_WAITS_S, refusals)
-                refusals += 1
+                await self._pause(refused)
             except PlatformUnavailable as error:
                 self._be_troubled(str(error))
-                await self._pause(_RETRY_WAITS_S, failures)
-                failures += 1
+                await self._pause(failed)
             except Exception as error:  # it would not be used again, and nobody would say so
                 log.exception("machine %s", self.entry.address.host, extra={"action": "barrier"})
                 self._be_troubled(f"a fault in the manager: {error!r}")
-                await self._pause(_RETRY_WAITS_S, failures)
-                failures += 1
+                await self._pause(failed)
 
-    async def _pause(self, waits_s: Sequence[float], failures: int) -> None:
+    async def _pause(self, backoff: Backoff) -> None:
         """Waits before the next try, which a person or another experiment may call for at once."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(waits_s[min(failures, len(waits_s) - 1)]):
+            async with asyncio.timeout(backoff.next_wait()):
                 await self._renewed.wait()
 
     async def _work(self, lease: Lease[Machine], machine: Machine) -> None:
@@ -292,7 +292,7 @@ class Site:
 
     def note_start(self) -> None:
         """Notes that the machine has started a job."""
-        self._failures = 0
+        self._refused_jobs.reset()
 
     def set_aside(self, why: str) -> None:
         """Sets a machine aside that answers and starts no job: the others go on.
@@ -301,11 +301,11 @@ class Site:
         """
         if why != self._aside:
             log.warning("%s takes no trials for a while: %s", self.entry.address.host, why)
-        wait_s = _ASIDE_WAITS_S[min(self._failures, len(_ASIDE_WAITS_S) - 1)]
-        self._archive, self._aside, self._failures = "", why, self._failures + 1
+        self._archive, self._aside = "", why
         if self._shipping is not None and self._shipping is not asyncio.current_task():
             self._shipping.cancel()
-        self._shipping = asyncio.create_task(self._ship(wait_s), name=f"code to {self.entry.address.host}, again")
+        again = self._ship(self._refused_jobs.next_wait())
+        self._shipping = asyncio.create_task(again, name=f"code to {self.entry.address.host}, again")
         self.first.set()
         self._changed()
 

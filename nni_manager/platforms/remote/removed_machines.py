@@ -17,6 +17,7 @@ from typing import Any
 from nni_manager.domain.errors import StoreError
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.private_text import PrivateText
+from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +61,7 @@ def save(folder: Path, sections: Mapping[str, Section], private: PrivateText) ->
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with open(draft, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(text)
-    os.replace(draft, path)
+    foreign_files.write_whole(os.path.realpath(folder), _FILE, text.encode())
 
 
 def _secrets(section: Section) -> dict[str, str]:

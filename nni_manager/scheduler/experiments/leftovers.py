@@ -30,6 +30,7 @@ from nni_manager.store.experiment import experiments, jobs, leftover_jobs, servi
 from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
 from nni_manager.store.folder import Folder
 from nni_manager.store.index.index import Entry
+from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +62,8 @@ class Leftovers:
         #: Called when these jobs are ended.
         self.on_ended: Callable[[LeftoverJobs], Awaitable[None]] = _nothing
         self._ending: dict[tuple[str, str], asyncio.Task[str]] = {}
-        #: (experiment, service) → number of retries, and the time of the next by the loop's clock.
-        self._looks: dict[tuple[str, str], tuple[int, float]] = {}
+        #: By what is noted: its waits, and the moment of the next look by the loop's clock.
+        self._looks: dict[tuple[str, str], tuple[Backoff, float]] = {}
         self._noted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
 
@@ -156,16 +157,14 @@ class Leftovers:
             await asyncio.gather(*(self._look_after(key) for key in due))
 
     def _plan_looks(self) -> None:
-        first_s = asyncio.get_running_loop().time() + _LOOK_WAITS_S[0]
-        self._looks = {key: self._looks.get(key, (0, first_s)) for key in self._known}
+        self._looks = {key: self._looks.get(key) or _next_look(Backoff(_LOOK_WAITS_S)) for key in self._known}
 
     async def _look_after(self, key: tuple[str, str]) -> None:
         is_at_work = key[0] in self.at_work()
         if (left := self._known.get(key)) is not None and not is_at_work:  # else it was ended just now
             await asyncio.shield(self._start(left))
-        looks = self._looks.get(key, (0, 0.0))[0] + 1
-        wait_s = _LOOK_WAITS_S[min(looks, len(_LOOK_WAITS_S) - 1)]
-        self._looks[key] = looks, asyncio.get_running_loop().time() + wait_s
+        if key in self._looks:
+            self._looks[key] = _next_look(self._looks[key][0])
 
     # Ending
 
@@ -216,6 +215,10 @@ class Leftovers:
         except (ValueError, KeyError) as error:
             raise PlatformUnavailable(f"{left.service}: its section is not known any more") from error
         await platform.clean(left.job_names)
+
+
+def _next_look(backoff: Backoff) -> tuple[Backoff, float]:
+    return backoff, asyncio.get_running_loop().time() + backoff.next_wait()
 
 
 def _key(left: LeftoverJobs) -> tuple[str, str]:

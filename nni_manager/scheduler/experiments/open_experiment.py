@@ -31,6 +31,7 @@ from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
+from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class OpenExperiment:
     async def run(self) -> None:
         """Runs the loop; an internal error puts only this experiment on hold. Raises StoreCorrupt."""
         experiment_log.current.set(self.id)
-        attempt = 0
+        backoff = Backoff(_RESTART_WAITS_S)
         while not self.loop.closed.is_set():
             try:
                 await self.loop.run()
@@ -144,8 +145,7 @@ class OpenExperiment:
                     raise corruption from error
                 log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
                 self.loop.inbox.put_on_hold(_internal(error))
-                await asyncio.sleep(_RESTART_WAITS_S[min(attempt, len(_RESTART_WAITS_S) - 1)])
-                attempt += 1
+                await asyncio.sleep(backoff.next_wait())
 
     async def close(self) -> None:
         await self._services.close_code()

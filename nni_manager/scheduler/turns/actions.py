@@ -24,6 +24,7 @@ from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import TrialListener, runner_environment
 from trial_runner import protocol
+from trial_runner.wire.backoff import Backoff
 
 
 class JobFactory:
@@ -100,8 +101,8 @@ def _gpu_number(raw: object) -> int | None:
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a cancel that failed is sent again, by number of failures.
-_CANCEL_AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+#: Waits before a stop that could not be sent is sent again, in seconds; the last one repeats.
+_CANCEL_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Actions:
@@ -131,8 +132,8 @@ class Actions:
         self.is_stopping = False
         #: Service → jobs to cancel in one call.
         self._to_cancel: dict[str, list[JobHandle]] = {}
-        #: Service → number of consecutive failed cancel calls.
-        self._unheard: dict[str, int] = {}
+        #: Service → waits before cancels are sent again.
+        self._unheard: dict[str, Backoff] = {}
         self._performers: dict[type, Callable[[Any], None]] = {
             d.Submit: self._submit,
             d.Cancel: self._cancel,
@@ -221,8 +222,7 @@ class Actions:
 
     def _pause_s(self, service: str) -> float:
         """Seconds until the next try, growing. A reconnected service is retried at once, as it clears `cancelled`."""
-        times = self._unheard[service] = self._unheard.get(service, 0) + 1
-        return _CANCEL_AGAIN_S[min(times, len(_CANCEL_AGAIN_S)) - 1]
+        return self._unheard.setdefault(service, Backoff(_CANCEL_WAITS_S)).next_wait()
 
     def _forget(self, call: d.Forget) -> None:
         service = self._services[call.service]

@@ -19,6 +19,7 @@ from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.planning.decisions import Forget
 from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.store.experiment import jobs
+from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +63,7 @@ class Forgetting:
         self._news = asyncio.Event()
         #: The experiment is closing: jobs are forgotten at once.
         self._closing = asyncio.Event()
-        #: Number of consecutive failed calls.
-        self._failures = 0
+        self._backoff = Backoff(_RETRY_WAITS_S)
 
     def enter(self, group: asyncio.TaskGroup) -> None:
         """Works in `group` from now on, and drops the jobs of an earlier one."""
@@ -141,11 +141,10 @@ class Forgetting:
     async def _forget_ready(self) -> None:
         jobs, self._ready = self._ready, []
         if await self._forget(jobs):
-            self._failures = 0
+            self._backoff.reset()
         elif not self._closing.is_set():
             self._ready = [*jobs, *self._ready]
-            await self._until_closing(_RETRY_WAITS_S[min(self._failures, len(_RETRY_WAITS_S) - 1)])
-            self._failures += 1
+            await self._until_closing(self._backoff.next_wait())
 
     async def _until_closing(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -168,7 +167,7 @@ class Forgetting:
             await self._ask_once_more([job for job in jobs if job.runner_exit])
             await self._forget_there([job.handle for job in jobs])
         except Exception as error:
-            if not self._failures:
+            if not self._backoff.failures:
                 log.warning("%d ended jobs are not forgotten yet: %s", len(jobs), error)
             return False
         self._forgotten([job.handle.job_name for job in jobs])

@@ -29,12 +29,15 @@ from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import jobs
+from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: Milliseconds before an unavailable service is tried again; the last one repeats.
 _RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+#: Waits before a service that had no room is asked again, in milliseconds; the last one repeats.
+_FULL_WAITS_MS = (500, 1_000, 2_000, 5_000, 10_000, 30_000)
 
 
 #: Builds an adapter; the argument becomes its `Host.wake`.
@@ -97,7 +100,7 @@ class TrainingService:
         self._status, self._status_since_ms = ServiceStatus.CONNECTING, clock()
         #: Why the last submission found no room; None: it is not known to be full.
         self._full: Wait | None = None
-        self._failures = 0
+        self._failed, self._without_room = Backoff(_RETRY_WAITS_MS), Backoff(_FULL_WAITS_MS)
         self._retry_at_ms = 0
         self._wanted = 0
         #: Set to reconnect at once.
@@ -180,7 +183,7 @@ class TrainingService:
 
     async def run(self) -> None:
         """Keeps the service connected until the task is cancelled; jobs run on."""
-        failures = 0
+        backoff = Backoff(_RETRY_WAITS_MS)
         while True:
             self._again.clear()
             self._take_over()
@@ -188,14 +191,15 @@ class TrainingService:
             try:
                 await self._live()
             except _OtherSettings:
-                failures = 0
+                backoff.reset()
                 continue
             except (PlatformUnavailable, BadCredentials) as error:
                 self._note_failure("enter", error)
             except Exception as error:
                 self.note_bug(error)
-            failures = 0 if asyncio.get_running_loop().time() - begun_s > 60 else failures + 1
-            wait_s = _RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000
+            if asyncio.get_running_loop().time() - begun_s > 60:
+                backoff.reset()
+            wait_s = backoff.next_wait() / 1000
             await self._pause(TRY_AGAIN_S if self._refusals.is_held else wait_s)
 
     def _take_over(self) -> None:
@@ -339,13 +343,13 @@ class TrainingService:
         """Sets the time of the next try; concurrent failures count as one."""
         now_ms = self._clock()
         if now_ms >= self._retry_at_ms:
-            self._retry_at_ms = now_ms + _RETRY_WAITS_MS[min(self._failures, len(_RETRY_WAITS_MS) - 1)]
-            self._failures += 1
+            self._retry_at_ms = now_ms + int(self._failed.next_wait())
 
     def note_trouble(self, trouble: Hold | None) -> None:
         """Sets why the service is unavailable; None: it is available."""
         if trouble is None:
-            self._failures = 0
+            self._failed.reset()
+            self._without_room.reset()
         elif self.trouble is None:
             log.warning("%s takes no jobs: %s", self.name, trouble.sentence)
         if trouble != self.trouble:
@@ -364,9 +368,8 @@ class TrainingService:
 
     def _shut(self, why: Wait) -> None:
         """Notes that there is no room, until the adapter reports a change or a wait is over."""
-        wait_ms = _RETRY_WAITS_MS[min(self._failures + 2, len(_RETRY_WAITS_MS) - 1)]
-        self._failures += 1
-        asyncio.get_running_loop().call_later(wait_ms / 1000, self._set_full, None)
+        wait_s = self._without_room.next_wait() / 1000
+        asyncio.get_running_loop().call_later(wait_s, self._set_full, None)
         self._set_full(why)
 
     def _set_full(self, why: Wait | None) -> None:

@@ -33,7 +33,7 @@ _STOPPED = Refusal(protocol.UNAVAILABLE, "It was stopped, as the folder that it 
 
 
 def _untold(_: int) -> None:
-    """Nobody wants to know how far it is."""
+    """The default of a progress callback: does nothing."""
 
 
 class _Item:
@@ -56,7 +56,7 @@ class _Item:
         return self.writes == folder or self.writes.startswith(folder + "/")
 
     def stop(self) -> None:
-        """Its process, which nobody has reaped while it is the same, is killed."""
+        """Kills its process, whose id is not reused before it is reaped here."""
         self.is_stopped = True
         stat = processes.read_stat(self.pid)
         if stat is not None and stat.start_ticks == self.start_ticks:
@@ -80,7 +80,7 @@ class BackgroundWork:
         return len(self._running) + len(self._waiting)
 
     def run(self, work: Work, then: Then, tell: Tell = _untold, *, writes: str) -> None:
-        """`work` may raise what it likes: its sentence is told. Raises OSError when there is no process for it."""
+        """An error of `work` is reported by its sentence. Raises OSError when no process can be had."""
         item = _Item(work, then, tell, writes)
         if len(self._running) < self._most:
             self._start(item)

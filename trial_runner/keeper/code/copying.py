@@ -11,12 +11,12 @@ import os
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from trial_runner import code_archive, protocol
+from trial_runner import protocol
 from trial_runner.keeper.code.background import BackgroundWork, Tell, Then
 from trial_runner.keeper.code.code_copies import Copies
 from trial_runner.keeper.serving import requests
 from trial_runner.keeper.serving.requests import Message, Refusal, system_refusal
-from trial_runner.wire import removal
+from trial_runner.wire import code_archive, removal
 from trial_runner.wire.foreign_files import write_all
 
 _PART = ".part"
@@ -26,7 +26,7 @@ TellStep = Callable[[str, int, int], None]
 
 
 def put(message: Message) -> Dict[str, Any]:
-    """Adds a piece to `file`; one that does not begin where the last ended is left out. Answers the bytes there are."""
+    """Adds a piece to `file`, unless it begins elsewhere than at the file's end. Answers the file's size in bytes."""
     path, size = requests.folder(message, "file"), requests.count(message, "size", 0)
     if os.path.exists(path) or _link(path):
         return {"bytes": size}
@@ -52,7 +52,7 @@ class Unpacking:
 
     def __init__(self, background: BackgroundWork) -> None:
         self._background = background
-        #: Archive that is being unpacked → who waits for it.
+        #: Archive that is being unpacked → requests that wait for it.
         self._waiting: Dict[str, List[_Wish]] = {}
 
     def begin(self, code: object, then: Then, tell: TellStep) -> None:
@@ -137,7 +137,7 @@ def remove(copying: BackgroundWork, removing: BackgroundWork, message: Message, 
 
 
 def _unpacked_bytes(archive: str) -> int:
-    """As the last four bytes of a gzip file tell them; 0 when they cannot be read."""
+    """The unpacked size by the last four bytes of a gzip file; 0 when they cannot be read."""
     try:
         with open(archive, "rb") as file:
             file.seek(-4, os.SEEK_END)

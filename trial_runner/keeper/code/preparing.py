@@ -1,5 +1,5 @@
-"""Jobs that were accepted, and whose code is not in its place yet. They are in memory alone: whoever wants one that a
-dead keeper had asks for it again."""
+"""Jobs that were accepted, before their code is in its place. They are in memory alone: after a keeper's death the
+manager submits them again."""
 
 import signal
 from typing import Any, Callable, Dict, Optional
@@ -34,7 +34,7 @@ class _Entry:
 
 class Preparing:
     """`start`: starts a job and answers its description, or raises Refusal; it is told whether the job is followed.
-    `send`: to whoever is connected. `queue`: calls what it is given in its turn among requests."""
+    `send`: sends an event to the connected manager. `queue`: calls a function in its turn among requests."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Preparing:
         return entry.describe()
 
     def follow(self, name: str, offsets: Optional[Dict[str, int]] = None) -> Optional[Dict[str, Any]]:
-        """The description of a job, of which the connection hears from now on; None: there is none of this name."""
+        """The description of a job, with events to the connection from now on; None: no job of this name."""
         entry = self._entries.get(name)
         if entry is None:
             return None

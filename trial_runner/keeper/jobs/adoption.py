@@ -15,7 +15,7 @@ from trial_runner.keeper.serving.log import Log
 
 #: What became of jobs that cannot be vouched for any more.
 _RESTARTED = "its machine, or the container that it ran in, was restarted before it had ended"
-_UNSEEN = "it ended while no keeper ran on its machine, where the keeper had died, so nobody has its exit code"
+_UNSEEN = "it ended while no keeper ran on its machine, where the keeper had died, so its exit code is unknown"
 _NOT_FOUND = "the keeper of its machine died while it started it, and the next one found no process of it"
 _FIRST_PID = 1
 
@@ -64,7 +64,7 @@ class Adoption:
         self._state_files.remove(name)
 
     def _was_never_started(self, record: Record) -> bool:
-        """The keeper died after its claim and before the start: whoever wants the job asks for it again."""
+        """The keeper died after its claim and before the start: the manager submits the job again."""
         if record.main is not None or record.end is not None:
             return False
         has_output = attempt_folder.has_output(record.claim.attempt_directory)

@@ -25,7 +25,7 @@ _MAX_WATCHED = 64
 #: Seconds until a job is looked at again when there was no descriptor to wait with.
 _LOOK_AGAIN_S = 0.1
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-#: Of a job that only its own parent was told of.
+#: The message of an end that only the job's own parent has seen.
 _UNTOLD = "it ended under another keeper than the one that started it, and the system did not tell that its exit code"
 
 JobCallback = Callable[[Job], None]
@@ -78,7 +78,7 @@ class Ending:
         self._loop.unwatch(job.pidfd)
         job.exit = _exit_of(job)
         if job.exit is None and job.is_child:
-            # A debugger or strace is told before its parent; it tells us, by SIGCHLD, when it has heard it or is gone.
+            # A debugger or strace gets the end before the parent, which gets SIGCHLD when the debugger is done or gone.
             self._traced.append(job)
             return
         job.is_main_gone = True
@@ -138,7 +138,7 @@ class Ending:
         if job.end is not None:
             return
         tree = self._tree(job)
-        # The main process first: a shell whose child dies before itself would begin the next command.
+        # The main process first: a shell that outlives its child would begin the next command.
         if job.main is not None and not job.is_main_gone:
             processes.send_signal(job.main.pid, number)
         for pid in tree:
@@ -206,12 +206,12 @@ def _end_of(job: Job) -> End:
 
 
 def _ended_ms(job: Job) -> int:
-    """Now, as the clock would show it that the job was started by: what lies between is how long it ran, whoever sets
-    the clock meanwhile."""
+    """The present time by the clock as it was at the job's start, in milliseconds: setting the clock meanwhile does not
+    change the difference."""
     if job.main is None:
         return time.time_ns() // 1000000
     return job.main.started_ms + processes.age_ms(job.main.start_ticks)
 
 
 def _nothing(_: Job) -> None:
-    """Does nothing: nobody is interested."""
+    """The default of a callback: does nothing."""

@@ -144,7 +144,7 @@ class StateFiles:
             pass
 
     def load(self) -> Tuple[List[Record], List[str]]:
-        """All records, and the names of files without a whole claim: nothing was started for those."""
+        """All records, and the names of files without a complete claim, for which no process was started."""
         records, empty = [], []
         self._spare = []
         for file_name in sorted(os.listdir(self._folder)):

@@ -1,7 +1,7 @@
 """This machine's GPUs: read by a process of its own, since a driver that hangs must not hold up the keeper.
 
-The process is started when somebody asks, kept for a while for the next question, and ended with its input. One that
-hangs is killed; while it cannot even be killed, no other is started.
+The process is started by a request, kept for a while for the next one, and ended with its input. One that hangs is
+killed; until it is gone, no other is started.
 """
 
 import json
@@ -19,13 +19,13 @@ from trial_runner.keeper.jobs.job import Job, Jobs
 from trial_runner.launch import Streams, launch
 from trial_runner.loop import Loop, Timer
 
-#: Seconds after which whoever asks is told that there is no answer; shorter than the patience of the keeper's client.
+#: Seconds after which a request is answered with an error; shorter than the time limit of the keeper's client.
 _ANSWER_S = 8.0
 #: Seconds after which the process is killed; a driver that wakes many cards takes its time.
 _MOST_S = 60.0
 #: Seconds for which the process is kept without a question.
 _IDLE_S = 60.0
-#: Parents of a process that are looked at: to find out whose it is.
+#: Most parents of a process that are looked at to find its job.
 _MOST_PARENTS = 64
 #: Where this package is found: a folder, or the archive that the keeper was started from.
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(trial_runner.__file__)))
@@ -139,7 +139,7 @@ class Gpus:
         passed_s = 0.0 if since is None else time.monotonic() - since
         asked.answer(_failure("the driver has not answered for {:.0f} s".format(passed_s)))
 
-    # Whose processes they are
+    # The jobs of processes
 
     def _told(self, reading: Reading) -> Reading:
         """The reading with its age, and the jobs of this keeper that its processes belong to."""
@@ -205,7 +205,7 @@ class _Process:
         os.close(self.output)
 
     def kill(self) -> None:
-        """Kills the process with what it started: it leads a session. Whoever reaps orphans reaps it."""
+        """Kills the process and its session; the keeper's reaping of orphans reaps it."""
         self.is_killed = True
         stat = processes.read_stat(self.pid)
         if stat is not None and stat.parent == os.getpid() and stat.session == self.pid:

@@ -27,7 +27,7 @@ class Job:
         self.exit: Optional[Exit] = None
         #: Descriptors of processes that are waited for after the main one, by pid.
         self.strays: Dict[int, int] = {}
-        #: When whatever is left gets SIGKILL; None before anybody asked for an end.
+        #: When the remaining processes get SIGKILL; None before a request to stop.
         self.kill_timer: Optional[Timer] = None
         self.kill_at = 0.0
         #: Known before it is final: the rest is read, written and reaped in between.
@@ -70,7 +70,7 @@ class Job:
         return self._ended_ago_ms(self.end) + self._ran_ms(self.main, self.end)
 
     def _ended_ago_ms(self, end: End) -> int:
-        """The milliseconds since the end, by the clock that nobody sets, except for what an earlier boot left."""
+        """The milliseconds since the end, by the monotonic clock, except for jobs of an earlier boot."""
         if self.main is None or self.claim.boot_id != processes.boot_id():
             return max(0, time.time_ns() // 1000000 - end.ended_ms)
         return max(0, processes.age_ms(self.main.start_ticks) - self._ran_ms(self.main, end))

@@ -26,7 +26,7 @@ _RTTIME_BASE = 2**60
 
 
 def new_tag() -> str:
-    """A tag nobody bears, as text that can be stored."""
+    """A tag that no process has, as text that can be stored."""
     if resource.getrlimit(_RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
         return "{}:{}".format(_RTTIME, _RTTIME_BASE + _random_number())
     soft = resource.getrlimit(resource.RLIMIT_MSGQUEUE)[0]
@@ -62,7 +62,8 @@ def is_marked(pid: int, name: str, tag: str) -> bool:
 
 
 def marked_processes(claim: Claim) -> List[int]:
-    """All of this machine, by looking at every one: some microseconds each. Keepers are never among them."""
+    """The processes of a claim, found by looking at each one of the machine: some microseconds each. Without
+    keepers."""
     own = os.getpid()
     marked = [pid for pid in processes.all_pids() if pid != own and is_marked(pid, claim.name, claim.tag)]
     return [pid for pid in marked if not _is_keeper(pid, claim)]
@@ -84,7 +85,7 @@ def _has_tag(pid: int, tag: str) -> bool:
 
 
 def _is_keeper(pid: int, claim: Claim) -> bool:
-    """Killed while it was `tagged`, it has the tag until somebody reaps it; some first processes never do."""
+    """A process that was killed while `tagged` has the tag until it is reaped, which some init processes never do."""
     if pid != claim.keeper_pid:
         return False
     stat = processes.read_stat(pid)

@@ -21,7 +21,7 @@ from trial_runner.wire.foreign_files import OpenFolder
 
 
 class Spawn:
-    """Starts jobs. `job_umask` is what their processes begin with; the keeper's own files are for nobody else."""
+    """Starts jobs. `job_umask`: umask of their processes; the keeper's own files are private."""
 
     def __init__(self, state_files: StateFiles, boot_id: str, job_umask: int, log: Callable[[str], None]) -> None:
         self._state_files = state_files

@@ -1,4 +1,4 @@
-"""Which jobs' outboxes have changed: told by the kernel, gathered for some milliseconds.
+"""The jobs with changed outboxes: reported by the kernel, gathered for some milliseconds.
 
 Nothing is told of a job before it is as old as that: many have ended by then, and cost no watch and no wake-up.
 Where the kernel cannot watch a folder (its limits are reached), that job counts as changed once a second.
@@ -18,7 +18,7 @@ from trial_runner.wire import foreign_files
 #: Seconds between the first sign of a change, or the start of a job, and telling it: a trickle of lines becomes a few
 #: messages.
 _GATHER_S = 0.03
-#: Seconds between looks at jobs whose folders are not watched.
+#: Seconds between looks at jobs without a watch on their folders.
 _UNWATCHED_S = 1.0
 #: Folders of one job that are watched.
 _MOST_FOLDERS = 100
@@ -45,7 +45,7 @@ class Watches:
         self._watches: Dict[int, _Watch] = {}
         self._numbers: Dict[str, Set[int]] = {}
         self._jobs: Dict[str, Job] = {}
-        #: Of jobs whose folders are not watched yet.
+        #: Of jobs without a watch yet.
         self._beginning: Dict[str, Timer] = {}
         self._unwatched: Dict[str, Job] = {}
         self._is_listening = False
@@ -59,7 +59,7 @@ class Watches:
         self._beginning[job.name] = self._loop.call_later(_GATHER_S, lambda: self._begin(job))
 
     def remove(self, job: Job) -> None:
-        """Ends the following of a job, whose results change no more. Quiet for jobs that were never added."""
+        """Ends the following of a job that has ended. Quiet for jobs that were never added."""
         if self._jobs.pop(job.name, None) is None:
             return
         self._unwatched.pop(job.name, None)
@@ -77,7 +77,7 @@ class Watches:
         self._look_later()
 
     def mute(self) -> None:
-        """Changes wait in the kernel and wake nobody."""
+        """Leaves changes queued in the kernel without waking the loop."""
         self._is_listening = False
         if self._inotify is not None:
             self._loop.unwatch(self._inotify.descriptor)
@@ -176,7 +176,7 @@ def _open(log: Log) -> Optional[Inotify]:
         return None
 
 
-#: Bytes unsent above which nothing is read and no end is told.
+#: Unsent bytes above which no outbox is read and no end is sent.
 _MAX_UNSENT = 256 * 1024
 
 
@@ -203,11 +203,11 @@ class Follow:
         self._watches.mute()
 
     def add(self, job: Job) -> None:
-        """Watches the folders of a job that runs, from the moment on when there could be anything to tell of it."""
+        """Watches the folders of a running job, from its first possible change on."""
         self._watches.add(job)
 
     def remove(self, job: Job) -> None:
-        """Quiet for jobs that were never added."""
+        """Ends the watches of a job; quiet for jobs that were never added."""
         self._watches.remove(job)
         self._changed.pop(job.name, None)
 

@@ -18,7 +18,7 @@ from trial_runner.wire.foreign_files import write_all
 _COPY_BYTES = 256 * 1024
 #: Seconds that a keeper may take to begin; it looks at every job it finds before it listens.
 _START_S = 30.0
-#: Seconds to wait for one that is just ending, or whose socket is being made anew.
+#: Seconds to wait for a keeper that is just ending, or is making its socket anew.
 _PAUSE_S = 0.05
 #: How often it is tried; a keeper may end itself between two steps.
 _ATTEMPTS = 20
@@ -100,7 +100,7 @@ def _copy_in(sock: socket.socket) -> None:
         while data:
             sock.sendall(data)
             data = os.read(0, _COPY_BYTES)
-        # Nobody is there any more, also for a keeper that hangs.
+        # The client is gone, also for a keeper that hangs.
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass  # the keeper hung up; the other thread sees it too

@@ -136,7 +136,7 @@ _PAUSE_S = 1.0
 
 
 class Listener:
-    """Calls `on_accept` with each new connection. Whoever opens it must hold the directory's lock."""
+    """Calls `on_accept` with each new connection. The process that opens it must hold the directory's lock."""
 
     def __init__(self, loop: Loop, path: str, on_accept: Callable[[socket.socket], None]) -> None:
         self._loop = loop
@@ -151,9 +151,7 @@ class Listener:
         folder = os.path.dirname(self._path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         if os.stat(folder).st_uid not in (0, os.geteuid()):
-            raise OSError(
-                errno.EPERM, "the socket's folder belongs to another user, who could put another in its place", folder
-            )
+            raise OSError(errno.EPERM, "the socket's folder belongs to another user and could be exchanged", folder)
         self._unlink()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
@@ -168,7 +166,8 @@ class Listener:
         self._close_socket()
 
     def close_unless_asked(self) -> bool:
-        """Whether it is closed: not when somebody came at the last moment, who is accepted."""
+        """Closes it unless a connection has come at the last moment, which is accepted; answers whether it is
+        closed."""
         self._unlink_ours()
         last = self._accept()
         if last is None:

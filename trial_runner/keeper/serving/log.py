@@ -1,4 +1,4 @@
-"""keeper.log: what a keeper did that nobody asked it about. Never a command, never an environment."""
+"""keeper.log: what a keeper did without a request. Commands and environments are never in it."""
 
 import os
 import time

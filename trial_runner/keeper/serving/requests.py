@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from trial_runner import protocol
 
-#: Conditions that pass without anybody changing the request.
+#: Conditions that pass without a change of the request.
 _PASSING = frozenset(
     {
         errno.ENOSPC,
@@ -44,7 +44,7 @@ def system_refusal(error: OSError, attempted: str) -> Refusal:
 
 
 def fault(error: Exception) -> Refusal:
-    """What is said of a fault of the keeper's own."""
+    """The refusal for a fault of the keeper itself."""
     sentence = "The keeper failed at this request: see keeper.log ({}).".format(type(error).__name__)
     return Refusal(protocol.INVALID, sentence)
 

@@ -1,7 +1,6 @@
 """The process around a server: its folder, its lock, its place among processes; and what a second one does."""
 
 import errno
-import fcntl
 import os
 import signal
 import socket
@@ -12,23 +11,23 @@ from typing import Optional
 from trial_runner import processes
 from trial_runner.keeper.serving.listener import MAX_PATH_BYTES
 from trial_runner.keeper.serving.server import Server
+from trial_runner.wire.file_lock import try_lock
 
 READY = b"ready\n"
 
 
 def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
-    """Serves until nobody needs it; an exit code. Where another keeper serves the directory, says so and answers 0."""
+    """Serves until it is not needed any more; an exit code. Where another keeper serves the directory: 0, and says
+    so."""
     job_umask = os.umask(0o077)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     _leave_session()
     _keep_descriptors_from_jobs()
     lock = os.open(os.path.join(directory, "keeper.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(lock):
         return _leave_to_other(directory, socket_path, lock, ready_fd)
     os.ftruncate(lock, 0)
-    # Whoever comes with another environment would look for the socket elsewhere.
+    # A client with another environment would look for the socket elsewhere.
     os.pwrite(lock, "{}\n{}\n".format(os.getpid(), socket_path).encode("utf-8", "surrogateescape"), 0)
     _serve_alone(directory, socket_path, job_umask, ready_fd)
     return 0
@@ -67,11 +66,11 @@ def _leave_session() -> None:
     try:
         os.setsid()
     except PermissionError:
-        pass  # whoever started us did it already
+        pass  # the starting process did it already
 
 
 def _keep_descriptors_from_jobs() -> None:
-    """Keeps descriptors that whoever started us left open from jobs; our own close on exec anyway."""
+    """Keeps descriptors that the starting process left open from jobs; our own close on exec."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             try:
@@ -81,7 +80,7 @@ def _keep_descriptors_from_jobs() -> None:
 
 
 def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Optional[int]) -> None:
-    os.close(processes.open_pidfd(os.getpid()))  # a kernel without these is told of before any job is touched
+    os.close(processes.open_pidfd(os.getpid()))  # a kernel without these is reported before any job is touched
     processes.become_subreaper()
     os.chdir(directory)
     server = Server(directory, socket_path, job_umask)
@@ -104,12 +103,12 @@ def _leave_to_other(directory: str, socket_path: str, lock: int, ready_fd: Optio
 
 
 def _answers(socket_path: str) -> bool:
-    """Without taking the place of whoever is connected: the file is there and a connection would be accepted."""
+    """Whether the file is there and a connection would be accepted; does not replace the present connection."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         probe.connect(socket_path)
     except OSError as error:
-        # A listening stream socket refuses datagrams by its type; nobody behind the file refuses the connection.
+        # A listening stream socket refuses datagrams by its type; a file without a listener refuses the connection.
         return error.errno == errno.EPROTOTYPE
     finally:
         probe.close()
@@ -127,7 +126,7 @@ def _tell_ready(ready_fd: Optional[int]) -> None:
 
 
 def _let_go_of_streams() -> None:
-    """Closes our output: whoever reads it must not wait for our end."""
+    """Closes our output: its reader must not wait for our end."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)

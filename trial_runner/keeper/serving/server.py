@@ -1,4 +1,4 @@
-"""A keeper's life: one per directory, one connection at a time, gone when neither a job nor anybody needs it."""
+"""A keeper's life: one per directory, one connection at a time, ended when it has neither a job nor a connection."""
 
 import signal
 import socket
@@ -28,9 +28,9 @@ _MOST_COPYING = 2
 _MOST_REMOVING = 2
 #: Seconds that a keeper without jobs waits for a connection before it ends itself.
 _LINGER_S = 0.05
-#: The same before the first connection: whoever started it may be slow.
+#: The same before the first connection, as the starting process may be slow.
 _FIRST_LINGER_S = 5.0
-#: Seconds between two looks whether its folder is still there, when nobody comes or goes.
+#: Seconds between two looks whether its folder is still there, without connections that begin or end.
 _HOME_LOOK_S = 30.0
 
 
@@ -102,7 +102,7 @@ class Server:
 
     def _on_accept(self, sock: socket.socket) -> None:
         self._look_at_home()
-        if self._is_homeless:  # whoever comes now means another folder of the same name
+        if self._is_homeless:  # a new client means another folder of the same name
             sock.close()
             return
         if self._connection is not None:
@@ -182,7 +182,7 @@ class Server:
         self._loop.call_later(_HOME_LOOK_S, self._look_later)
 
     def _look_at_home(self) -> None:
-        """Looks whether the keeper's folder was deleted: nobody later knows of its jobs then, and none can start."""
+        """Looks whether the keeper's folder was deleted: its jobs have no record then, and none can start."""
         if not self._is_homeless and self._home.is_deleted():
             self._log.write("its folder was deleted; {} jobs running".format(len(self._jobs.running())))
             self._is_homeless = True

@@ -64,7 +64,7 @@ def split_index(params: Any) -> Any:
 def merge_parameter(base_params: Any, override_params: Any) -> Any:
     """Sets `override_params` in a namespace or mapping of defaults, which is changed and returned.
 
-    Raises ValueError for a name that has no default, or a value whose type is not its default's.
+    Raises ValueError for a name that has no default, or a value of another type than its default.
     """
     for name, value in (override_params or {}).items():
         if isinstance(base_params, dict):

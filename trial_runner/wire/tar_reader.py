@@ -1,20 +1,18 @@
-"""The members of a tar file one after the other, as they come: files, folders and links, from whoever sent it.
+"""The members of a tar file, one after the other: files, folders and links. Any user may have made the file.
 
-Not `tarfile`: that takes a name into memory however long it says it is, follows headers that follow headers as deep as
-there are any, and reads maps of sparse files. Here no header is larger than `MOST_HEADER_BYTES` and nothing is kept of
-what is no part of a member. Understood are ustar, PAX (`path`, `linkpath`, `size`) and GNU's long names.
+`tarfile` reads a name of any announced length into memory, before a filter is asked, and has no filter before Python
+3.12 and some patch releases (`test_tarfile_reads_announced_names_into_memory`). Here a header has at most
+`MOST_HEADER_BYTES`. Understood are ustar, PAX (`path`, `linkpath`, `size`) and GNU's long names.
 """
 
-from __future__ import annotations
-
 import enum
+import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 _BLOCK = 512
 _CHUNK_BYTES = 256 * 1024
-#: Most bytes of a name, or of whatever else stands before a member.
+#: Most bytes of a name, or of another header before a member.
 MOST_HEADER_BYTES = 64 * 1024
 _OCTAL = re.compile(rb"[0-7]*")
 _RECORD = re.compile(rb"([1-9][0-9]{0,5}) ([^=]+)=")
@@ -35,9 +33,8 @@ class Kind(enum.Enum):
 _KINDS = {b"0": Kind.FILE, b"\0": Kind.FILE, b"7": Kind.FILE, b"5": Kind.FOLDER, b"2": Kind.LINK}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A member of a tar file; its name and target may hold any bytes, as Python spells them."""
+class Member(NamedTuple):
+    """A member of a tar file; its name and target may hold any bytes, as `os.fsdecode` spells them."""
 
     name: str
     kind: Kind
@@ -52,18 +49,18 @@ class TarReader:
     """A reader of a tar file, which is read once, from the beginning."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
-        """`read`: a function that answers so many bytes, and fewer only at the end."""
+        """`read(size)`: the next `size` bytes; fewer at the end only."""
         self._read = read
-        #: Bytes that are left of the member's content, and what fills its last block.
+        #: Bytes left of the member's content, and of the padding of its last block.
         self._left = self._padding = 0
 
     def members(self) -> Iterator[Member]:
         """The members, each before its content, which is skipped unless it is read. Raises BadTar."""
-        said: dict[bytes, bytes] = {}
-        while (header := self._header()) is not None:
+        said: Dict[bytes, bytes] = {}
+        for header in iter(self._header, None):
             kind = header[156:157]
             if kind in (_PAX_GLOBAL, _PAX, _GNU_NAME, _GNU_TARGET):
-                said |= _extended(kind, self._extension(header))
+                said.update(_extended(kind, self._extension(header)))
                 continue
             yield self._member(header, said)
             said = {}
@@ -71,7 +68,7 @@ class TarReader:
                 pass
 
     def content(self) -> Iterator[bytes]:
-        """The content of the member that came last. Raises BadTar when it ends too early."""
+        """The content of the latest member. Raises BadTar when it ends too early."""
         while self._left:
             part = self._exactly(min(self._left, _CHUNK_BYTES))
             self._left -= len(part)
@@ -79,8 +76,8 @@ class TarReader:
         padding, self._padding = self._padding, 0
         self._exactly(padding)
 
-    def _header(self) -> bytes | None:
-        """The next header; None at the end, which is a block of zeros, or nothing more. Raises BadTar."""
+    def _header(self) -> Optional[bytes]:
+        """The next header; None at the end: a block of zeros, or the end of the file. Raises BadTar."""
         block = self._read(_BLOCK)
         if not block.strip(b"\0"):
             return None
@@ -93,25 +90,25 @@ class TarReader:
     def _extension(self, header: bytes) -> bytes:
         size = _number(header[124:136])
         if size > MOST_HEADER_BYTES:
-            raise BadTar(f"a name or another header in it is longer than {MOST_HEADER_BYTES // 1024} KiB")
+            raise BadTar("a name or another header in it is longer than {} KiB".format(MOST_HEADER_BYTES // 1024))
         self._expect(size)
         return b"".join(self.content())
 
-    def _member(self, header: bytes, said: dict[bytes, bytes]) -> Member:
+    def _member(self, header: bytes, said: Dict[bytes, bytes]) -> Member:
         name = said.get(b"path", _name(header))
         kind = _KINDS.get(header[156:157], Kind.OTHER)
         if kind is Kind.FILE and header[156:157] == b"\0" and name.endswith(b"/"):
-            kind = Kind.FOLDER  # as the oldest ones have it
+            kind = Kind.FOLDER  # as in the oldest tar files
         size = 0
         if kind is Kind.FILE:
             size = _decimal(said[b"size"]) if b"size" in said else _number(header[124:136])
         self._expect(size)
         return Member(
-            name=_text(name.rstrip(b"/") if kind is Kind.FOLDER else name),
+            name=os.fsdecode(name.rstrip(b"/") if kind is Kind.FOLDER else name),
             kind=kind,
             size=size,
             is_executable=bool(_number(header[100:108]) & 0o100),
-            target=_text(said.get(b"linkpath", _to_nul(header[157:257]))),
+            target=os.fsdecode(said.get(b"linkpath", _to_nul(header[157:257]))),
         )
 
     def _expect(self, size: int) -> None:
@@ -124,8 +121,8 @@ class TarReader:
         return data
 
 
-def _sums(block: bytes) -> tuple[int, int]:
-    """The check sum of a header, and the one that programs get which take bytes for signed."""
+def _sums(block: bytes) -> Tuple[int, int]:
+    """The check sum of a header, computed over unsigned and, as by some programs, over signed bytes."""
     summed = block[:148] + b" " * 8 + block[156:]
     unsigned = sum(summed)
     return unsigned, unsigned - 256 * sum(byte > 127 for byte in summed)
@@ -139,7 +136,7 @@ def _number(field: bytes) -> int:
         return int.from_bytes(field[1:], "big")
     digits = _to_nul(field).strip()
     if _OCTAL.fullmatch(digits) is None:
-        raise BadTar("a number in it is none")
+        raise BadTar("a number in it has other characters than octal digits")
     return int(digits or b"0", 8)
 
 
@@ -149,8 +146,8 @@ def _decimal(value: bytes) -> int:
     return int(value)
 
 
-def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
-    """The fields that a header tells of the next member, under PAX's names. Raises BadTar."""
+def _extended(kind: bytes, data: bytes) -> Dict[bytes, bytes]:
+    """The fields of the next member that an extension header gives, under PAX's names. Raises BadTar."""
     if kind == _PAX:
         return dict(_records(data))
     if kind == _PAX_GLOBAL:
@@ -158,8 +155,8 @@ def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
     return {b"path" if kind == _GNU_NAME else b"linkpath": _to_nul(data)}
 
 
-def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The names and values that are of use in a PAX header: ``LENGTH NAME=VALUE`` and a line's end. Raises BadTar."""
+def _records(data: bytes) -> Iterator[Tuple[bytes, bytes]]:
+    """The records ``LENGTH NAME=VALUE\\n`` of a PAX header of a path or size, as (name, value). Raises BadTar."""
     while data.strip(b"\0"):
         found = _RECORD.match(data)
         end = int(found[1]) if found else 0
@@ -179,7 +176,3 @@ def _name(header: bytes) -> bytes:
 
 def _to_nul(field: bytes) -> bytes:
     return field.partition(b"\0")[0]
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")

@@ -1,0 +1,30 @@
+"""Waits between tries that fail."""
+
+import random
+from typing import Sequence
+
+_random = random.SystemRandom()
+
+
+class Backoff:
+    """The waits of a table, one after each failure in a row; the last one repeats.
+
+    `waits`: in the caller's unit of time. `least`: each wait is multiplied by a random number between this and 1, so
+    that callers that failed together do not come back together.
+    """
+
+    def __init__(self, waits: Sequence[float], least: float = 1.0) -> None:
+        self._waits = waits
+        self._least = least
+        #: In a row.
+        self.failures = 0
+
+    def next_wait(self) -> float:
+        """Counts a failure; answers the wait before the next try."""
+        wait = self._waits[min(self.failures, len(self._waits) - 1)]
+        self.failures += 1
+        return wait * _random.uniform(self._least, 1.0)
+
+    def reset(self) -> None:
+        """Begins the table again, after a success."""
+        self.failures = 0
