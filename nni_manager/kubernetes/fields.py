@@ -4,7 +4,7 @@ gets; and which names the API of a cluster takes."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -148,6 +148,16 @@ class KubernetesSection(PlatformSection):
         default=None, description="What the cluster calls a GPU. Default: `nvidia.com/gpu`."
     )
     priority_class_name: Subdomain | None = Field(default=None, description="Priority class of all pods.")
+
+    @property
+    def pod_storage(self) -> NfsStorage | AzureStorage | PvcStorage | None:
+        """The storage that pods mount; None: none is set, or the platform has no such field."""
+        found: NfsStorage | AzureStorage | PvcStorage | None = getattr(self, "storage", None)
+        return found
+
+    def replicas(self) -> Iterable[tuple[str, Replica]]:
+        """The roles of a job, each with its path in the section."""
+        return ()
 
 
 def storage_fields(section: str) -> dict[str, str]:

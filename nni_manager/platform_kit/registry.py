@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from nni_manager.domain.experiment import PlatformSpec
     from nni_manager.platform_kit.contract import Platform
     from nni_manager.platform_kit.first_format import FirstFormat
+    from nni_manager.platform_kit.section_model import PlatformSection
 
 GROUP = "nni_manager.platforms"
 _PACKAGE = "nni-manager"
@@ -39,7 +38,7 @@ class PlatformDescription:
     #: What users write: the folder's, or the entry point's name.
     name: str
     #: Validates the platform's section of a config: strict, camelCase, every field described.
-    config: type[BaseModel]
+    config: type[PlatformSection]
     #: One line for lists and help.
     summary: str
     #: Where the adapter's class is, ``package.module:Class``; imported by `adapter_class`. Empty: there is none yet.
@@ -129,9 +128,17 @@ def _is_installed(package: str) -> bool:
     return False
 
 
-def adapter_of(service: PlatformSpec) -> type[Platform]:
+def adapter_of(service: PlatformSpec) -> type[Platform[Any]]:
     """The adapter of a training service. Raises InvalidInput when there is none, or it cannot be imported."""
     return adapter_class(find(service.name))
+
+
+def config_of(service: PlatformSpec) -> PlatformSection:
+    """The section of a training service as its adapter takes it.
+
+    Raises InvalidInput for an unknown platform, ValueError for a section that its model refuses.
+    """
+    return find(service.name).config.model_validate(service.settings)
 
 
 _Loader = Callable[[], object]

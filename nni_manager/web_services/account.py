@@ -1,4 +1,4 @@
-"""An account of a service that is asked over HTTP: one client, one pace and one health for all who use the account.
+"""An account of a service that is asked over HTTP: one client, one pace and one health for all its experiments.
 
 An adapter inherits `WebAccount` for its service: one method a remote call, each a line of `ask`. A `WebLease` is one
 training service's use of it: it checks the experiment's own credential first, goes on with another one's when the far
@@ -9,7 +9,7 @@ side refuses what is in use, and takes a new one from `Platform.renew`. What `as
 * `BadCredentials`: 401, or what the service says instead (`credential_statuses`).
 * `Refused`: the service answered, and will not do it. The adapter knows what that means.
 
-After a 429 or 503 nobody asks again before `Retry-After` is over, in either of its forms.
+After a 429 or 503 no call is sent before `Retry-After` is over, in either of its forms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PATIENCE_S = 15.0
 #: Seconds for which a service is left alone that wants to be, and does not say for how long; and at most.
 _BACK_OFF_S = 10.0
 _LONGEST_BACK_OFF_S = 3600.0
-#: What to do about a certificate that is signed by itself, or by an authority of one's own.
+#: What to do about a certificate that is self-signed, or signed by a private authority.
 _OTHER_AUTHORITY = "; set SSL_CERT_FILE, for the manager, to a file of the certificates that it is to trust"
 
 
@@ -159,13 +159,13 @@ class WebAccount(Connection):
             method, path, params={**params, **used.params}, headers={**headers, **used.headers}, **body
         )
         if response.status_code in self.credential_statuses and signature is None:
-            if used is not self._signature or await self.signed_anew():  # somebody else's call may have renewed it
+            if used is not self._signature or await self.signed_anew():  # another call may have renewed it
                 options: dict[str, Any] = {"params": params, "headers": headers, **body}
                 return await self.ask(method, path, pace=pace, signature=self._signature, **options)
         return self._judged(response, pace)
 
     async def ask_json(self, method: str, path: str, **options: Any) -> Any:
-        """The answer to a request, as `ask`, in JSON. Anything else is from somebody between: PlatformUnavailable."""
+        """The answer to a request, as `ask`, in JSON. Other answers come from a proxy: PlatformUnavailable."""
         response = await self.ask(method, path, **options)
         try:
             return response.json()
@@ -335,7 +335,7 @@ class WebLease(Generic[A]):
         try:
             return await ask(account)
         except BadCredentials as error:
-            if self._lease.serving is serving:  # else somebody who asked with us has found a good one
+            if self._lease.serving is serving:  # else a concurrent call has found a good one
                 await self._lease.refused(error)
             return await ask(self._lease.connection)
 

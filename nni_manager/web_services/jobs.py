@@ -16,9 +16,8 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit.contract import Capabilities, Host, Platform
+from nni_manager.platform_kit.contract import Capabilities, ConfigT, Host, Platform
 from nni_manager.shared_storage.job_folders import JobFolders
 from nni_manager.shared_storage.mounted_storage import MountedStorage
 from nni_manager.web_services.account import WebAccount, WebLease
@@ -73,10 +72,10 @@ class ListingAccount(WebAccount):
         return Followed()
 
 
-A = TypeVar("A", bound=ListingAccount)
+AccountT = TypeVar("AccountT", bound=ListingAccount)
 
 
-class WebJobs(Platform, Generic[A]):
+class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
     """An adapter of a service that is asked over HTTP again and again; to be inherited and completed."""
 
     capabilities = Capabilities(
@@ -89,11 +88,11 @@ class WebJobs(Platform, Generic[A]):
         slow_poll_s=5.0,
     )
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
+    def __init__(self, config: ConfigT, host: Host) -> None:
+        super().__init__(config, host)
         self._owner = f"{host.experiment_id}/{host.service}"
-        self._lease: WebLease[A] = WebLease(
-            host.connections, self.connection_key(settings), self._owner, self._account, self._credential(settings)
+        self._lease: WebLease[AccountT] = WebLease(
+            host.connections, self.connection_key(config), self._owner, self._account, self._credential(config)
         )
         self._folders = JobFolders(host)
         self._unlisted = UnlistedJobs(_MOST_ASKED)
@@ -103,25 +102,25 @@ class WebJobs(Platform, Generic[A]):
         self._ended: dict[str, Observation] = {}
 
     @abc.abstractmethod
-    def _account(self) -> A:
-        """A new account of these settings."""
+    def _account(self) -> AccountT:
+        """A new account of this config."""
 
     @classmethod
     @abc.abstractmethod
-    def _credential(cls, settings: Json) -> str:
+    def _credential(cls, config: ConfigT) -> str:
         """The account's credential."""
 
     @abc.abstractmethod
     def _made_storage(self) -> MountedStorage:
-        """The storage on which jobs of these settings and we meet."""
+        """The storage on which jobs of this config and we meet."""
 
     @abc.abstractmethod
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
         """Stops jobs. Quiet for those that have ended or are not there."""
 
-    def renew(self, settings: Json) -> None:
-        super().renew(settings)
-        self._lease.renew(self._credential(settings))
+    def renew(self, config: ConfigT) -> None:
+        super().renew(config)
+        self._lease.renew(self._credential(config))
 
     async def __aenter__(self) -> Self:
         await self._lease.enter()
@@ -142,7 +141,7 @@ class WebJobs(Platform, Generic[A]):
 
     def _accepted(self, spec: JobSpec, data: str) -> JobHandle:
         self._accepted_s = asyncio.get_running_loop().time()
-        return JobHandle(platform=str(self.settings["platform"]), version=1, job_name=spec.name, data=data)
+        return JobHandle(platform=self.config.platform, version=1, job_name=spec.name, data=data)
 
     def _noted(self, handle: JobHandle, report: Observation) -> Observation:
         if report.state.is_final:

@@ -18,7 +18,7 @@ class Pacing:
         self._now = now_s or (lambda: asyncio.get_running_loop().time())
         #: When the bucket would be full again.
         self._full_s = float("-inf")
-        #: Nobody asks before.
+        #: No call before this time.
         self._not_before_s = float("-inf")
         self._first = asyncio.Lock()
 

@@ -14,11 +14,14 @@ from azure.core.exceptions import (
 )
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.kubernetes.fields import AzureStorage
 from nni_manager.kubernetes.jobs.shared_objects import account_key
 
 pytestmark = pytest.mark.unit
 
-STORAGE = {"storageType": "azureStorage", "azureAccount": "a", "keyVaultName": "vault", "keyVaultKey": "entry"}
+STORAGE = AzureStorage(
+    storageType="azureStorage", azureAccount="acc", azureShare="shr", keyVaultName="vault", keyVaultKey="entry"
+)
 
 
 class Vault:
@@ -54,7 +57,7 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> type[Vault]:
 
 
 async def test_a_key_that_is_given_is_taken(vault: type[Vault]) -> None:
-    assert await account_key({**STORAGE, "azureAccountKey": "mine"}) == "mine"
+    assert await account_key(STORAGE.model_copy(update={"azure_account_key": "mine"})) == "mine"
     assert vault.asked == []
 
 

@@ -21,6 +21,7 @@ from nni_manager.kubernetes.api import cluster
 from nni_manager.kubernetes.jobs import draft
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, NoRoom
+from nni_manager.platforms.kubeflow.config import KubeflowConfig
 from nni_manager.platforms.kubeflow.platform import KubeflowPlatform
 from nni_manager.scheduler.turns import observer
 from nni_manager.scheduler.turns.inbox import Inbox
@@ -38,7 +39,7 @@ ANSWERS: tuple[int | str, ...] = (401, 403, 404, 409, 410, 429, 500, 503, 0, CLO
 LASTS = ((1.0, 20.0), (60.0, 600.0), (1e9, 1e9))
 #: Seconds within which all faults begin, and that everything takes once they are over.
 BEGIN_S, PATIENCE_S = 400.0, 1800.0
-_WORKER = {"replicas": 1, "dockerImage": "x", "cpuNumber": 1, "memorySize": 64, "gpuNumber": 0}
+_WORKER = {"replicas": 1, "command": "true", "dockerImage": "x", "cpuNumber": 1, "memorySize": 64, "gpuNumber": 0}
 SETTINGS: dict[str, Any] = {
     "platform": "kubeflow",
     "operator": "tf-operator",
@@ -77,7 +78,7 @@ class Stage:
                 greet=nothing,
                 exited=nothing,
             )
-            return KubeflowPlatform(SETTINGS, host)
+            return KubeflowPlatform(KubeflowConfig.model_validate(SETTINGS), host)
 
         monkeypatch.setattr(
             observer, "_undecided", lambda *_: {self.handle.job_name: self.handle} if self.handle else {}

@@ -96,13 +96,13 @@ class WebWorld(World):
     async def restart(self) -> None:
         self.recorder.connections = Connections()
 
-    def make_of(self, recorder: Recorder) -> Platform:
+    def make_of(self, recorder: Recorder) -> Platform[Any]:
         recorder.folder.mkdir(exist_ok=True)
         self.experiments[recorder.experiment_id] = recorder
         return self.built(recorder)
 
     @abc.abstractmethod
-    def built(self, recorder: Recorder, **changes: Any) -> Platform:
+    def built(self, recorder: Recorder, **changes: Any) -> Platform[Any]:
         """An instance of this experiment."""
 
     # Jobs
@@ -209,7 +209,7 @@ class WebWorld(World):
         return [str(path) for path in self.here.glob(f"{experiment_id}/*") if path.is_file()]
 
 
-async def insisted(platform: Platform, spec: JobSpec, pause_s: float) -> JobHandle:
+async def insisted(platform: Platform[Any], spec: JobSpec, pause_s: float) -> JobHandle:
     """Submits as the scheduler does: again, and marked, until somebody knows."""
     while True:
         try:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from nni_manager.domain.errors import BadCredentials
-from nni_manager.domain.experiment import Json
+from nni_manager.kubernetes.fields import KubernetesSection
 from nni_manager.platform_kit.secret_texts import SecretTexts
 
 #: Fields of a user that are secret. Certificates are not.
@@ -53,16 +53,12 @@ class Access:
     namespace: str = "default"
 
     @classmethod
-    def of(cls, settings: Json, environment: Mapping[str, str] = os.environ) -> Access:
+    def of(cls, config: KubernetesSection, environment: Mapping[str, str] = os.environ) -> Access:
         """The access that the section names, or else the one that `kubectl` would find."""
-        kubeconfig = str(settings.get("kubeconfig") or environment.get("KUBECONFIG") or "")
+        kubeconfig = config.kubeconfig or environment.get("KUBECONFIG", "")
         if not kubeconfig and _IN_CLUSTER not in environment:
             kubeconfig = str(Path.home() / ".kube" / "config")
-        return cls(
-            kubeconfig=kubeconfig,
-            context=str(settings.get("context") or ""),
-            namespace=str(settings.get("namespace") or "default"),
-        )
+        return cls(kubeconfig=kubeconfig, context=config.context or "", namespace=config.namespace)
 
     @property
     def key(self) -> str:

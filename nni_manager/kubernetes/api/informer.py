@@ -126,7 +126,7 @@ class Informer:
             raise self.trouble
 
     def try_again(self) -> None:
-        """Tries again at once: somebody has put something right."""
+        """Retries at once: the cause may be fixed."""
         self._again.set()
 
     async def _run(self) -> None:
@@ -162,7 +162,7 @@ class Informer:
             self._poll()
 
     async def _react(self, refusal: Refusal) -> None:
-        """Reads credentials that have expired again, before anybody hears of a refusal."""
+        """Reads expired credentials again, before a refusal is reported."""
         if refusal.status != 401 or self._renew is None or self._is_renewed:
             self._is_renewed = False
             return await self._on_refusal(refusal)

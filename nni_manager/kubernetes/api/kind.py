@@ -26,7 +26,7 @@ class Kind:
     version: str = ""
     #: Merged into an object to end it; None: it is deleted.
     stop: Object | None = None
-    #: Who serves the kind, and how to get it.
+    #: The operator that serves the kind, and where to get it.
     operator: str
 
     async def find(self, cluster: Cluster) -> Resource | None:

@@ -1,4 +1,4 @@
-"""A job whose pods are filled and read by commands in them: what is done next, and what becomes of what was read."""
+"""One attempt on the exec channel: fills its pods and reads results from them by commands that run inside."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ExecChannel:
         self._sends_code = sends_code
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._attempts: dict[str, Attempt] = {}
-        #: Tasks of forgotten jobs whose pods are just being let go: until they are told, they hold what they hold.
+        #: Tasks that release the pods of forgotten jobs: a pod keeps its resources until it is released.
         self._letting_go: set[asyncio.Task[None]] = set()
         self._news: dict[str, asyncio.Event] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)

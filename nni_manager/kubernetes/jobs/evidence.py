@@ -68,7 +68,7 @@ class PodEnd:
     stderr_tail: str
     started_ms: int | None
     ended_ms: int | None
-    #: The cluster ended it, for its own reasons, or somebody deleted it.
+    #: The cluster ended it for reasons of its own, or a user deleted it.
     is_taken: bool
 
     @property
@@ -130,7 +130,7 @@ def _taken(status: Object) -> str:
 
 
 def _deleted(pod: Object) -> str:
-    """The reason of the end of a pod that somebody deleted, as who drains a node does; empty: nobody did, or it had
+    """The reason of the end of a pod that was deleted, as when a node is drained; empty: it was not deleted, or it had
     ended by itself."""
     if not pod["metadata"].get("deletionTimestamp"):
         return ""

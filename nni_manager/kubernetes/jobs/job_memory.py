@@ -1,5 +1,5 @@
 """The memory of one job: its object, its pods and what is told about them, also after they are gone, and the report
-that follows. A completed job may lose its pods, and a deleted one its object, before anybody has looked."""
+that follows. A completed job may lose its pods, and a deleted one its object, before it is observed."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class JobMemory:
         )
 
     def _removed(self, found: Observation, since_s: float, now_s: float) -> tuple[Observation, float | None]:
-        """The report on a job whose object is gone, and the seconds after which to look again.
+        """The report on a job without an object any more, and the seconds after which to look again.
 
         Its end is told when its pods are gone: until then they hold what they hold, and may still tell results.
         """

@@ -138,7 +138,7 @@ def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:
 def environment(
     spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
 ) -> list[Object]:
-    """The environment of the runner; its token stands in a Secret, where not everybody who sees pods sees it."""
+    """The environment of the runner. Its token is in a Secret, as a right to read pods does not include Secrets."""
     is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
     values = {
         protocol.ENV_COMMAND: role.command,

@@ -42,7 +42,7 @@ async def remove(cluster: Cluster, resource: Resource, service: ClusterObjects, 
 
 
 async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], job_names: frozenset[str] | None) -> None:
-    """Removes jobs with these labels, whoever made them; `job_names` None: all. Raises Refusal."""
+    """Removes jobs with these labels, made by any process; `job_names` None: all. Raises Refusal."""
 
     async def clean_one(found: Object) -> None:
         meta = found["metadata"]

@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
-from nni_manager.domain.experiment import Json
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.names import service_labels
+from nni_manager.kubernetes.fields import AzureStorage
 from nni_manager.kubernetes.jobs.pod import RUNNER_FILE
 
 LOGIN_KEY = ".dockerconfigjson"
@@ -80,10 +80,9 @@ def _name(experiment_id: str, service: str, what: str, content: bytes) -> str:
     return f"{readable}-{what}-{digest}"
 
 
-async def account_key(storage: Json) -> str:
+async def account_key(storage: AzureStorage) -> str:
     """The key of a storage account, which is secret. Raises BadCredentials and PlatformUnavailable."""
-    given = storage.get("azureAccountKey")
-    return str(given) if given else await _from_vault(str(storage["keyVaultName"]), str(storage["keyVaultKey"]))
+    return storage.azure_account_key or await _from_vault(storage.key_vault_name, storage.key_vault_key)
 
 
 async def _from_vault(vault: str, name: str) -> str:

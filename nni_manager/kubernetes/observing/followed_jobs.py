@@ -70,7 +70,7 @@ class FollowedJobs:
         return memory
 
     async def _mend(self) -> None:
-        """Looks whether pods wait for what somebody has removed."""
+        """Creates shared objects again that were removed and that pods wait for."""
         with suppress(Refusal, PlatformError):
             await self._service.mend()
 

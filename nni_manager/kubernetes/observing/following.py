@@ -41,7 +41,7 @@ class Following:
         self._asking: dict[str, asyncio.Task[None]] = {}
         #: Job that a list does not have → what asks for it by its name.
         self._seeking: dict[str, asyncio.Task[None]] = {}
-        #: Called with a job whose pods or object have changed.
+        #: Called with a job when its pods or its object have changed.
         self.on_change: Callable[[JobMemory], None] = lambda memory: None
         for pod in pods.objects.values():
             self._put_pod(pod)

@@ -85,7 +85,7 @@ class FakeListener:
         return f"http://{self._address}:{self.port}{PATH}"
 
     def variables(self, port: int | None = None) -> Mapping[str, str]:
-        """Variables of a runner of the attempt; `port`: of who stands before the listener."""
+        """Variables of a runner of the attempt; `port`: of a proxy before the listener."""
         url = f"http://{self._address}:{self.port if port is None else port}{PATH}"
         return {protocol.ENV_MANAGER_URL: url, protocol.ENV_TOKEN: TOKEN}
 

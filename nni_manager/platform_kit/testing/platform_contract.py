@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -222,7 +223,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, handle, JobState.SUCCEEDED)
 
     async def test_a_job_that_ends_while_nobody_is_there_is_seen_later(self, world: World) -> None:
-        """Item 11: a job that ends while nobody is there is seen later."""
+        """Item 11: a job that ends while no adapter is entered is seen later."""
         async with world.make() as platform:
             handle = await running(world, platform, "a")
         await world.end(handle, 0)
@@ -352,7 +353,7 @@ class PlatformContract(ServiceContract):
 
 
 _FAULTS_A_ROUTE = 3
-#: A command whose results, output and exit code are known.
+#: A command with known results, output and exit code.
 _REPORTING = (
     'for n in 1 2 3; do echo \'{"type": "intermediate", "value": \'$n\'}\' >> $NNI_OUTBOX; done; echo printed; exit 3'
 )
@@ -371,7 +372,7 @@ _ALWAYS_SET = (
 )
 
 
-async def _submit_and_cut_off(world: World, platform: Platform, turns: int) -> None:
+async def _submit_and_cut_off(world: World, platform: Platform[Any], turns: int) -> None:
     """Cancels a submission after some turns of the loop; it may have ended before."""
     submission = asyncio.create_task(platform.submit(world.job("b")))
     for _ in range(turns):

@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ _GIVEN_UP_S = 0.3
 #: Seconds that leaving may take, as the scheduler has it.
 _EXIT_S = 10.0
 _LOOK_AGAIN_S = 0.02
-#: A command whose results are known.
+#: A command with known results.
 _REPORTING = 'for n in 1 2; do echo \'{"type": "intermediate", "value": \'$n\'}\' >> $NNI_OUTBOX; done'
 
 
@@ -152,7 +153,7 @@ class ServiceContract:
             await world.start_hanging()
             for ask in _questions(world, platform, handle, over):
                 await _give_up(ask)
-            assert await _give_up(lambda: platform.submit(spec)) is None, "nobody has answered"
+            assert await _give_up(lambda: platform.submit(spec)) is None, "no answer has come"
             await world.end_hanging()
             await seen(world, platform, handle, JobState.RUNNING)
             other = await run(world, platform, dataclasses.replace(spec, is_repeat=True))
@@ -176,7 +177,7 @@ class ServiceContract:
             await seen(world, platform, handle, JobState.RUNNING)
 
     async def test_a_submission_whose_answer_was_lost_is_repeated_as_one_job(self, world: World) -> None:
-        """Item 23: a submission whose answer was lost is repeated as one job."""
+        """Item 23: a submission with a lost answer is repeated as one job."""
         needs(world, Feature.LOST_ANSWERS)
         async with world.make() as platform:
             await running(world, platform, "a")  # it is connected now
@@ -185,7 +186,7 @@ class ServiceContract:
             await finish(world, platform, [handle])
 
     async def test_a_job_of_somebody_else_under_the_same_name_is_left_alone(self, world: World) -> None:
-        """Item 23: a job of somebody else under the same name is left alone: it is not taken for ours, whether the
+        """Item 23: a foreign job under the same name is left alone: it is not taken for ours, whether the
         platform allows a second job of the name or not."""
         needs(world, Feature.LOST_ANSWERS, Feature.FOREIGN_JOBS)
         spec = dataclasses.replace(world.job("b"), nonce=_NONCE)
@@ -302,7 +303,7 @@ class ServiceContract:
             await finish(world, platform, [other])
 
 
-async def _enters(platform: Platform) -> bool:
+async def _enters(platform: Platform[Any]) -> bool:
     """Whether an adapter can be entered now; False: it raised PlatformUnavailable."""
     try:
         await platform.__aenter__()
@@ -312,7 +313,7 @@ async def _enters(platform: Platform) -> bool:
 
 
 def _questions(
-    world: World, platform: Platform, handle: JobHandle, over: JobHandle
+    world: World, platform: Platform[Any], handle: JobHandle, over: JobHandle
 ) -> Sequence[Callable[[], Awaitable[object]]]:
     """Calls of all verbs that change nothing."""
     questions: list[Callable[[], Awaitable[object]]] = [
@@ -334,8 +335,8 @@ async def _give_up(ask: Callable[[], Awaitable[object]]) -> object:
     return None
 
 
-async def _repeated(world: World, platform: Platform, spec: JobSpec) -> JobHandle:
-    """The handle of a job that was submitted, whose answer was lost, and that was submitted again; it runs."""
+async def _repeated(world: World, platform: Platform[Any], spec: JobSpec) -> JobHandle:
+    """The handle of a running job that was submitted twice, because the first answer was lost."""
     await world.lose_answer()
     with pytest.raises(PlatformUnavailable) as lost:
         await platform.submit(spec)
@@ -343,7 +344,7 @@ async def _repeated(world: World, platform: Platform, spec: JobSpec) -> JobHandl
     return await run(world, platform, dataclasses.replace(spec, is_repeat=True))
 
 
-async def _ask_for(seconds: float, platform: Platform, handle: JobHandle) -> None:
+async def _ask_for(seconds: float, platform: Platform[Any], handle: JobHandle) -> None:
     """Observes a job for so many seconds, again as soon as it is answered."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -362,7 +363,7 @@ async def _until_gone(world: World, experiment_id: str) -> None:
         pytest.fail(f"still there after {world.patience_s} s: {sorted(left)}")
 
 
-async def _check_posted_once(world: World, platform: Platform) -> None:
+async def _check_posted_once(world: World, platform: Platform[Any]) -> None:
     """Asserts that the results of only one replica are taken where replicas post."""
     with fake_listener() as listener:
         handle = await taken(world, platform, world.pushing_job("a", _REPORTING, listener.variables()))

@@ -46,7 +46,7 @@ class Blobs:
         return (response.content if response.status_code == 206 else response.content[start:])[:limit]
 
     async def sizes(self, prefix: str) -> Mapping[str, int]:
-        """The bytes of all blobs whose names begin with `prefix`, by name."""
+        """The sizes in bytes of all blobs with a name that begins with `prefix`, by name."""
         found: dict[str, int] = {}
         marker = ""
         while True:

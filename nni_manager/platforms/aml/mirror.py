@@ -48,7 +48,7 @@ class _Attempt:
 
 
 class Mirror:
-    """The mirror of one experiment's runners. `run` until it is cancelled; `sync` whenever somebody cannot wait."""
+    """The mirror of one experiment's runners. `run` copies until it is cancelled; `sync` copies at once."""
 
     def __init__(self, blobs: Blobs, most_log_bytes: int) -> None:
         """`most_log_bytes`: of each log of an attempt; what is longer stays on the workspace's storage."""
@@ -116,8 +116,8 @@ class Mirror:
             return greeted or ended or any(grown)
 
     async def _take_greeting(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
-        """Copies a new greeting. Of another container than the one before, whose files may have been longer, everything
-        is read from the beginning."""
+        """Copies a new greeting. After a change of the container all files are read from the beginning, as those of the
+        old one may have been longer."""
         known = await asyncio.to_thread(_container, attempt.folder)
         is_another = bool(held_files.containers(sizes) - {known})
         if not is_another and not _is_new(attempt.folder / protocol.RUNNER_FILE, sizes.get(protocol.RUNNER_FILE)):
@@ -167,7 +167,7 @@ def _is_new(path: Path, size: int | None) -> bool:
 
 
 def _container(folder: Path) -> str:
-    """The container whose greeting was copied; empty: none was."""
+    """The container of the copied greeting; empty: none was copied."""
     try:
         return held_files.container_in((folder / protocol.RUNNER_FILE).read_bytes())
     except OSError:

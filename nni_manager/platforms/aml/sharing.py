@@ -21,7 +21,7 @@ PROGRAM_FILE = "nni-storage.py"
 
 
 def check(storage: Json | None) -> None:
-    """Raises InvalidInput for storage whose place in a container is not certain."""
+    """Raises InvalidInput for storage with an unknown path in containers."""
     if storage is not None and not str(storage["remoteMountPoint"]).startswith("/"):
         raise InvalidInput(f"{REMOTE_FIELD}: jobs of aml need a full path, such as /mnt/nni; write one")
 

@@ -1,8 +1,8 @@
-"""The ending of jobs: at once where that is asked for, and later where they end by themselves.
+"""Ends jobs: at once on request, and after a delay where they should end by themselves.
 
-A job whose runner has said its last word ends a moment later; stopped in that moment, it would stand in the console as
-one that was stopped. So it is left alone for a while, and stopped only if something in it goes on. A stop that the
-service refuses is repeated as long as the list has the job; it says nothing of other jobs.
+A job ends a moment after its runner's last report; stopped in that moment, the console would show it as stopped. So it
+is stopped only if it still runs after a while. A stop that the service refuses is repeated as long as the list has the
+job; a refusal for one job does not affect others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ending:
         self._refusals: dict[str, int] = {}
 
     async def look(self, listed: Mapping[str, Item]) -> None:
-        """Notes which of the listed jobs have ended, and stops those whose time is up. Raises PlatformUnavailable."""
+        """Notes which of the listed jobs have ended, and stops those with no time left. Raises PlatformUnavailable."""
         ended = {id for id, item in listed.items() if states.job_state(str(item.get("Status"))).is_final}
         self._ended |= ended
         self._listed = set(listed)
@@ -52,7 +52,7 @@ class Ending:
         await self.stop(id for id, until_ms in self._left.items() if until_ms <= self._clock())
 
     async def leave(self, id: str, *, is_ending: bool) -> None:
-        """Lets go of a job that nobody asks about any more. `is_ending`: it ends by itself; else it is stopped.
+        """Releases a job that is not observed any more. `is_ending`: it ends by itself; else it is stopped.
 
         Raises PlatformUnavailable.
         """

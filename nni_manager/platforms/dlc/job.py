@@ -55,7 +55,7 @@ def tags(spec: JobSpec) -> dict[str, str]:
 
 
 def is_ours(item: Mapping[str, Any], spec: JobSpec) -> bool:
-    """Whether a listed job is this one: others may have the same name, of whoever likes the name."""
+    """Whether a listed job is this one: names are not unique."""
     if item.get("DisplayName") != spec.name:
         return False
     found = (item.get("Settings") or {}).get("Tags") or {}

@@ -19,7 +19,7 @@ Succeeded           SUCCEEDED   it has ended
 Completed           SUCCEEDED   of older versions
 FailedReserving     FAILED      it has ended; its machines are kept (and paid) for a while
 Failed              FAILED      it has ended
-Stopped             CANCELLED   somebody stopped it: we, or a person in the console
+Stopped             CANCELLED   stopped by us, or by a user in the console
 ==================  ==========  =======================================================================
 
 A job that has ended because its machines were taken away is PREEMPTED. Its sub-status says so, or the reason of its

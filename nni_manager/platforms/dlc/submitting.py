@@ -43,7 +43,7 @@ class Submissions:
             return Submission(**json.loads(self._path(job_name).read_text()))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError):  # half a file after a loss of power: sent, nobody knows when
+        except (ValueError, TypeError):  # half a file after a loss of power: sent, at an unknown time
             return Submission(sent_ms=round(self._path(job_name).stat().st_mtime * 1000))
 
     def put(self, job_name: str, submission: Submission) -> None:

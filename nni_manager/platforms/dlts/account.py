@@ -1,4 +1,4 @@
-"""The account of a DLWorkspace dashboard: a method for each remote call, shared by all who use the account.
+"""The account of a DLWorkspace dashboard: a method for each remote call, shared by all experiments of the account.
 
 The dashboard wants the password in every address, answers many failures with 200, and a list holds what is active and
 the newest others only.

@@ -43,7 +43,7 @@ def _hashed_prefix(experiment_id: str) -> str:
 
 
 def _hashed(experiment_id: str, attempt: str, nonce: str) -> str:
-    """The id of a job whose experiment's id is too long, or cannot be part of a name."""
+    """The id of a job where the experiment's id is too long, or cannot be part of a name."""
     return f"{_hashed_prefix(experiment_id)}{attempt.lower()}{_suffix(nonce)}"
 
 

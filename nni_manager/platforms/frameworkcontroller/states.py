@@ -22,7 +22,7 @@ STATES = {
     "AttemptCompleted": JobState.RUNNING,  # a retry may follow
     COMPLETED: JobState.FAILED,  # unless its completion says that it succeeded, or was stopped
 }
-#: Somebody asked for the stop.
+#: The stop was requested.
 _STOPPED = -210
 #: Codes of the platform's own failures that another attempt may not meet: pods lost, evicted, deleted from outside.
 _TRANSIENT = range(-199, -99)

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_of, gpu_environment
 from nni_manager.machines.keeper.jobs import KeeperJobs, spawn_request
@@ -32,28 +31,27 @@ from trial_runner import protocol
 _THIS_MACHINE = KeeperMachine(name="local:this machine", places=None)
 
 
-class LocalPlatform(Platform):
+class LocalPlatform(Platform[LocalConfig]):
     """The adapter of `local`: the keeper tells of every change; `observe` answers from what it told."""
 
     capabilities = Capabilities(watches=True, reads_files=True)
     mounts: ClassVar[frozenset[str]] = KINDS
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
+    def __init__(self, config: LocalConfig, host: Host) -> None:
+        super().__init__(config, host)
         self._shared = SharedFolder.of(host)
         self.jobs = KeeperJobs(host) if self._shared is None else _Jobs(host, self._shared)
         self.capabilities = replace(self.capabilities, ships_code=self._shared is not None)
-        self._config = LocalConfig.model_validate(settings)
         #: None where trials have no GPUs of their own, and need no places.
-        self._park = self._machine_park() if self._config.trial_gpu_number else None
+        self._park = self._machine_park() if self.config.trial_gpu_number else None
 
     def _machine_park(self) -> MachinePool:
         demand = demand_of(
-            self._config.trial_gpu_number,
-            gpu_indices=self._config.gpu_indices,
-            max_trial_number_per_gpu=self._config.max_trial_number_per_gpu,
-            use_active_gpu=self._config.use_active_gpu,
-            gpu_memory_mib=self._config.trial_gpu_memory,
+            self.config.trial_gpu_number,
+            gpu_indices=self.config.gpu_indices,
+            max_trial_number_per_gpu=self.config.max_trial_number_per_gpu,
+            use_active_gpu=self.config.use_active_gpu,
+            gpu_memory_mib=self.config.trial_gpu_memory,
         )
         parked = PoolMachine(machine=_THIS_MACHINE, demand=demand, jobs=self.jobs)
         return MachinePool(self.host, [parked], lambda: self.host.wake(""))
@@ -67,7 +65,7 @@ class LocalPlatform(Platform):
             return ()
         # at the keeper one of another name: the experiment may be at work, and would not hear of its jobs any more
         host = replace(self.host, service=f"preflight of {self.host.service}")
-        async with LocalPlatform(self.settings, host) as looking:
+        async with LocalPlatform(self.config, host) as looking:
             assert looking._park is not None, "it has the same settings"
             return await looking._park.preflight()
 
@@ -169,7 +167,7 @@ class _Place:
 
 
 class _Jobs(KeeperJobs):
-    """The jobs of a service whose trials work on shared storage."""
+    """The jobs of a service with trials that work on shared storage."""
 
     def __init__(self, host: Host, shared: SharedFolder) -> None:
         super().__init__(host)

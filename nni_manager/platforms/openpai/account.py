@@ -13,6 +13,7 @@ import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Json
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.web_services.account import Refused, Signature
 from nni_manager.web_services.jobs import ListingAccount
 from nni_manager.web_services.pacing import Pacing
@@ -20,7 +21,7 @@ from nni_manager.web_services.shared_list import SharedList
 
 #: The beginning of every job's name; the list is asked for jobs with it.
 PREFIX = "nni_exp_"
-#: Seconds for which a list may be given to others who ask.
+#: Seconds for which further calls get the same list.
 _FRESH_S = 1.0
 #: Entries of a list: so many at least, at most, and for each job that is followed.
 _LEAST, _MOST, _PER_JOB = 200, 50_000, 2
@@ -151,7 +152,7 @@ class OpenpaiAccount(ListingAccount):
         return 0.0 if pacing is None else pacing.wait_s()
 
     async def config(self, name: str) -> Any | None:
-        """The configuration of a job as it was submitted; None where there is no such job, or nobody knows it."""
+        """The configuration of a job as it was submitted; None: no such job, or no configuration."""
         try:
             answer = await self.ask("GET", f"{self._job(name)}/config")
         except Refused as error:
@@ -222,9 +223,10 @@ def key_of(host: str, user: str) -> str:
     return f"openpai:{user}@{host}"
 
 
-def credential_of(settings: Json) -> str:
+def credential_of(config: OpenpaiConfig) -> str:
     """The credential in a section, as JSON. Secret."""
-    return json.dumps({name: settings[name] for name in ("token", "password") if settings.get(name)})
+    given = {"token": config.token, "password": config.password}
+    return json.dumps({name: value for name, value in given.items() if value})
 
 
 def _bearer(token: str) -> Signature:

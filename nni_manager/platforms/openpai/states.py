@@ -10,8 +10,8 @@ The rest-server makes `state` of the Framework's `subState` and exit code; -210 
     FAILED     Completed, anything else
     UNKNOWN    anything else
 
-A job whose end OpenPAI calls transient (a signal among the container's codes, a node lost, a pod evicted) is none of
-these: it waits and runs again, as another attempt of the same job, however often; nothing in a job turns that off.
+A job with an end that OpenPAI calls transient (a signal among the container's codes, a node lost, a pod evicted) does
+not end: OpenPAI restarts it any number of times, as another attempt of the same job, and no field of a job prevents it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STATES: Mapping[str, JobState] = {
     "STOPPED": JobState.CANCELLED,
     "SUCCEEDED": JobState.SUCCEEDED,
     "FAILED": JobState.FAILED,
-    "UNKNOWN": JobState.UNKNOWN,  # to them it is no failure of anybody
+    "UNKNOWN": JobState.UNKNOWN,  # OpenPAI's word for a failure without a known cause
 }
 _WAITS = {
     "AttemptCreationPending": "it was accepted and is not looked at yet",

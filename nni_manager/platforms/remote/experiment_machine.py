@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two tries to log in to a machine for the first time; the last one repeats.
 _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
-#: Seconds between two tries of a login or host key that was refused; the last one repeats. A machine that is starting
-#: refuses for a moment; one that counts refusals locks out whoever collects many.
+#: Seconds between two tries of a login or host key that was refused; the last one repeats. A starting machine refuses
+#: for a moment; a machine that counts refusals locks the account out after many.
 _REFUSED_WAITS_S = (30.0, 120.0, 300.0, 600.0)
 #: Seconds for which nothing is sent to a machine that took no code, or started no job; the last one repeats.
 _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
@@ -78,7 +78,7 @@ class Site:
         self._progress = ""
         #: Why it is left alone for a while, though it answers; empty: it is not. And how often that was in a row.
         self._aside, self._failures = "", 0
-        #: Names of jobs that are to end, which nobody could be told.
+        #: Names of jobs with a cancellation that could not be delivered.
         self._untold: set[str] = set()
         #: Nothing can be started: the code cannot be packed.
         self.code_error = ""
@@ -129,7 +129,7 @@ class Site:
                 self._be_troubled(str(error))
                 await self._pause(_RETRY_WAITS_S, failures)
                 failures += 1
-            except Exception as error:  # it would not be used again, and nobody would say so
+            except Exception as error:  # else the machine would be out of use without a word in the log
                 log.exception("machine %s", self.entry.address.host, extra={"action": "barrier"})
                 self._be_troubled(f"a fault in the manager: {error!r}")
                 await self._pause(_RETRY_WAITS_S, failures)
@@ -195,7 +195,7 @@ class Site:
     def is_out_of_use(self) -> bool:
         """Whether the machine cannot be reached, or starts nothing for a while.
 
-        False where merely its code is on the way, or nobody wants it to start anything.
+        False while its code is being sent, or the machine is drained.
         """
         return self.first.is_set() and (not self.is_up or bool(self._aside))
 
@@ -222,9 +222,10 @@ class Site:
         return "" if fault is None else str(fault) if fault.is_wrong else fault.sentence
 
     def unasked(self, name: str) -> Observation:
-        """The report on a job while there is nobody to ask: it is given up in time, unless it is known to be kept.
+        """The report on a job while its machine cannot be asked: it counts as lost in time, unless its keeper is known
+        to run.
 
-        A job that is to end and was not told so counts as unreachable, whatever keeps it.
+        A job with an undelivered cancellation counts as unreachable in any case.
         """
         host = self.entry.address.host
         if self.is_left_alone and name not in self._untold:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Host, JobPlan, Room
 from nni_manager.platforms.remote import removed_machines
+from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import Site
 from nni_manager.platforms.remote.job_locations import Placed
 from nni_manager.shared_storage.shared_folder import SharedFolder
@@ -62,21 +62,21 @@ class Sites:
 
     # Their life
 
-    async def load(self, settings: Json) -> None:
+    async def load(self, config: RemoteConfig) -> None:
         """Reads the machines of the list, and former ones that have jobs. Raises OSError."""
-        known = await self.look_up(settings)
-        await self.keep(settings)
+        known = await self.look_up(config)
+        await self.keep(config)
         self._all = {key: self._site(one.entry) for key, one in known.items() if one.has_jobs}
 
-    async def look_up(self, settings: Json) -> dict[str, Known]:
+    async def look_up(self, config: RemoteConfig) -> dict[str, Known]:
         """All machines of the list, and former ones that have had a job, by key. Raises OSError."""
-        return await asyncio.to_thread(self._look_up, settings)
+        return await asyncio.to_thread(self._look_up, config)
 
-    async def keep(self, settings: Json) -> None:
+    async def keep(self, config: RemoteConfig) -> None:
         """Writes down what the next daemon has to find. Raises OSError."""
         if self._host.folder.is_dir():  # a plan is made for no experiment
             async with self._writing:
-                await asyncio.to_thread(self._keep, settings)
+                await asyncio.to_thread(self._keep, config)
 
     async def start(self) -> None:
         """Starts the use of all machines. Raises BadCredentials when all of them refuse."""
@@ -92,39 +92,39 @@ class Sites:
         sites, self._all = tuple(self), {}
         await asyncio.gather(*(site.stop() for site in sites))
 
-    def renew(self, settings: Json) -> None:
+    def renew(self, config: RemoteConfig) -> None:
         """Takes other credentials for the same machines."""
-        for entry in entries_of(settings):
+        for entry in entries_of(config):
             if (site := self._all.get(entry.address.key)) is not None:
                 site.renew(entry)
-        self._renewing = asyncio.create_task(self.try_to_keep(settings), name="machines written down")
+        self._renewing = asyncio.create_task(self.try_to_keep(config), name="machines written down")
 
-    async def try_to_keep(self, settings: Json) -> None:
+    async def try_to_keep(self, config: RemoteConfig) -> None:
         """Writes down, as `keep` does, where nothing depends on it now: a failure is only logged."""
         try:
-            await self.keep(settings)
+            await self.keep(config)
         except OSError as error:
             log.warning("which machines there are is not written down: %s", error)
 
-    def _keep(self, settings: Json) -> None:
-        removed_machines.save(self._folder, self._sections(settings), self._host.private)
+    def _keep(self, config: RemoteConfig) -> None:
+        removed_machines.save(self._folder, self._sections(config), self._host.private)
 
-    def _look_up(self, settings: Json) -> dict[str, Known]:
+    def _look_up(self, config: RemoteConfig) -> dict[str, Known]:
         self._placed.load()
-        listed = {entry.address.key for entry in entries_of(settings)}
+        listed = {entry.address.key for entry in entries_of(config)}
         return {
             key: Known(
                 entry=Entry.of(section if key in listed else {**section, "drain": True}),
                 has_jobs=key in listed or self._placed.has_jobs_on(key),
             )
-            for key, section in self._sections(settings).items()
+            for key, section in self._sections(config).items()
         }
 
-    def _sections(self, settings: Json) -> dict[str, removed_machines.Section]:
+    def _sections(self, config: RemoteConfig) -> dict[str, removed_machines.Section]:
         """The sections of all machines that are in the list, or were used, by key. Blocks."""
         before = removed_machines.load(self._folder, self._host.private)
         used = {key: section for key, section in before.items() if self._placed.was_used(key)}
-        return used | removed_machines.by_key(_sections(settings))
+        return used | removed_machines.by_key(_sections(config))
 
     @property
     def _folder(self) -> Path:
@@ -191,12 +191,11 @@ class Sites:
         return Wait(code=code, sentence="; ".join(site.why for site in sites), details=details)
 
 
-def entries_of(settings: Json) -> list[Entry]:
+def entries_of(config: RemoteConfig) -> list[Entry]:
     """The entries of the section's `machineList`."""
-    return [Entry.of(section) for section in _sections(settings)]
+    return [Entry.of(section) for section in _sections(config)]
 
 
-def _sections(settings: Json) -> list[removed_machines.Section]:
-    machines = settings["machineList"]
-    assert isinstance(machines, list), "the section was judged"
-    return machines
+def _sections(config: RemoteConfig) -> list[removed_machines.Section]:
+    """The entries as they are written down, in camelCase."""
+    return [machine.model_dump(by_alias=True, exclude_none=True) for machine in config.machine_list]

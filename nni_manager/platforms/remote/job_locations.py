@@ -1,7 +1,7 @@
-"""The machine that each job was started on: written before it is, so that a job whose submission broke off is looked
-for there.
+"""The machine of each job, written before its submission, so that a job with an interrupted submission is looked for
+there.
 
-A line a job, in the service's folder; a later line wins. Not a word about how jobs are: that is the keepers'.
+A file in the service's folder with a line for each job; a later line wins. The state of jobs is the keepers'.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _FILE = "machines.tsv"
-#: In place of a machine: nobody wants the job any more; and, with `_GONE`, its keeper was told so.
+#: In place of a machine: the job is unwanted; with `_GONE`: and its keeper has forgotten it.
 _UNWANTED = "-"
 _GONE = "--"
 

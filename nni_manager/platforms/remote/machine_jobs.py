@@ -13,7 +13,7 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.platforms.remote.job_locations import Placed
 from trial_runner import protocol
 
-#: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
+#: Seconds for a machine to accept a cancellation; the stop of an experiment waits for it.
 _STOP_PATIENCE_S = 5.0
 
 

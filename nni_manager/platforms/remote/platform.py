@@ -14,7 +14,6 @@ from typing import ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_of
 from nni_manager.machines.ledger import Demand
@@ -30,45 +29,46 @@ from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from trial_runner import protocol
 
 
-class RemotePlatform(Platform):
+class RemotePlatform(Platform[RemoteConfig]):
     """The adapter of `remote`: keepers tell of every change; `observe` answers from what they told."""
 
     changeable = frozenset({"machineList", "machineGracePeriod"})
     mounts: ClassVar[frozenset[str]] = KINDS
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
+    def __init__(self, config: RemoteConfig, host: Host) -> None:
+        super().__init__(config, host)
         self._placed = Placed(host.folder / host.service)
         self._shared = SharedFolder.of(host)
-        config = RemoteConfig.model_validate(settings)
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
         self._sites = Sites(host, self._placed, self._on_change, has_gpus=bool(self._gpu_number), shared=self._shared)
         #: None where trials have no GPUs of their own.
         self._park: MachinePool | None = None
 
     @classmethod
-    def capabilities_for(cls, settings: Json) -> Capabilities:
-        grace_s = settings["machineGracePeriod"]
-        assert isinstance(grace_s, int | float), "the section was judged"
+    def capabilities_for(cls, config: RemoteConfig) -> Capabilities:
         return Capabilities(
-            watches=True, reads_files=True, ships_code=True, leaves_files=True, unreachable_grace_s=grace_s
+            watches=True,
+            reads_files=True,
+            ships_code=True,
+            leaves_files=True,
+            unreachable_grace_s=config.machine_grace_period,
         )
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        return " ".join(sorted(entry.address.key for entry in entries_of(settings)))
+    def connection_key(cls, config: RemoteConfig) -> str:
+        return " ".join(sorted(entry.address.key for entry in entries_of(config)))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         from nni_manager.platforms.remote.preflight import look
 
-        demands = {entry: self._demand(entry) for entry in entries_of(self.settings)}
+        demands = {entry: self._demand(entry) for entry in entries_of(self.config)}
         return await look(demands, self.host.connections, self._shared)
 
     # Its life
 
     async def __aenter__(self) -> Self:
         with _written_down():
-            await self._sites.load(self.settings)
+            await self._sites.load(self.config)
         self._park = MachinePool(self.host, self._parked(), lambda: self.host.wake("")) if self._gpu_number else None
         try:
             await self._sites.start()
@@ -87,9 +87,9 @@ class RemotePlatform(Platform):
             self._park.want(0)
         await self._sites.stop()
 
-    def renew(self, settings: Json) -> None:
-        super().renew(settings)
-        self._sites.renew(settings)
+    def renew(self, config: RemoteConfig) -> None:
+        super().renew(config)
+        self._sites.renew(config)
 
     def try_again(self) -> None:
         for site in self._sites:
@@ -204,7 +204,7 @@ class RemotePlatform(Platform):
 
     async def close(self) -> None:
         """Removes the code, and mounts of ours; what trials wrote stays until the experiment is deleted."""
-        await self._sites.try_to_keep(self.settings)
+        await self._sites.try_to_keep(self.config)
         up = [site for site in self._sites if site.is_up]
         if self._shared is None:
             for site in up:
@@ -218,7 +218,7 @@ class RemotePlatform(Platform):
     async def clean(self, job_names: Sequence[str]) -> None:
         if not self._sites:
             with _written_down():
-                known = await self._sites.look_up(self.settings)
+                known = await self._sites.look_up(self.config)
             await cleaning.clean(known, self.host, is_deleted=not job_names)
             if self.host.folder.is_dir():  # it may be deleted
                 await asyncio.to_thread(self._placed.note_gone, job_names)
@@ -248,12 +248,12 @@ def _written_down() -> Iterator[None]:
 
 
 def _judged(handle: JobHandle, report: Observation, site: Site) -> Observation:
-    """The keeper's word on a job. One that it does not know, and that nobody has seen run, never ran: what it accepts
-    is on file from the job's start on."""
+    """The keeper's report on a job. A job unknown to it that was never seen never ran: the keeper writes accepted jobs
+    down before they start."""
     is_unheard_of = report is site.jobs.unheard_of and handle.job_name not in site.jobs.seen
     return replace(report, was_never_taken=True) if is_unheard_of else report
 
 
 def _host(key: str) -> str:
-    """The host of a machine's key, as people know it."""
+    """The host name in a machine's key."""
     return key.removeprefix("ssh:").partition("/")[0].partition("@")[2].rpartition(":")[0]

@@ -15,7 +15,7 @@ from nni_manager.web_services.pacing import Pacing
 
 
 class AccountConnection(Connection):
-    """The connection of an account. `settings`: of whoever came first."""
+    """The connection of an account. `settings`: those of the first experiment."""
 
     def __init__(self, key: str, settings: Account) -> None:
         super().__init__(key)

@@ -122,7 +122,7 @@ class Machine(Part):
 
 
 class Account(Part):
-    """The account whose questions the cluster counts."""
+    """The account that the cluster counts calls of."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same account share its login and its pace."

@@ -1,4 +1,4 @@
-"""Faults of the scripted cluster itself: outages, refused credentials, no room. By the clock, whoever looks."""
+"""Faults of the scripted cluster itself: outages, refused credentials, no room. They follow the clock alone."""
 
 from __future__ import annotations
 

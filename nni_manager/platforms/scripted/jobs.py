@@ -35,9 +35,9 @@ class Job:
     #: The machine that it runs on, of a service with machines.
     machine: str = ""
     places: tuple[int, ...] = ()
-    #: When somebody asked it to end.
+    #: When its end was requested.
     cancelled_ms: int | None = None
-    #: Nobody had started its container then.
+    #: Its container was not started then.
     cancelled_unstarted: bool = False
 
     @property
@@ -109,7 +109,7 @@ class Jobs:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file whole, for nobody else's eyes. Raises OSError."""
+    """Writes a file atomically, readable by its owner alone. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     foreign_files.write_whole(str(path.parent), path.name, text.encode(errors="surrogateescape"))
 

@@ -39,7 +39,7 @@ class SimulatedReports:
         try:
             await self._host.greet(job.name, job.rule.runner_version, "")
         except VersionRefused:
-            return  # the attempt's end was recorded by whoever refused it
+            return  # the host has recorded the attempt's end
 
     async def _deliver(self, job: Job, now_ms: int) -> None:
         stored = await self._stored_bytes(job.name)

@@ -3,7 +3,7 @@
 =========  ==========  =====================================================
 word       JobState    when
 =========  ==========  =====================================================
-waiting    PENDING     accepted; `delay` is not over, or nobody has started it
+waiting    PENDING     accepted; `delay` is not over, or it is not started
 running    RUNNING     from then on
 succeeded  SUCCEEDED   ended with exit code 0
 failed     FAILED      ended with another one, or by a signal
@@ -95,7 +95,7 @@ def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> Observation:
 _PLATFORM_ENDS = {
     (True, False, False): ("lost", "the scripted cluster has forgotten this job"),
     (False, True, False): ("preempted", "the scripted cluster gave the job's place to another"),
-    (False, False, True): ("cancelled", "somebody cancelled the job in the scripted cluster"),
+    (False, False, True): ("cancelled", "the job was cancelled in the scripted cluster"),
 }
 
 

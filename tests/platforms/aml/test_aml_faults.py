@@ -184,7 +184,7 @@ async def test_a_cluster_that_is_gone_refuses_the_job(world: AmlWorld) -> None:
 async def test_sovereign_clouds_have_addresses_of_their_own(world: AmlWorld) -> None:
     settings = {**world.settings(), "endpoint": "https://management.usgovcloudapi.net"}
     config = AmlConfig.model_validate(settings)
-    assert config.address + config.resource in world.make().connection_key(settings)
+    assert config.address + config.resource in world.make().connection_key(config)
     assert AmlConfig.model_validate({**settings, "endpoint": None}).address == "https://management.azure.com"
 
 

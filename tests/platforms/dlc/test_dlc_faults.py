@@ -16,6 +16,7 @@ from virtual_dlc import VirtualDlc, until_ended
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
+from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.submitting import Submission, Submissions
 from tests.platforms import web_world
 
@@ -143,7 +144,7 @@ async def test_a_new_secret_is_used_from_the_next_call_on(world: VirtualDlc) -> 
         with pytest.raises(BadCredentials) as raised:
             await platform.observe([handle])
         assert "accessKeySecret" in str(raised.value)
-        platform.renew(world.settings(accessKeySecret="r0tated"))
+        platform.renew(DlcConfig.model_validate(world.settings(accessKeySecret="r0tated")))
         assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
 
 
@@ -156,12 +157,12 @@ async def test_another_access_key_takes_the_place_of_one_that_is_disabled(world:
         await asyncio.sleep(5)
         with pytest.raises(BadCredentials):
             await platform.observe([handle])
-        platform.renew(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther"))
+        platform.renew(DlcConfig.model_validate(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther")))
         assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
         await asyncio.sleep(5)
         with pytest.raises(BadCredentials):
             await other.observe([theirs])
-        other.renew(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther"))
+        other.renew(DlcConfig.model_validate(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther")))
         ended = await until_ended(platform, [handle], within_s=60) | await until_ended(other, [theirs], within_s=60)
         assert len(world.recorder.connections.health()) == 1, "both share the new one, and the old one is closed"
     assert [report.state for report in ended.values()] == [JobState.SUCCEEDED] * 2

@@ -15,6 +15,7 @@ from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnav
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken, unavailable
+from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.job import ids_of, job_id
 from nni_manager.platforms.dlts.platform import DltsPlatform
 from tests.fakes.dlts.pod import environment
@@ -147,7 +148,7 @@ async def test_a_password_is_rotated_and_never_told(world: DltsWorld, caplog: py
         await asyncio.sleep(0.03)  # longer than an answer is given again
         with pytest.raises(BadCredentials) as refused:
             await platform.observe([handle])
-        platform.renew({**platform.settings, "password": "another-passw0rd"})
+        platform.renew(platform.config.model_copy(update={"password": "another-passw0rd"}))
         await seen(world, platform, handle, JobState.RUNNING)
     assert "passw0rd" not in caplog.text + str(refused.value) + repr(refused.value)
     assert "/api/v2/clusters/" in caplog.text, "addresses are logged, without what is secret in them"
@@ -229,14 +230,13 @@ def test_what_the_section_does_not_say_comes_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     spec = load(_CONFIG, directory=tmp_path)
+    config = DltsConfig.model_validate(spec.platforms[0].settings)
     for name in ("DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InvalidInput, match="team: is required and not set; add it, or set DLWS_VC_NAME"):
-        DltsPlatform.check(spec, spec.platforms[0])
+        DltsPlatform.check(spec, config)
     monkeypatch.setenv("DLWS_VC_NAME", TEAM)
     monkeypatch.setenv("DLWS_USER_EMAIL", EMAIL)
     monkeypatch.setenv("DLTS_JOB_TOKEN", PASSWORD)
-    DltsPlatform.check(spec, spec.platforms[0])
-    assert DltsPlatform.connection_key(spec.platforms[0].settings) == (
-        f"dlts:{EMAIL}@https://dlts.example.com/.default/{TEAM}"
-    )
+    DltsPlatform.check(spec, config)
+    assert DltsPlatform.connection_key(config) == f"dlts:{EMAIL}@https://dlts.example.com/.default/{TEAM}"

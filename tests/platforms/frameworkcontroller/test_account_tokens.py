@@ -8,17 +8,25 @@ import pytest
 
 from nni_manager.kubernetes.jobs.pod import PodSettings
 from nni_manager.platforms.frameworkcontroller import jobs
+from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig
 from tests.kubernetes.test_kubernetes_names_and_pods import job
 
 pytestmark = pytest.mark.unit
 
-TASK = {"dockerImage": "i", "cpuNumber": 1, "memorySize": 1}
+_POLICY = {"minFailedTaskCount": 1, "minSucceedTaskCount": 1}
+TASK = {
+    "command": "true",
+    "cpuNumber": 1,
+    "memorySize": 1,
+    "frameworkAttemptCompletionPolicy": _POLICY,
+}
 
 
 def pods_of(template: dict[str, Any] | None = None, **roles: int) -> list[dict[str, Any]]:
     pods = PodSettings(platform="frameworkcontroller", channel="push", runner_map="r", template=template or {})
     told = [{**TASK, "name": name, "taskNumber": count} for name, count in roles.items()]
-    made = jobs.framework(job(), jobs.roles({"taskRoles": told}, "run", lambda _: ()), pods, {}, "s")
+    config = FrameworkcontrollerConfig.model_validate({"taskRoles": told})
+    made = jobs.framework(job(), jobs.roles(config, "run", lambda _: ()), pods, {}, "s")
     return [one["task"]["pod"]["spec"] for one in made["spec"]["taskRoles"]]
 
 

@@ -16,6 +16,7 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform, Severity
 from nni_manager.platform_kit.testing.observing import insist, seen
+from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.platforms.local.platform import LocalPlatform
 from tests.fake_driver import FakeDriver, OnCard
 from trial_runner import protocol
@@ -41,16 +42,16 @@ async def world(tmp_path: Path, driver: FakeDriver) -> AsyncIterator[LocalWorld]
 
 def make(world: LocalWorld, *, service: str = "service", **settings: Any) -> LocalPlatform:
     host = replace(world.recorder.host(world.keeper), service=service)
-    return LocalPlatform({"trialGpuNumber": 1, "useActiveGpu": False, **settings}, host)
+    return LocalPlatform(LocalConfig.model_validate({"trialGpuNumber": 1, "useActiveGpu": False, **settings}), host)
 
 
-async def start(world: LocalWorld, platform: Platform, trial: str, gpus: int | None = 1, **how: Any) -> JobHandle:
+async def start(world: LocalWorld, platform: Platform[Any], trial: str, gpus: int | None = 1, **how: Any) -> JobHandle:
     answer = await insist(world, lambda: platform.submit(replace(world.job(trial), gpu_number=gpus, **how)))
     assert isinstance(answer, JobHandle), answer
     return world.recorder.accept(answer)
 
 
-async def refused(world: LocalWorld, platform: Platform, trial: str) -> str:
+async def refused(world: LocalWorld, platform: Platform[Any], trial: str) -> str:
     answer = await insist(world, lambda: platform.submit(replace(world.job(trial), gpu_number=1)))
     assert isinstance(answer, NoRoom) and answer.why.code is WaitCode.GPU
     return answer.why.sentence

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_world import LocalWorld
@@ -35,7 +36,7 @@ async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
         yield world
 
 
-async def submitted(world: LocalWorld, platform: Platform, spec: JobSpec) -> JobHandle:
+async def submitted(world: LocalWorld, platform: Platform[Any], spec: JobSpec) -> JobHandle:
     return world.recorder.accept(await insist(world, lambda: platform.submit(spec)))
 
 

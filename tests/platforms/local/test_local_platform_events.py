@@ -14,6 +14,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.keeper.client import Keeper, Listener
 from nni_manager.machines.keeper.job_events import job_report
 from nni_manager.platform_kit.testing import DeliveredLines, Recorder, unreachable_keeper
+from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.platforms.local.platform import LocalPlatform
 from trial_runner import protocol
 
@@ -72,7 +73,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 async def platform(keeper: ScriptedKeeper, recorder: Recorder) -> AsyncIterator[LocalPlatform]:
-    async with LocalPlatform({}, recorder.host(keeper)) as platform:
+    async with LocalPlatform(LocalConfig(), recorder.host(keeper)) as platform:
         yield platform
 
 
@@ -255,7 +256,7 @@ async def test_a_store_that_cannot_be_read_is_asked_again_when_somebody_looks(
     monkeypatch.setattr(recorder, "_followed", fail_once)
     recorder.accept(handle())
     keeper.jobs["job"] = RUNNING
-    async with LocalPlatform({}, recorder.host(keeper)) as platform:
+    async with LocalPlatform(LocalConfig(), recorder.host(keeper)) as platform:
         assert not troubles and keeper.followed() == []
         assert await state(platform) is JobState.RUNNING
 

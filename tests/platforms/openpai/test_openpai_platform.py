@@ -20,6 +20,7 @@ from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken
 from nni_manager.platforms.openpai.account import OpenpaiAccount, paces
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 from nni_manager.shared_storage import mounted_storage
 from tests.platforms.openpai.openpai_world import PASSWORD, SECRET, STORAGE, THEIRS, USER, OpenpaiWorld, submit_as
@@ -102,7 +103,7 @@ async def test_the_token_of_the_runner_stands_nowhere_that_people_read(world: Op
 
 async def test_more_jobs_than_the_account_may_submit_wait(world: OpenpaiWorld) -> None:
     world.pretend()
-    platform = OpenpaiPlatform(world.settings(), world.make().host)
+    platform = OpenpaiPlatform(OpenpaiConfig.model_validate(world.settings()), world.make().host)
     async with platform:
         for _ in range(paces()["submit"]._burst + 10):
             platform._lease.connection._paces["submit"].reserve()
@@ -338,7 +339,7 @@ async def test_a_token_is_rotated_while_jobs_run(world: OpenpaiWorld) -> None:
         await asyncio.sleep(0.03)  # longer than an answer is given again
         with pytest.raises(BadCredentials):
             await platform.observe([handle])
-        platform.renew(world.settings(token="a-new-token"))
+        platform.renew(OpenpaiConfig.model_validate(world.settings(token="a-new-token")))
         await seen(world, platform, handle, JobState.RUNNING)
 
 

@@ -10,6 +10,7 @@ import yaml
 
 from nni_manager.config.experiment_file import load
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 
 pytestmark = pytest.mark.unit
@@ -46,7 +47,7 @@ def judged(folder: Path, **changes: Any) -> None:
         "trainingService": section(folder, **changes),
     }
     spec = load(yaml.safe_dump(config), directory=folder)
-    OpenpaiPlatform.check(spec, spec.platforms[0])
+    OpenpaiPlatform.check(spec, OpenpaiConfig.model_validate(spec.platforms[0].settings))
 
 
 @pytest.mark.parametrize(

@@ -84,18 +84,18 @@ class RemoteWorld(KeeperWorld):
 
     # The adapter
 
-    def settings(self, machines: Sequence[SshMachine], **changes: Any) -> dict[str, Any]:
+    def config(self, machines: Sequence[SshMachine], **changes: Any) -> RemoteConfig:
         """`changes`: of the first machine."""
         first, *others = machines
         entries = [first.entry(**changes), *(machine.entry() for machine in others)]
         section = {"platform": "remote", "machineList": entries}
-        return RemoteConfig.model_validate(section).model_dump(by_alias=True, exclude_none=True)
+        return RemoteConfig.model_validate(section)
 
     def make(self, **changes: Any) -> RemotePlatform:
-        return self._make(self.settings([self.machine], **changes), self.recorder)
+        return self._make(self.config([self.machine], **changes), self.recorder)
 
     def make_of(self, recorder: Recorder) -> RemotePlatform:
-        return self._make(self.settings([self.machine]), recorder)
+        return self._make(self.config([self.machine]), recorder)
 
     def make_on_machines(self) -> RemotePlatform:
         """Jobs on the second are led through the same pipes."""
@@ -103,10 +103,10 @@ class RemoteWorld(KeeperWorld):
         for folder in (ours / "trials", theirs):
             folder.mkdir(parents=True, exist_ok=True)
         (theirs / "trials").symlink_to(ours / "trials")
-        return self._make(self.settings(self.machines), self.recorder)
+        return self._make(self.config(self.machines), self.recorder)
 
-    def _make(self, settings: dict[str, Any], recorder: Recorder) -> RemotePlatform:
-        platform = RemotePlatform(settings, recorder.host(unreachable_keeper()))
+    def _make(self, config: RemoteConfig, recorder: Recorder) -> RemotePlatform:
+        platform = RemotePlatform(config, recorder.host(unreachable_keeper()))
         platform._sites.together_s = self.patience_s
         self.platforms.append(platform)
         return platform

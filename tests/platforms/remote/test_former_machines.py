@@ -75,7 +75,7 @@ async def test_no_machine_is_forgotten_while_secrets_cannot_be_read(
     removed_machines.save(tmp_path / host.service, removed_machines.by_key([ONE, TWO]), PrivateText())
     before = everything(tmp_path)
     section = {"platform": "remote", "machineList": [THREE]}
-    platform = RemotePlatform(RemoteConfig.model_validate(section).model_dump(by_alias=True, exclude_none=True), host)
+    platform = RemotePlatform(RemoteConfig.model_validate(section), host)
     with pytest.raises(PlatformUnavailable, match="locked"):
         await (platform.__aenter__() if job_names is None else platform.clean(job_names))
     assert everything(tmp_path) == before

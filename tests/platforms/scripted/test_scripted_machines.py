@@ -38,20 +38,20 @@ def make(world: ScriptedWorld, machines: list[Json], **settings: Any) -> Scripte
     return world.make(**{**common, **settings})
 
 
-async def start(world: ScriptedWorld, platform: Platform, trial_id: str, **changes: Any) -> JobHandle:
+async def start(world: ScriptedWorld, platform: Platform[Any], trial_id: str, **changes: Any) -> JobHandle:
     """Submits a job for which there is room."""
     answer = await insist(world, lambda: platform.submit(replace(world.job(trial_id), **changes)))
     assert isinstance(answer, JobHandle), answer
     return world.recorder.accept(answer)
 
 
-async def refused(world: ScriptedWorld, platform: Platform, trial_id: str, **changes: Any) -> NoRoom:
+async def refused(world: ScriptedWorld, platform: Platform[Any], trial_id: str, **changes: Any) -> NoRoom:
     answer = await insist(world, lambda: platform.submit(replace(world.job(trial_id), **changes)))
     assert isinstance(answer, NoRoom)
     return answer
 
 
-async def report(platform: Platform, handle: JobHandle) -> Observation:
+async def report(platform: Platform[Any], handle: JobHandle) -> Observation:
     return (await platform.observe([handle]))[handle]
 
 
@@ -99,7 +99,7 @@ async def test_a_job_that_is_left_alone_gives_its_place_to_another_experiment(wo
     async with make(world, ONE) as platform:
         first = await start(world, platform, "a")
         host = world.recorder.host(world.keeper)
-        async with ScriptedPlatform(platform.settings, replace(host, service="second")) as second:
+        async with ScriptedPlatform(platform.config, replace(host, service="second")) as second:
             await refused(world, second, "b")
             await platform.__aexit__(None, None, None)
             await world.end(first, 0)

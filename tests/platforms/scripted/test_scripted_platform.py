@@ -16,8 +16,10 @@ from nni_manager.config.experiment_file import load_file
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, ConfigInvalid, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen
+from nni_manager.platforms.scripted.config import ScriptedConfig
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
 from trial_runner import protocol
 
@@ -48,7 +50,8 @@ class Cluster:
 
     def make(self, *rules: JSON, **settings: Any) -> ScriptedPlatform:
         host = self.recorder.host(unreachable_keeper())
-        return ScriptedPlatform({"platform": "scripted", "trials": list(rules), **settings}, host, self.clock)
+        config = ScriptedConfig.model_validate({"platform": "scripted", "trials": list(rules), **settings})
+        return ScriptedPlatform(config, host, self.clock)
 
     def spec(self, sequence_id: int = 0, attempt: int = 1, command: str = "true") -> JobSpec:
         name = f"nni_exp_exp1_trial_t{sequence_id:04}" + (f"-{attempt}" if attempt > 1 else "")
@@ -446,7 +449,7 @@ async def jobs_of(world: ScriptedWorld) -> JSON:
     ],
 )
 def test_capabilities_follow_from_the_settings(settings: JSON, capabilities: tuple[bool, bool, bool]) -> None:
-    found = ScriptedPlatform.capabilities_for(settings)
+    found = ScriptedPlatform.capabilities_for(ScriptedConfig.model_validate(settings))
     assert (found.reads_files, found.has_runner, found.ships_code) == capabilities
 
 
@@ -481,8 +484,8 @@ def test_a_command_of_several_lines_needs_no_container(tmp_path: Path) -> None:
     path = written(tmp_path, "launch: external", command='"one\\ntwo"')
     spec, fine = load_file(path), load_file(CONFIGS / "digits-scripted.yml")
     with pytest.raises(InvalidInput, match=r"^trialCommand: has several lines"):
-        ScriptedPlatform.check(spec, spec.platforms[0])
-    ScriptedPlatform.check(fine, fine.platforms[0])
+        ScriptedPlatform.check(spec, registry.config_of(spec.platforms[0]))
+    ScriptedPlatform.check(fine, registry.config_of(fine.platforms[0]))
 
 
 def written(directory: Path, section: str, command: str = "echo") -> Path:
