@@ -54,7 +54,7 @@ class Tower:
         return self.made[-1]
 
 
-async def test_one_connection_per_key_from_the_first_lease_to_the_last() -> None:
+async def test_connection_lives_from_first_lease_to_last() -> None:
     async with AsyncExitStack() as outer:
         tower = Tower(outer)
         async with AsyncExitStack() as inner:
@@ -88,7 +88,7 @@ async def test_every_experiment_is_checked_once_before_it_may_use_it() -> None:
         assert tower.made[0].calls == ["open", "check a", "use a", "check b", "check wrong"]
 
 
-async def test_nobody_knows_while_it_is_away() -> None:
+async def test_credential_is_not_judged_during_an_outage() -> None:
     async with AsyncExitStack() as stack:
         tower = Tower(stack)
         one = await tower.lease("e1", "a")
@@ -112,7 +112,7 @@ async def test_a_refused_credential_is_replaced_by_another_leases() -> None:
         await two.use()
 
 
-async def test_all_are_told_when_no_credential_is_left_until_one_is_renewed() -> None:
+async def test_all_leases_are_refused_until_a_credential_is_renewed() -> None:
     async with AsyncExitStack() as stack:
         tower = Tower(stack)
         one, two = await tower.lease("e1", "a"), await tower.lease("e2", "b")
@@ -139,7 +139,7 @@ async def test_a_connection_goes_on_with_another_when_the_lease_in_use_ends() ->
         assert tower.made[0].calls == ["open", "check a", "use a", "check b", "use b"]
 
 
-async def test_who_has_the_same_credential_goes_on_without_another_login() -> None:
+async def test_same_credential_needs_no_second_login() -> None:
     async with AsyncExitStack() as outer:
         tower = Tower(outer)
         async with AsyncExitStack() as inner:

@@ -159,7 +159,7 @@ def test_two_experiments_with_the_same_code_at_once(daemon: Daemon, workspace: W
         assert [trial["status"] for trial in found] == ["SUCCEEDED"] * 2
 
 
-def test_what_a_trial_reports_is_seen_while_it_runs_through_the_storage_alone(
+def test_results_are_read_from_storage_while_the_trial_runs(
     daemon: Daemon, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is held open is not in storage: what is reported stands in files that were closed."""

@@ -78,7 +78,7 @@ async def test_a_job_killed_by_a_signal_names_it(world: LocalWorld) -> None:
     assert (report.state, report.exit_code, report.signal) == (JobState.FAILED, None, signal.SIGSEGV)
 
 
-async def test_only_the_last_words_are_reported(world: LocalWorld) -> None:
+async def test_end_of_stderr_is_reported(world: LocalWorld) -> None:
     _, report = await run(world, "seq 1 5000 >&2; echo the end >&2; exit 1")
     assert len(report.stderr_tail.encode()) <= 2048
     assert report.stderr_tail.endswith("5000\nthe end\n")

@@ -135,7 +135,7 @@ async def test_a_job_the_store_did_not_name_in_time_is_asked_for_and_not_lost(
     assert keeper.followed() == [{"job": {}}]
 
 
-async def test_what_is_stored_of_a_job_without_a_handle_is_not_asked_for_again(
+async def test_stored_lines_of_a_job_without_a_handle_are_not_read_again(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     await platform.submit(replace(job(), stored={OUTBOX: 12}))
@@ -242,7 +242,7 @@ async def test_an_end_is_not_told_when_results_before_it_were_not_stored(
     assert await state(platform) is JobState.RUNNING
 
 
-async def test_a_store_that_cannot_be_read_is_asked_again_when_somebody_looks(
+async def test_unreadable_store_is_read_again_on_observe(
     keeper: ScriptedKeeper, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     troubles = [StoreUnavailable("locked")]
@@ -261,7 +261,7 @@ async def test_a_store_that_cannot_be_read_is_asked_again_when_somebody_looks(
         assert await state(platform) is JobState.RUNNING
 
 
-async def test_nothing_is_said_of_any_job_while_the_keeper_is_away(
+async def test_no_report_while_the_keeper_is_away(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     await platform.submit(job())

@@ -40,7 +40,7 @@ def test_passwords_are_kept_apart_and_come_back(tmp_path: Path) -> None:
     assert b"of-bees" not in (tmp_path / FILE).read_bytes()
 
 
-def test_those_of_an_earlier_version_are_moved_out_of_the_file(tmp_path: Path) -> None:
+def test_passwords_of_an_earlier_version_leave_the_file(tmp_path: Path) -> None:
     private = PrivateText()
     (tmp_path / "machines.json").write_text(json.dumps([ONE, THREE]))
     machines = removed_machines.load(tmp_path, private)

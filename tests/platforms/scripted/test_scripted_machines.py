@@ -83,7 +83,7 @@ async def test_no_room_is_an_answer_and_room_comes_with_the_end_of_the_last_proc
         assert (await world.environment(await start(world, platform, "b")))["NNI_MACHINE"] == "m1"
 
 
-async def test_a_new_daemon_grants_nothing_before_it_has_read_who_runs(world: ScriptedWorld) -> None:
+async def test_new_daemon_grants_no_place_before_it_knows_running_jobs(world: ScriptedWorld) -> None:
     async with make(world, ONE) as platform:
         first = await start(world, platform, "a")
     await world.restart()
@@ -109,7 +109,7 @@ async def test_a_job_that_is_left_alone_gives_its_place_to_another_experiment(wo
         await platform.__aenter__()
 
 
-async def test_two_may_share_a_place_where_both_say_so(world: ScriptedWorld) -> None:
+async def test_jobs_share_a_place_by_consent(world: ScriptedWorld) -> None:
     async with make(world, ONE, trialGpuNumber=1, maxTrialNumberPerGpu=2) as platform:
         for trial in ("a", "b"):
             assert (await world.environment(await start(world, platform, trial)))[protocol.ENV_GPUS] == "0"
@@ -123,7 +123,7 @@ async def test_only_the_indices_that_may_be_used_are(world: ScriptedWorld) -> No
         await refused(world, platform, "c")
 
 
-async def test_one_machine_is_out_of_reach_and_the_other_goes_on(world: ScriptedWorld) -> None:
+async def test_unreachable_machine_does_not_stop_the_other(world: ScriptedWorld) -> None:
     async with make(world, TWO, unreachable=[{"machine": "m1", "after": 0.0}]) as platform:
         found = [await world.environment(await start(world, platform, trial)) for trial in ("a", "b")]
         assert {each["NNI_MACHINE"] for each in found} == {"m2"}
