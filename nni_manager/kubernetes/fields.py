@@ -106,7 +106,7 @@ AnyStorage = Annotated[NfsStorage | AzureStorage | PvcStorage, Field(discriminat
 
 
 class Replica(Part):
-    """The fields of one role: each container of it gets them."""
+    """The fields of one role; they hold for each of its containers."""
 
     command: str = marked("Shell command of the role.", opaque=True, min_length=1)
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
@@ -193,7 +193,7 @@ def replica_fields(old: str, new: str) -> dict[str, str]:
 
 
 def complete_storage(section: dict[str, Any], _config: dict[str, Any]) -> None:
-    """Sets the kind of storage where none is given: NFS, unless there is only a path, as a claim has."""
+    """Sets the kind of storage where none is given: a claim where there is only a path, else NFS."""
     storage = section.get("storage")
     if isinstance(storage, dict):
         section["storage"] = {"storageType": "pvc" if set(storage) == {"path"} else "nfs"} | storage

@@ -1,7 +1,7 @@
-"""The adapter of any operator's kind of job: what differs is the kind's name, its manifest and its table of states.
+"""The base of adapters of an operator's kind of job; they add the kind, its manifest and its table of states.
 
-One connection and one informer a kind serve the whole daemon. `observe` answers from memory; what was told last stands
-until the cluster has said something else.
+One connection and one informer per kind serve the whole daemon. `observe` answers from memory: the last state stands
+until the cluster reports another.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ClusterConfigT = TypeVar("ClusterConfigT", bound=KubernetesSection)
 
 
 class KubernetesPlatform(Platform[ClusterConfigT]):
-    """The adapter of a kind of job in a cluster; to be inherited, with pure abstract methods."""
+    """The base of adapters of one kind of job in a cluster; its abstract methods are pure."""
 
     name: ClassVar[str]
     instead_of_shared_storage: ClassVar[str] = (
@@ -176,7 +176,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         return await self._lease.use()
 
     async def _find_resource(self, cluster: Cluster) -> Resource:
-        """The kind in the version that the config asks for, if the cluster has it, else in one that it has."""
+        """The kind in the version of the config if the cluster serves it, else in one that it serves."""
         kind = self.job_kind()
         try:
             found = await kind.find(cluster)

@@ -1,4 +1,4 @@
-"""The preflight of a cluster: it answers, has the kind, and lets us do what we do. Leaves nothing."""
+"""The preflight of a cluster: whether it answers, serves the kind and grants the rights. Leaves nothing there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Findings = AsyncIterator[PreflightFinding]
 
 
 class Preflight:
-    """The preflight checks of a cluster. `more`: what an adapter looks at besides."""
+    """The preflight checks of a cluster. `more`: further checks of an adapter."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Preflight:
                 yield _finding(Severity.WARNING, "rights", f"we may not {verb} {name}: {use} is not always told")
 
     def _wanted(self, resource: Resource) -> list[tuple[str, Resource, str, str]]:
-        """The rights that jobs need: verb, kind, subresource, and the last two in words."""
+        """The rights that jobs need: verb, kind, subresource, and a name of the last two for sentences."""
         verbs = {
             resource: ("list", "create", "get", "delete", *(("patch",) if self._kind.stop else ())),
             PODS: ("list",),

@@ -51,8 +51,7 @@ class Health:
 
 
 class Connection:
-    """What experiments share of a machine, account or cluster; to be inherited. `clock`: milliseconds since the
-    epoch."""
+    """The base of connections to a machine, account or cluster. `clock`: milliseconds since the epoch."""
 
     def __init__(self, key: str, clock: Clock = now_ms) -> None:
         self.key = key
@@ -242,7 +241,7 @@ class Connections:
     ) -> AsyncIterator[Lease[C]]:
         """The connection of `key`, made with `make` when there is none. `owner`: experiment and service.
 
-        Without `make` it is one that was offered. Returns without waiting for the far side.
+        Without `make`, as set by `offer`. Returns without waiting for the far side.
         """
         shared = self._shared.get(key)
         if shared is None:

@@ -183,7 +183,7 @@ class Deliver(Protocol):
         """
 
 
-class Greet(Protocol):
+class Register(Protocol):
     """The function by which an adapter registers a runner that does not post but is read."""
 
     def __call__(
@@ -220,7 +220,7 @@ class Host:
     folder: Path
     #: The packed code directory, a tar.gz. Raises InvalidInput or OSError.
     code: Callable[[], Awaitable[Path]]
-    greet: Greet
+    register: Register
     #: (job name, report): how its command ended, in the form that `domain.evidence.RunnerExit` reads.
     exited: Callable[[str, str], Awaitable[None]]
     #: Private state of the adapter, such as passwords: one text, empty at first.
@@ -315,7 +315,7 @@ class Platform(abc.ABC, Generic[ConfigT]):
         """Notes the number of trials that wait for room at the service. Called when the number changes."""
 
     async def plan(self, jobs: int) -> JobPlan | None:
-        """The places of so many jobs if they were submitted now, reserving nothing; None: the service does not say.
+        """The places of so many jobs if they were submitted now, without a reservation; None: unknown.
 
         Called while entered.
         """

@@ -59,7 +59,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> PlatformDescription:
-    """The platform of that name, or of that older name, in whatever case.
+    """The platform of that name, or former name, in any case.
 
     Raises InvalidInput when there is none, or when its package cannot be imported.
     """
@@ -85,8 +85,8 @@ def descriptions() -> list[PlatformDescription]:
 
 
 def adapter_class(description: PlatformDescription) -> type[Any]:
-    """The adapter of a platform, which is imported. Raises InvalidInput when that fails, when what it needs is
-    missing, and when there is none."""
+    """Imports the adapter of a platform. Raises InvalidInput when that fails, when a package of its extra is missing,
+    and when the platform has none."""
     if not description.adapter:
         able = ", ".join(one.name for one in descriptions() if one.adapter)
         raise InvalidInput(f"the platform '{description.name}' is not in this version yet; trials run on: {able}")

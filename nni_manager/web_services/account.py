@@ -1,13 +1,13 @@
-"""An account of a service that is asked over HTTP: one client, one pace and one health for all its experiments.
+"""An account of a service with an HTTP API: one client, one pace and one health for all its experiments.
 
 An adapter inherits `WebAccount` for its service: one method a remote call, each a line of `ask`. A `WebLease` is one
-training service's use of it: it checks the experiment's own credential first, goes on with another one's when the far
-side refuses what is in use, and takes a new one from `Platform.renew`. What `ask` raises:
+training service's use of it: it checks the experiment's own credential first, switches to another one's when the
+service refuses the credential in use, and takes a new one from `Platform.renew`. Errors of `ask`:
 
-* `PlatformUnavailable`: no connection, no answer, 408, 429, 5xx, or an answer that is none of the service's. `refused`
-  says whether the request was certainly not carried out.
-* `BadCredentials`: 401, or what the service says instead (`credential_statuses`).
-* `Refused`: the service answered, and will not do it. The adapter knows what that means.
+* `PlatformUnavailable`: no connection, no answer, 408, 429, 5xx, or an answer of a proxy. `refused`:
+  the request was certainly not carried out.
+* `BadCredentials`: 401, or the service's other statuses for it (`credential_statuses`).
+* `Refused`: the service refused the request. The adapter translates it.
 
 After a 429 or 503 no call is sent before `Retry-After` is over, in either of its forms.
 """
@@ -31,9 +31,9 @@ from nni_manager.web_services.pacing import Pacing
 
 #: Seconds until a service counts as silent.
 TIMEOUT_S = 20.0
-#: Seconds that a call may wait for its turn; longer waits are told as unavailable.
+#: Seconds that a call may wait for its turn; a longer wait raises PlatformUnavailable.
 PATIENCE_S = 15.0
-#: Seconds for which a service is left alone that wants to be, and does not say for how long; and at most.
+#: Seconds without calls after a 429 without `Retry-After`, and at most after any.
 _BACK_OFF_S = 10.0
 _LONGEST_BACK_OFF_S = 3600.0
 #: What to do about a certificate that is self-signed, or signed by a private authority.
@@ -42,7 +42,7 @@ _OTHER_AUTHORITY = "; set SSL_CERT_FILE, for the manager, to a file of the certi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Headers and parameters by which the service knows our requests. Secret: no text of it is shown."""
+    """Headers and parameters that authenticate requests. Secret: `repr` shows none of them."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     params: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -59,10 +59,10 @@ class Refused(PlatformError):
 
 
 class WebAccount(Connection):
-    """An account of a service that is asked over HTTP; to be inherited. `name`: of the service, for sentences; `paces`:
-    kind of call → how often; ``all`` counts every call.
+    """An account of a service with an HTTP API; to be inherited. `name`: of the service, for sentences; `paces`: kind
+    of call → how often; ``all`` counts every call.
 
-    `transport`: for tests. Credentials are `Lease`'s opaque texts; `signature_of` makes of one what requests carry.
+    `transport`: for tests. Credentials are `Lease`'s opaque texts; `signature_of` turns one into a `Signature`.
     """
 
     #: Answers that mean that the credential is refused.
@@ -114,7 +114,7 @@ class WebAccount(Connection):
         raise NotImplementedError
 
     async def signed_anew(self) -> bool:
-        """Whether there is another signature now than the one in use, which was refused; it is tried once."""
+        """Replaces a refused signature. True: there is a new one, and the refused call is repeated once."""
         return False
 
     def words(self, response: httpx.Response) -> tuple[str, str]:
@@ -226,7 +226,7 @@ class WebAccount(Connection):
         return error
 
     def away(self, what: str, *, refused: bool = False) -> PlatformUnavailable:
-        """An error to be raised: `what`, said of the service."""
+        """An error to raise, with the sentence ``NAME WHAT``."""
         return PlatformUnavailable(f"{self.name} {what}", refused=refused)
 
     def redacted(self, text: str) -> str:
@@ -288,9 +288,9 @@ class WebLease(Generic[A]):
         await self._stack.aclose()
 
     async def _take_given(self) -> None:
-        """Goes over to the credential that `renew` brought.
+        """Switches to the credential that `renew` brought.
 
-        Another account's lease is taken before the old one is given back; what is asked of the old one may end with it.
+        For another account, its lease is taken before the old one is returned; calls on the old one may fail then.
         """
         assert self._lease is not None, "entered"
         if self._has_moved:
@@ -327,7 +327,7 @@ class WebLease(Generic[A]):
         return self._lease.connection
 
     async def call(self, ask: Callable[[A], Awaitable[T]]) -> T:
-        """The answer to what is asked with a credential that is known to be good. Raises what `ask` does."""
+        """Calls `ask` with an account whose credential was accepted. Raises what `ask` does."""
         assert self._lease is not None, "entered"
         await self._take_given()
         account = await self._lease.use()

@@ -37,7 +37,7 @@ class SharedList(Generic[T]):
         return await asyncio.shield(self._running)
 
     async def close(self) -> None:
-        """Ends a call that is under way: nothing of it is left."""
+        """Cancels a call that is under way and waits for its end."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])

@@ -67,7 +67,7 @@ class World:
             connections=Connections(),
             folder=self._folder,
             code=nothing,
-            greet=greet,
+            register=greet,
             exited=exited,
             silence_s=lambda name: asyncio.get_running_loop().time() - self.heard_s,
         )

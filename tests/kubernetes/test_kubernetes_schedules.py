@@ -75,7 +75,7 @@ class Stage:
                 connections=connections,
                 folder=folder,
                 code=nothing,
-                greet=nothing,
+                register=nothing,
                 exited=nothing,
             )
             return KubeflowPlatform(KubeflowConfig.model_validate(SETTINGS), host)

@@ -151,7 +151,7 @@ class AtWork:
             connections=Connections(),
             folder=self.path.parent,
             code=cast(Any, None),
-            greet=self.messages.greet,
+            register=self.messages.greet,
             exited=self.messages.exited,
         )
 

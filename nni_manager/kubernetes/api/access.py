@@ -54,7 +54,7 @@ class Access:
 
     @classmethod
     def of(cls, config: KubernetesSection, environment: Mapping[str, str] = os.environ) -> Access:
-        """The access that the section names, or else the one that `kubectl` would find."""
+        """The access that the section names, else the one that `kubectl` would use."""
         kubeconfig = config.kubeconfig or environment.get("KUBECONFIG", "")
         if not kubeconfig and _IN_CLUSTER not in environment:
             kubeconfig = str(Path.home() / ".kube" / "config")

@@ -28,7 +28,7 @@ class Reach:
         self.own_address = ""
 
     async def look(self) -> None:
-        """Looks at rights and routes, once, before the first job. Raises Refusal and PlatformUnavailable."""
+        """Checks rights and routes, once, before the first job. Raises Refusal and PlatformUnavailable."""
         self._may_exec = await may_exec(self._cluster)
         if not self._may_exec:
             log.warning("commands in pods are not allowed (pods/exec): results come only where pods reach this machine")
@@ -63,7 +63,7 @@ async def may_exec(cluster: Cluster) -> bool:
 
 
 def _address_towards(host: str) -> str:
-    """This machine's address on the way to the cluster's API; empty where it is of no use to pods. Sends nothing."""
+    """This machine's address on the route to the cluster's API; empty where pods cannot use it. Sends no packet."""
     parts = urlsplit(host)
     try:
         family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)[0]

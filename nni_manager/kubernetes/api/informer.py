@@ -1,9 +1,8 @@
 """All objects of one kind with our label, kept up to date: listed once, then watched from there.
 
-A watch that ends is begun again where it stopped. What the server does not know any more (410) is listed anew, and so
-is everything now and then, as a net below. While listing is allowed and watching is not, it lists again and again, and
-tries to watch now and then: a server that was just started refuses at first what it allows later.
-"""
+A watch that ends is continued where it stopped. After a 410, and from time to time as a safety net, all objects are
+listed anew. While listing is allowed and watching is not, it polls by lists, and tries to watch from time to time: a
+server that was just started refuses at first what it allows later."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ class Listener(Protocol):
         """Called when an object is new or has changed."""
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
-        """Called when an object is gone. `was_seen`: the server said that it was deleted; else it is merely missing."""
+        """Called when an object is gone. `was_seen`: its deletion was watched; else a list lacks it."""
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
         """Called when everything was listed, by a call that began at that time of the loop."""
@@ -54,7 +53,7 @@ class Listener(Protocol):
 
 class Informer:
     """The objects of one kind with our label. `client`: the one to use now, awaited before each call; `on_trouble`:
-    called when there is some trouble, or no more.
+    called when `trouble` changes.
 
     `renew`: reads credentials again that the server refuses, as they may merely have expired. Raises BadCredentials.
     """

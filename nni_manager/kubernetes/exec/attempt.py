@@ -47,7 +47,7 @@ class Channel(Protocol):
 
 
 class Attempt:
-    """One job that is served through the channel exec; its reporter is the pod that tells results."""
+    """One job on the channel exec; its reporter is the pod that results are read from."""
 
     def __init__(self, channel: Channel, memory: JobMemory, logs: Path, news: asyncio.Event) -> None:
         self._channel = channel
@@ -70,7 +70,7 @@ class Attempt:
         self._trouble = ""
 
     async def run(self) -> None:
-        """Serves the job's pods until it is forgotten; the operator may start others after those that have ended."""
+        """Serves the job's pods until it is forgotten; the operator may start new pods after ended ones."""
         while not self._is_over:
             self._news.clear()
             try:
@@ -87,14 +87,14 @@ class Attempt:
                 await self._pause()
 
     def finish(self) -> None:
-        """Ends `run` once what it is doing is done."""
+        """Ends `run` after its current step."""
         self._is_over = True
         self._news.set()
 
     async def _pause(self) -> None:
-        """Waits for news of the pods, or until one is to be looked into again.
+        """Waits for an event of the pods, or until the next read of one is due.
 
-        News come in bursts, of which nothing may follow.
+        Events arrive in bursts; most change nothing, so one wake-up serves a burst.
         """
         read = [pod for pod in self._running() if self._is_read(pod)]
         if not read:
@@ -175,7 +175,7 @@ class Attempt:
     async def _take(self, frame: Mapping[str, Any]) -> bool:
         match frame.get("event"):
             case "greeting":
-                return await self._greet(frame)
+                return await self._register(frame)
             case "lines":
                 return await self._take_lines(frame)
             case "log":
@@ -185,13 +185,13 @@ class Attempt:
                 await self._take_end(frame)
         return False
 
-    async def _greet(self, frame: Mapping[str, Any]) -> bool:
+    async def _register(self, frame: Mapping[str, Any]) -> bool:
         container = str(frame.get("container") or "")
         if self._container and container == self._container:
             return False
         version = frame.get("version")
         try:
-            await self._host.greet(
+            await self._host.register(
                 self._memory.job_name,
                 version if isinstance(version, str) else None,
                 protocol.EXEC,
@@ -272,7 +272,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _append(folder: Path, frame: Mapping[str, Any], most_bytes: int) -> None:
-    """Writes a stretch of a log at its place; what is there already stays. Blocks. Raises OSError."""
+    """Writes a part of a log at its offset and keeps bytes that exist. Blocks. Raises OSError."""
     name = frame.get("file")
     if name in protocol.LOG_FILES:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -156,7 +156,7 @@ class ClusterObjects:
         )
 
     def folder(self, attempt_directory: str) -> AttemptFolder | None:
-        """The folder of an attempt, on storage that is mounted here, too; None: there is no such storage."""
+        """The folder of an attempt on storage that is mounted here, too; None: no storage is."""
         return self.storage.attempt(attempt_directory) if self.storage is not None else None
 
     def pull_secrets(self, login: str | None) -> Sequence[str]:
@@ -164,7 +164,7 @@ class ClusterObjects:
         return (self._logins[login],) if login else ()
 
     def note_chosen(self, channel: str) -> None:
-        """Notes the channel that a pod has chosen, one of those that may choose."""
+        """Notes the channel that a pod has chosen."""
         self._reach.note(channel)
 
     # Of one job

@@ -124,8 +124,8 @@ def pod_template(
 
 
 def without_account_token(pod: Object, own: Object) -> Object:
-    """The pod without the token of its service account, with which a trial's code could ask the cluster: unless
-    `own`, a pod template of the user's, names an account or says what it wants."""
+    """The pod without a service account token, which would give a trial's code access to the API, unless `own`, the
+    user's pod template, names an account or sets `automountServiceAccountToken`."""
     if _ASKING.isdisjoint(own.get("spec") or {}):
         pod["spec"]["automountServiceAccountToken"] = False
     return pod

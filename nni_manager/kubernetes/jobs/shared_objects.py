@@ -74,7 +74,7 @@ def _metadata(name: str, experiment_id: str, service: str) -> Object:
 
 
 def _name(experiment_id: str, service: str, what: str, content: bytes) -> str:
-    """The name of a shared object, another one for another content: an object that is there is the right one."""
+    """The name of a shared object, with a hash of its content: an existing object of that name is the same."""
     digest = hashlib.sha256(f"{experiment_id} {service} ".encode() + content).hexdigest()[:10]
     readable = re.sub(r"[^a-z0-9]+", "-", f"nni-{experiment_id}-{service}".lower())[:40].strip("-")
     return f"{readable}-{what}-{digest}"

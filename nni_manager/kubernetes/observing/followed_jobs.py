@@ -1,4 +1,4 @@
-"""The jobs of one training service while it is connected: what informers, results and logs say of each."""
+"""The jobs of one training service while it is connected: reports from informers, results and logs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LIST_S = 20.0
 
 
 class FollowedJobs:
-    """The followed jobs of one service, made by `follow`. Answers from memory: what was told last stands until the
-    cluster has said something else."""
+    """The followed jobs of one service, made by `follow`. Answers from memory: the last state stands until the
+    cluster reports another."""
 
     def __init__(
         self, kind: Kind, following: Following, reading: ResultReader | None, service: ClusterObjects, *, restarts: bool

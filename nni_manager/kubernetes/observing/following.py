@@ -1,4 +1,4 @@
-"""The followed jobs of one service: what informers tell is put to the job that it is about, which is woken."""
+"""The followed jobs of one service: events of informers go to the job that they belong to, which is woken."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Following:
         return found
 
     async def _ask_for_pods(self, memory: JobMemory) -> None:
-        """What is told of them may not be understood: then the job's own word counts."""
+        """Asks for the pods of a job; where the answer explains nothing, the job's own status counts."""
         try:
             await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
         except Exception:
@@ -137,7 +137,7 @@ class Following:
                 self._remove(memory) if was_seen else self._seek(memory)
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
-        """Looks for jobs that were made before the list and are not in it."""
+        """Looks for jobs that are older than the list and missing in it."""
         if resource != self._jobs.resource:
             return
         for memory in self._memories.values():

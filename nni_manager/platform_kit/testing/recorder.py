@@ -77,7 +77,7 @@ class Recorder:
             connections=self.connections,
             folder=self.folder,
             code=self._code,
-            greet=self._greet,
+            register=self._register,
             exited=self._exited,
         )
 
@@ -116,7 +116,7 @@ class Recorder:
     async def _code(self) -> Path:
         return self.code_archive
 
-    async def _greet(
+    async def _register(
         self,
         job_name: str,
         runner_version: str | None,
@@ -125,13 +125,13 @@ class Recorder:
         container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> None:
-        """Takes a greeting as the store does: the newest container counts.
+        """Registers a container as the store does: the newest container counts.
 
         Offsets begin at 0 again where it found less than is stored.
         """
         known = self.containers.setdefault(job_name, [])
         if container and container in known[:-1]:
-            raise AttemptDecided("a newer container has greeted")
+            raise AttemptDecided("a newer container has registered")
         if container and known and container not in known:
             self.ends.pop(job_name, None)
             stored = self._offsets.get(job_name, {})

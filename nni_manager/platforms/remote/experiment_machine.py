@@ -16,7 +16,7 @@ from nni_manager.machines.ssh.machine import Machine
 from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.platforms.remote.job_locations import JobLocations
 from nni_manager.platforms.remote.machine_jobs import MachineJobs
 from nni_manager.platforms.remote.shipping import ship
 from nni_manager.shared_storage.checked_code import sha256_of
@@ -34,7 +34,7 @@ _REFUSED_WAITS_S = (30.0, 120.0, 300.0, 600.0)
 _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 
 
-class Site:
+class ExperimentMachine:
     """A machine as one experiment uses it, between `start` and `stop`.
 
     `first`: set when it takes jobs, or it is known why not.
@@ -44,7 +44,7 @@ class Site:
         self,
         entry: Entry,
         host: Host,
-        placed: Placed,
+        locations: JobLocations,
         changed: Callable[[], None],
         *,
         has_gpus: bool,
@@ -61,7 +61,7 @@ class Site:
         self.shared_folder = ""
         #: The experiment's jobs there; entered while the machine can be logged in to.
         self.jobs = MachineJobs(
-            host, placed, entry.address, self._on_up, self._on_down, self._explained, self.note_start, self.set_aside
+            host, locations, entry.address, self._on_up, self._on_down, self._explained, self.note_start, self.set_aside
         )
         self._is_entered = False
         self._lease: Lease[Machine] | None = None

@@ -14,8 +14,8 @@ from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Host, JobPlan, Room
 from nni_manager.platforms.remote import removed_machines
 from nni_manager.platforms.remote.config import RemoteConfig
-from nni_manager.platforms.remote.experiment_machine import Site
-from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
+from nni_manager.platforms.remote.job_locations import JobLocations
 from nni_manager.shared_storage.shared_folder import SharedFolder
 
 log = logging.getLogger(__name__)
@@ -33,31 +33,37 @@ class Known:
     has_jobs: bool
 
 
-class Sites:
+class ExperimentMachines:
     """The machines of one service, by the keys of their connections; used between `start` and `stop`."""
 
     def __init__(
-        self, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool, shared: SharedFolder | None
+        self,
+        host: Host,
+        locations: JobLocations,
+        changed: Callable[[], None],
+        *,
+        has_gpus: bool,
+        shared: SharedFolder | None,
     ) -> None:
         self._host = host
-        self._placed = placed
+        self._locations = locations
         self._changed = changed
         self._has_gpus = has_gpus
         self._shared = shared
         self._renewing: asyncio.Task[None] | None = None
         #: One write at a time of the file of former machines.
         self._writing = asyncio.Lock()
-        self._all: dict[str, Site] = {}
+        self._all: dict[str, ExperimentMachine] = {}
         #: Seconds for which machines are waited for when one can be used: trials go to all of them.
         self.together_s = 2.0
 
-    def __iter__(self) -> Iterator[Site]:
+    def __iter__(self) -> Iterator[ExperimentMachine]:
         return iter(self._all.values())
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def get(self, key: str) -> Site | None:
+    def get(self, key: str) -> ExperimentMachine | None:
         return self._all.get(key)
 
     # Their life
@@ -89,8 +95,8 @@ class Sites:
     async def stop(self) -> None:
         if self._renewing is not None:
             await asyncio.wait([self._renewing])
-        sites, self._all = tuple(self), {}
-        await asyncio.gather(*(site.stop() for site in sites))
+        machines, self._all = tuple(self), {}
+        await asyncio.gather(*(site.stop() for site in machines))
 
     def renew(self, config: RemoteConfig) -> None:
         """Takes other credentials for the same machines."""
@@ -110,12 +116,12 @@ class Sites:
         removed_machines.save(self._folder, self._sections(config), self._host.private)
 
     def _look_up(self, config: RemoteConfig) -> dict[str, Known]:
-        self._placed.load()
+        self._locations.load()
         listed = {entry.address.key for entry in entries_of(config)}
         return {
             key: Known(
                 entry=Entry.of(section if key in listed else {**section, "drain": True}),
-                has_jobs=key in listed or self._placed.has_jobs_on(key),
+                has_jobs=key in listed or self._locations.has_jobs_on(key),
             )
             for key, section in self._sections(config).items()
         }
@@ -123,15 +129,17 @@ class Sites:
     def _sections(self, config: RemoteConfig) -> dict[str, removed_machines.Section]:
         """The sections of all machines that are in the list, or were used, by key. Blocks."""
         before = removed_machines.load(self._folder, self._host.private)
-        used = {key: section for key, section in before.items() if self._placed.was_used(key)}
+        used = {key: section for key, section in before.items() if self._locations.was_used(key)}
         return used | removed_machines.by_key(_sections(config))
 
     @property
     def _folder(self) -> Path:
         return self._host.folder / self._host.service
 
-    def _site(self, entry: Entry) -> Site:
-        return Site(entry, self._host, self._placed, self._changed, has_gpus=self._has_gpus, shared=self._shared)
+    def _site(self, entry: Entry) -> ExperimentMachine:
+        return ExperimentMachine(
+            entry, self._host, self._locations, self._changed, has_gpus=self._has_gpus, shared=self._shared
+        )
 
     async def _until_first(self) -> None:
         """Returns when a machine can be used and the others have had a moment, too, when it is known that none can,
@@ -170,7 +178,7 @@ class Sites:
             return Room(why=self.why_not_all())
         return Room(free=0, why=self.why())
 
-    def choose(self) -> Site | None:
+    def choose(self) -> ExperimentMachine | None:
         """The machine with most processors that no job of ours has, of equal ones the first; None: none takes jobs."""
         able = [site for site in self if site.takes_jobs]
         return max(able, key=lambda site: site.free_processors, default=None)
@@ -182,13 +190,13 @@ class Sites:
         out = [site for site in self if site.is_out_of_use]
         return self.why(out) if out else None
 
-    def why(self, sites: Collection[Site] = ()) -> Wait:
+    def why(self, machines: Collection[ExperimentMachine] = ()) -> Wait:
         """The reasons why machines take no jobs: of these, or of all of them."""
-        sites = sites or tuple(self)
-        answers = any(site.is_up or site.is_left_alone for site in sites)
+        machines = machines or tuple(self)
+        answers = any(site.is_up or site.is_left_alone for site in machines)
         code = WaitCode.PLATFORM_UNAVAILABLE if answers else WaitCode.MACHINE_DOWN
-        details = {"machines": {site.entry.address.host: site.why for site in sites}}
-        return Wait(code=code, sentence="; ".join(site.why for site in sites), details=details)
+        details = {"machines": {site.entry.address.host: site.why for site in machines}}
+        return Wait(code=code, sentence="; ".join(site.why for site in machines), details=details)
 
 
 def entries_of(config: RemoteConfig) -> list[Entry]:

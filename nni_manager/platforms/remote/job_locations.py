@@ -16,7 +16,7 @@ _UNWANTED = "-"
 _GONE = "--"
 
 
-class Placed:
+class JobLocations:
     """The file of the machines that jobs were started on. Blocks for moments; it is small and on this machine."""
 
     def __init__(self, folder: Path) -> None:

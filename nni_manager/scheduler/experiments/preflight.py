@@ -51,7 +51,7 @@ def standalone_host(
         connections=connections,
         folder=folder,
         code=partial(_code, folder, service),
-        greet=_nothing,
+        register=_nothing,
         exited=_nothing,
         shared_storage=lambda: storage,
         private=_private(folder, service),

@@ -144,7 +144,7 @@ class Services:
             connections=self._shared.connections,
             folder=self._folder.path,
             code=self._code[name].path,
-            greet=messages.greet,
+            register=messages.greet,
             exited=messages.exited,
             silence_s=self._silence_s,
             max_log_bytes=self._spec.now.max_log_bytes,

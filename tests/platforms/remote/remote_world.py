@@ -107,7 +107,7 @@ class RemoteWorld(KeeperWorld):
 
     def _make(self, config: RemoteConfig, recorder: Recorder) -> RemotePlatform:
         platform = RemotePlatform(config, recorder.host(unreachable_keeper()))
-        platform._sites.together_s = self.patience_s
+        platform._machines.together_s = self.patience_s
         self.platforms.append(platform)
         return platform
 
@@ -171,7 +171,7 @@ class RemoteWorld(KeeperWorld):
 
     @property
     def remote_calls(self) -> int:
-        return sum(site.machine.keeper.questions for one in self.platforms for site in one._sites)
+        return sum(site.machine.keeper.questions for one in self.platforms for site in one._machines)
 
     @property
     def sessions_seen(self) -> int:
@@ -185,7 +185,7 @@ class RemoteWorld(KeeperWorld):
 
     async def lose_answer(self) -> None:
         for one in self.platforms:
-            for site in one._sites:
+            for site in one._machines:
                 _lose_next_answer(site.machine.keeper)
 
     async def traces(self, experiment_id: str) -> Collection[str]:

@@ -40,7 +40,7 @@ async def refused_after_an_outage(world: RemoteWorld, platform: RemotePlatform) 
     assert isinstance(world.machine, InProcessMachine)
     world.machine.is_locked = True
     await world.machine.start()
-    await until(lambda: all(site.refusal is not None for site in platform._sites))
+    await until(lambda: all(site.refusal is not None for site in platform._machines))
     await world.end(handle, 0)
     return handle
 
@@ -70,7 +70,7 @@ async def test_internal_error_delays_a_machine_briefly(world: RemoteWorld, monke
 
     monkeypatch.setattr(Machine, "check", faulty)
     async with world.make() as platform:
-        await until(lambda: all(site.is_up for site in platform._sites))
+        await until(lambda: all(site.is_up for site in platform._machines))
         assert await accepted(world, platform, "a")
 
 
@@ -88,7 +88,7 @@ async def test_refused_login_is_shared_with_other_experiments(world: RemoteWorld
     async with world.make() as platform:
         handle = await refused_after_an_outage(world, platform)
         unlock(world)
-        for site in platform._sites:
+        for site in platform._machines:
             assert site._lease is not None
             site._lease.connection.forget_refusals()  # ten seconds later
         async with world.make_of(recorder) as second:
@@ -103,7 +103,7 @@ async def test_refused_login_is_tried_once_for_all_experiments(world: RemoteWorl
         await run(world, second, world.job_of(recorder, "a"), recorder)
         assert isinstance(world.machine, InProcessMachine)
         await refused_after_an_outage(world, platform)
-        await until(lambda: all(site.refusal is not None for site in second._sites))
+        await until(lambda: all(site.refusal is not None for site in second._machines))
         assert world.machine.refused_logins == 1
 
 
@@ -114,7 +114,7 @@ async def test_a_host_key_that_was_put_back(world: RemoteWorld) -> None:
         await world.machine.stop()
         world.machine.host_key = asyncssh.generate_private_key("ssh-ed25519")
         await world.machine.start()
-        await until(lambda: all(site.refusal is not None for site in platform._sites))
+        await until(lambda: all(site.refusal is not None for site in platform._machines))
         await world.end(handle, 0)
         await world.machine.stop()
         world.machine.host_key = ours
