@@ -112,7 +112,7 @@ def claim_name(name: str) -> str:
 def job(
     spec: JobSpec, config: AdlConfig, pods: PodSettings, labels: Mapping[str, str], secret: str, name: str
 ) -> Object:
-    """The AdaptDLJob of an attempt: an object with nothing but its `spec`."""
+    """The AdaptDLJob of an attempt: its `spec` alone."""
     template = pod_template(spec, role(spec, config), pods, labels, secret, is_alone=not config.adaptive)
     whole = merged(template, _volumes(template, config, name), CONTAINER)
     replicas = {} if config.adaptive else {"minReplicas": 1, "maxReplicas": 1}
@@ -120,7 +120,7 @@ def job(
 
 
 def _volumes(template: Object, config: AdlConfig, name: str) -> Object:
-    """What the pod template gets besides: volumes for checkpoints, which outlive a pod, and what the section mounts."""
+    """Additions to the pod template: volumes for checkpoints, which outlive a pod, and mounts of the section."""
     container = template["spec"]["containers"][0]
     volumes, mounts = list(template["spec"]["volumes"]), list(container["volumeMounts"])
     source: Object = {"emptyDir": {}}

@@ -64,7 +64,7 @@ def environment_name(config: AmlConfig) -> str:
 
 
 def variables(spec: JobSpec) -> str:
-    """Shell text that sets what the runner is told, but for the token."""
+    """Shell text that sets the runner's variables, except the token."""
     told = variables_of(spec, "aml")
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
 

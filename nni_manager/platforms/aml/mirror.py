@@ -1,7 +1,7 @@
 """A mirror of the runners' files: copied from the workspace's storage to a folder of this machine, where `pull` reads
 it.
 
-Only what grew is read. The runner's word about the end comes last, so that what it speaks of is here before it. A file
+Only files that grew are read. The runner's report of the end is copied last, after the files that it refers to. A file
 that its command holds open is not on the storage yet, or not all of it: it is read in pieces, see `held_files`.
 """
 
@@ -51,7 +51,7 @@ class Mirror:
     """The mirror of one experiment's runners. `run` copies until it is cancelled; `sync` copies at once."""
 
     def __init__(self, blobs: Blobs, most_log_bytes: int) -> None:
-        """`most_log_bytes`: of each log of an attempt; what is longer stays on the workspace's storage."""
+        """`most_log_bytes`: copied of each log of an attempt; the rest stays on the workspace's storage."""
         self._blobs = blobs
         self._most_log_bytes = most_log_bytes
         self._attempts: dict[str, _Attempt] = {}
@@ -65,7 +65,7 @@ class Mirror:
             self._news.set()
 
     def hurry(self, job_name: str) -> None:
-        """Reads what a job that has ended left now, and soon again."""
+        """Reads the files of an ended job now, and again soon."""
         if (attempt := self._attempts.get(job_name)) is not None:
             attempt.next_at, attempt.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
             self._news.set()
@@ -99,7 +99,7 @@ class Mirror:
         attempt.next_at = asyncio.get_running_loop().time() + attempt.wait_s
 
     async def sync(self, job_name: str) -> bool:
-        """Copies what is new of a job; answers whether anything was. Quiet for a job that is not followed.
+        """Copies new parts of a job's files; answers whether there were any. Quiet for a job that is not followed.
 
         Raises PlatformError and OSError.
         """
@@ -162,7 +162,7 @@ class Mirror:
 
 
 def _is_new(path: Path, size: int | None) -> bool:
-    """Whether a word of `size` bytes, None: there is none, is not the one that was copied."""
+    """Whether a report of `size` bytes differs from the copied one. None: there is no report."""
     return size is not None and not (path.exists() and path.stat().st_size == size)
 
 

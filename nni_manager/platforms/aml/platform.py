@@ -218,7 +218,7 @@ class AmlPlatform(Platform[AmlConfig]):
         return self._with_what_is_read(handle, states.job_report(job))
 
     def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
-        """The report on a job that may be told: an end is told when what the job left was read."""
+        """The report to give: an end is held back until the job's files are read."""
         name, mirror = handle.job_name, self._mirror
         assert mirror is not None, "entered"
         mirror.follow(name, self._prefix(name), self._folder(name))
@@ -294,13 +294,13 @@ class AmlPlatform(Platform[AmlConfig]):
                 await self._blob_tokens.close()
 
     async def _cancel(self, names: Sequence[str]) -> None:
-        """Cancels all of these jobs, whatever becomes of one. Raises what was raised first."""
+        """Cancels all of these jobs, also after a failure. Raises the first error."""
         ended = await asyncio.gather(*map(self._cancel_one, names), return_exceptions=True)
         for error in filter(None, ended):
             raise error
 
     async def _cancel_one(self, name: str) -> None:
-        """Cancels a job. Quiet for one that has ended or is not there."""
+        """Cancels a job. Quiet for an ended or unknown one."""
         found = await self._lease.call(lambda account: account.get(f"jobs/{name}"))
         status = str(((found or {}).get("properties") or {}).get("status") or "")
         if found is None or states.job_state(status).is_final or status == "CancelRequested":

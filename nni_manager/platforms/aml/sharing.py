@@ -1,6 +1,6 @@
 """Shared storage of the jobs of Azure ML: their container mounts it, or has it mounted, before the trial runs there.
 
-Only NFS: the program that mounts it lies in the attempt's folder, where many can read, and has no secret in it.
+Only NFS: the program that mounts it is in the attempt's folder, readable for others, and must hold no secret.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class Ending:
         self._left.clear()
 
     async def stop(self, ids: Iterable[str]) -> None:
-        """Stops jobs. Quiet for those that have ended or are not there. Raises PlatformUnavailable when some are not
-        told; a refusal of one is repeated by `look`."""
+        """Stops jobs. Quiet for ended and unknown ones. Raises PlatformUnavailable for an undelivered stop; `look`
+        repeats a refused one."""
         now_ms = self._clock()
         due = [id for id in ids if id not in self._ended and self._told.get(id, 0) <= now_ms - _REPEAT_MS]
         results = await asyncio.gather(*(self._stop(id) for id in due), return_exceptions=True)
@@ -89,7 +89,7 @@ class Ending:
         self._refusals.pop(id, None)
 
     async def _has_ended(self, id: str) -> bool:
-        """Whether a job that cannot be stopped has ended, or is not there."""
+        """Whether a job that cannot be stopped has ended, or does not exist."""
         try:
             item = await self._read(lambda client: client.get_job(id))
         except DlcRefused:

@@ -1,4 +1,4 @@
-"""The job of an attempt as PAI-DLC wants it: the body of CreateJob, and what tells it from others."""
+"""The job of an attempt as PAI-DLC wants it: the body of CreateJob, and the tags that identify it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def start_command(config: DlcConfig, command: Callable[[str], str]) -> str:
 
 
 def creation(config: DlcConfig, spec: JobSpec, command: str, secrets: Mapping[str, str]) -> dict[str, Any]:
-    """The body of CreateJob. No word of the user's stands in it. `secrets`: variables for the job's runner alone."""
+    """The body of CreateJob, without text of the user's. `secrets`: variables for the job's runner alone."""
     body: dict[str, Any] = {
         "DisplayName": spec.name,
         "JobType": config.job_type,

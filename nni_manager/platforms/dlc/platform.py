@@ -1,4 +1,4 @@
-"""The adapter of Alibaba's PAI-DLC; a NAS that both sides mount brings jobs their files, and us their results.
+"""The adapter of Alibaba's PAI-DLC; a NAS that both sides mount carries files to jobs and results back.
 
 What runs is told by one list for all jobs, what they say by their runners: pushed where they reach us, else read from
 the NAS.
@@ -230,7 +230,7 @@ class DlcPlatform(Platform[DlcConfig]):
         return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={id}&regionId={self.config.region}"
 
     def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
-        """The report on a job that may be told: an end is told when what the job left was read."""
+        """The report to give: an end is held back until the job's files are read."""
         name = handle.job_name
         folder = self._storage.attempt(attempt_directory_of(name)).here
         self._pull.follow(name, folder, self.host.folder / "trials" / attempt_directory_of(name))
@@ -246,8 +246,8 @@ class DlcPlatform(Platform[DlcConfig]):
         return report if report.state is not JobState.FAILED else self._explained(report, folder)
 
     def _explained(self, report: Observation, folder: Path) -> Observation:
-        """The report on a failed job with a reason: PAI-DLC tells no exit codes, and a job that left nothing at all
-        has seen another storage, or never began."""
+        """The report on a failed job with a reason: PAI-DLC reports no exit codes. A job without any
+        files has another storage, or never began."""
         if (folder / protocol.CODE_FOLDER).exists():
             return report
         sentence = (
@@ -262,7 +262,7 @@ class DlcPlatform(Platform[DlcConfig]):
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Forgets jobs, and stops those that still run.
 
-        Their page in the console stays, and what they wrote: it is their user's.
+        Their page in the console and their files stay: they are the user's.
         """
         for handle in handles:
             self._pull.forget(handle.job_name)
@@ -294,7 +294,7 @@ class DlcPlatform(Platform[DlcConfig]):
     # The account
 
     async def _read(self, verb: Callable[[DlcClient], Awaitable[T]]) -> T:
-        """The answer to a question; one that is refused says nothing of any job, and is PlatformUnavailable."""
+        """The answer to a query; a refusal is about no job in particular, and becomes PlatformUnavailable."""
         try:
             return await self._raw_read(verb)
         except DlcRefused as error:
@@ -312,7 +312,7 @@ _ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="PAI-DLC has accepted the job
 
 
 async def _nothing(_account: DlcAccount) -> None:
-    """Asks nothing: only the credential is checked."""
+    """Makes no call; `WebLease.call` checks the credential."""
 
 
 def _maker(config: DlcConfig) -> Callable[[str], DlcClient]:

@@ -94,8 +94,8 @@ _REASONED = (JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)
 
 
 def _state(status: str, item: Mapping[str, Any]) -> JobState:
-    """The state of a job, PREEMPTED where what is said of its end says so. What was before the end does not count: the
-    service may have begun the job again then."""
+    """The state of a job; PREEMPTED by the events of its end. Earlier events do not count: the service may have
+    restarted the job after them."""
     state = job_state(status)
     if state is JobState.CANCELLED:
         words: Iterator[object] = iter((item.get("ReasonCode"),))
@@ -128,7 +128,7 @@ def _place(item: Mapping[str, Any]) -> str:
 
 
 def _ms(text: object) -> int | None:
-    """Milliseconds since the epoch of a time as ``2021-01-12T14:35:01Z``; None where it is none."""
+    """A time such as ``2021-01-12T14:35:01Z`` as milliseconds since the epoch; None: malformed or missing."""
     try:
         return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
     except ValueError:

@@ -114,7 +114,7 @@ class Submitting:
         return submission
 
     def _take_back(self, job_name: str, before: Submission | None) -> None:
-        """Takes the note of a job back that was certainly not taken: what was known before holds."""
+        """Restores the earlier record of a job that was certainly not taken."""
         if before is None:
             self._submissions.remove(job_name)
         else:

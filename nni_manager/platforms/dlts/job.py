@@ -54,7 +54,7 @@ def _suffix(nonce: str) -> str:
 
 
 def job(id: str, spec: JobSpec, *, team: str, email: str, image: str, gpu_type: str, command: str) -> dict[str, Any]:
-    """The job that is sent, with all fields that the service reads without asking whether they are there."""
+    """The job as it is sent, with all fields that the service requires."""
     token = spec.runner_environment.get(protocol.ENV_TOKEN, "")
     return {
         "userName": email,

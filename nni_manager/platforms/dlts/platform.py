@@ -34,7 +34,7 @@ _NOT_STORED = "Cannot add job into database"
 
 
 class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
-    """The adapter of `dlts`: the dashboard is asked again and again; what runners leave in their folders is read."""
+    """The adapter of `dlts`: it polls the dashboard and reads results from the runners' folders."""
 
     instead_of_shared_storage: ClassVar[str] = (
         "say where both sides have the home folder that jobs share: localStorageMountPoint and"

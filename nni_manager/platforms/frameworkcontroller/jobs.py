@@ -83,7 +83,7 @@ def _policy(role: TaskRole) -> Object:
 
 
 def with_barrier(command: str, ports: Mapping[str, int]) -> str:
-    """A command that tells the tasks of each other before it runs, as NNI does."""
+    """The command after a barrier that exports the addresses of all tasks, as NNI does."""
     exports = " ".join(f"FB_{name.upper()}_PORT={port}" for name, port in ports.items())
     return f"export {exports}; . {_BARRIER_MOUNT}/injector.sh && {{ {command}\n}}"
 
@@ -95,7 +95,7 @@ def framework(
     labels: Mapping[str, str],
     secret: str,
 ) -> Object:
-    """The Framework of a job: an object with nothing but its `spec`. `wanted`: as of `roles`."""
+    """The Framework of a job: its `spec` alone. `wanted`: the result of `roles`."""
     is_alone = sum(role.count for role, _ in wanted) == 1
     task_roles = [
         {
@@ -114,7 +114,7 @@ def framework(
 
 
 def policy(failed: int | None, succeeded: int | None) -> Object:
-    """The completion policy that the API gets, without 0, which passes its schema and means nothing.
+    """The completion policy for the API, with defaults in place of 0, which the schema accepts without a meaning.
 
     `failed`, `succeeded`: numbers of tasks that end the framework.
     """
@@ -179,7 +179,7 @@ def template_roles(template: Object) -> list[Role]:
 
 
 def shell_text(container: Mapping[str, Any]) -> str:
-    """Shell text that runs what the container would."""
+    """The container's command and arguments as shell text."""
     return shlex.join([*(container.get("command") or ()), *(container.get("args") or ())])
 
 
@@ -204,8 +204,8 @@ def _template_policy(role: Mapping[str, Any]) -> Object:
 
 
 def _in_template(pod: Object, ours: Object, role: Role) -> Object:
-    """The user's pod with what is ours: command, environment, labels, the runner's volume; where the user mounts
-    something at our folder, that stays."""
+    """The user's pod with our command, environment, labels and runner volume; a mount of the user's at our folder
+    stays."""
     container, own = pod["spec"]["containers"][0], ours["spec"]["containers"][0]
     container.pop("args", None)
     mounted = {one.get("mountPath") for one in container.get("volumeMounts") or ()}

@@ -79,7 +79,7 @@ def job(
     labels: Mapping[str, str],
     secret: str,
 ) -> Object:
-    """The object of a job, with nothing but its `spec`."""
+    """The object of a job: its `spec` alone."""
     is_alone = sum(role.count for role in wanted) == 1
     replicas = {
         _ROLES[role.name]: {

@@ -32,7 +32,7 @@ _THIS_MACHINE = KeeperMachine(name="local:this machine", places=None)
 
 
 class LocalPlatform(Platform[LocalConfig]):
-    """The adapter of `local`: the keeper tells of every change; `observe` answers from what it told."""
+    """The adapter of `local`: the keeper reports every change; `observe` answers from memory."""
 
     capabilities = Capabilities(watches=True, reads_files=True)
     mounts: ClassVar[frozenset[str]] = KINDS

@@ -34,7 +34,7 @@ Entry = Mapping[str, Any]
 
 
 def paces() -> dict[str, Pacing]:
-    """The paces of calls, below what the shipped service configuration allows a user: 600 calls a minute, 120 of
+    """The paces of calls, below the limits per user of the shipped configuration: 600 calls a minute, 120 of
     them lists, and 3600 jobs an hour. Where an administrator allows less, 429 says so."""
     return {
         "all": Pacing(calls=500, per_s=60, burst=60),
@@ -94,7 +94,7 @@ class OpenpaiAccount(ListingAccount):
         self._password = json.loads(credential).get("password") or ""
 
     async def signed_anew(self) -> bool:
-        """Whether there is another token now: those that were got for a password end after a while."""
+        """Gets another token for the password, as tokens expire. False: there is no password."""
         if not self._password:
             return False
         self._tokens.pop(self._password, None)
@@ -173,7 +173,7 @@ class OpenpaiAccount(ListingAccount):
         return {**answer.get("jobStatus", {}), "name": name}
 
     async def stop(self, name: str) -> None:
-        """Stops a job. Quiet for one that is not there, or has ended."""
+        """Stops a job. Quiet for an ended or unknown one."""
         try:
             await self.ask("PUT", f"{self._job(name)}/executionType", json={"value": "STOP"})
         except Refused as error:
@@ -189,7 +189,7 @@ class OpenpaiAccount(ListingAccount):
         return await self._list.get(not_before_s)
 
     def note_overlooked(self) -> None:
-        """Notes that a job that is there was not on the list, which was cut off: the next lists are longer."""
+        """Makes the next lists longer: a job that exists was cut off the last one."""
         self._longer = min(2 * self._longer, _MOST)
 
     async def _listed(self) -> Listing:

@@ -1,6 +1,6 @@
 """The job that is sent to OpenPAI for an attempt: one of our own, or the user's with each role's commands wrapped.
 
-Nothing of the user's command stands in a job of ours: it lies on the storage, so that neither YAML, nor ``<% %>``
+A job of ours does not hold the user's command: that is on the storage, so that neither YAML, nor ``<% %>``
 templates, nor a shell changes it. In a job of the user's own, roles' commands stay in the job, as its templates are the
 user's, too. The runner's token is one of the job's `secrets`, which the portal masks.
 """
@@ -47,7 +47,7 @@ class UserJob:
         return self.kept
 
     def read(self) -> Mapping[str, Any] | None:
-        """The user's job, read without leaving anything; None: there is none. Blocks. Raises InvalidInput."""
+        """The user's job, read without a copy; None: there is none. Blocks. Raises InvalidInput."""
         if self._file is None:
             return self._inline
         path = Path(self._file)
@@ -88,7 +88,7 @@ Start = Callable[[str], str]
 
 
 def mark(spec: JobSpec) -> dict[str, str]:
-    """The mark that tells a job from any other of its name."""
+    """The mark that identifies a job among those of its name."""
     return {"experiment": spec.experiment_id, "nonce": spec.nonce}
 
 
@@ -134,7 +134,7 @@ def own_job(config: OpenpaiConfig, spec: JobSpec, name: str, start: Start) -> di
 def users_job(
     user_job: Mapping[str, Any], config: OpenpaiConfig, spec: JobSpec, name: str, start: Start
 ) -> dict[str, Any]:
-    """A job made of one of protocol 2 that the user wrote; only names, commands and what is missing are ours."""
+    """The user's job of protocol 2 with our names, commands and missing fields."""
     job = {**copy.deepcopy(dict(user_job)), "name": name}
     reporter = reporting_role(job, config)
     for role, its in job["taskRoles"].items():
@@ -196,7 +196,7 @@ def _with_common(job: dict[str, Any], config: OpenpaiConfig, spec: JobSpec) -> d
 
 
 def _mount_path(storage: str, path: str) -> dict[str, str]:
-    """The field of a mount that says where; empty where the storage is mounted there, or above it, anyway."""
+    """The path field of a mount; empty where the storage is mounted there, or above it, by default."""
     usual = f"/mnt/{storage}"
     return {} if f"{path}/".startswith(f"{usual}/") else {"mountPath": path}
 

@@ -1,7 +1,7 @@
 """The adapter of OpenPAI: trials run as jobs of a cluster, one job for each attempt.
 
 Runners report over the network and, where that does not work, through the team's storage, which this machine and the
-containers mount. What OpenPAI says of jobs is asked for all experiments of an account at once.
+containers mount. One list of jobs serves all experiments of an account.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FAULTS = {
 
 
 class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
-    """The adapter of `openpai`: the cluster is asked again and again; what runners leave on the storage is read."""
+    """The adapter of `openpai`: it polls the cluster and reads results from the storage."""
 
     instead_of_shared_storage: ClassVar[str] = (
         "name the cluster's own: storageConfigName, and where both sides have it, localStorageMountPoint and"
@@ -223,7 +223,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         await self._stop_all([_name(handle) for handle in handles])
 
     async def _stop_all(self, names: Sequence[str]) -> None:
-        """Stops all of these jobs, whatever becomes of one. Raises what was raised first."""
+        """Stops all of these jobs, also after a failure. Raises the first error."""
         ended = await asyncio.gather(*map(self._stop_one, names), return_exceptions=True)
         for error in filter(None, ended):
             raise error
@@ -246,7 +246,7 @@ def _too_often(wait_s: float) -> Wait:
 
 
 def _read(user_job: UserJob) -> Mapping[str, Any] | None:
-    """The user's job; None also where the file is gone: what is known then is the section's."""
+    """The user's job; None: there is none, or its file is gone."""
     try:
         return user_job.read()
     except InvalidInput:

@@ -80,7 +80,7 @@ def _end(state: JobState) -> Observation:
 
 
 def _failure(detail: Mapping[str, Any]) -> Observation:
-    """The report on a failed job. OpenPAI's code is none of a command; the container's is in what the runtime said."""
+    """The report on a failed job. OpenPAI's own code is not the command's; the runtime's output has the container's."""
     spec, said = _mapping(detail, "appExitSpec"), _mapping(_mapping(detail, "appExitMessages"), "runtime")
     phrase = _phrase(detail, spec, said)
     is_theirs = spec.get("type") == "PLATFORM_FAILURE"

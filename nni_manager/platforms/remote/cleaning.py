@@ -23,9 +23,9 @@ _FORMER_S = 10.0
 
 
 async def clean(machines: Mapping[str, Known], host: Host, *, is_deleted: bool) -> None:
-    """Ends and removes what the experiment left on its machines. `is_deleted`: also what trials wrote for their users.
+    """Ends jobs and removes files of the experiment on its machines. `is_deleted`: also files that trials wrote.
 
-    Raises PlatformUnavailable when not all of it is gone, after all that could be done.
+    Raises PlatformUnavailable after all machines were tried and one is not clean.
     """
     tasks = [_clean(one.entry, host, is_deleted) for one in machines.values() if one.has_jobs]
     if is_deleted:

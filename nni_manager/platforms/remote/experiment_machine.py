@@ -184,7 +184,7 @@ class ExperimentMachine:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether a keeper of another version is there, which keeps its jobs until they end."""
+        """Whether a keeper of another version runs there; it keeps its jobs until they end."""
         return self._lease is not None and not self.is_up and self._lease.connection.keeper.is_other_version
 
     @property
@@ -217,7 +217,7 @@ class ExperimentMachine:
 
     @property
     def _fault_words(self) -> str:
-        """What is wrong with its connection, with what to do where a person must act; empty: nothing."""
+        """The fault of its connection, with the next step where the user must act; empty: none."""
         fault = self._lease.connection.fault if self._lease is not None else None
         return "" if fault is None else str(fault) if fault.is_wrong else fault.sentence
 
@@ -233,7 +233,7 @@ class ExperimentMachine:
         return Observation(state=JobState.UNKNOWN, unreachable=self.why or host, place=host)
 
     async def cancel(self, names: Sequence[str], grace_period_s: float) -> None:
-        """Asks jobs to end, and notes those that could not be told. Raises PlatformUnavailable."""
+        """Asks jobs to end, and notes undelivered cancellations. Raises PlatformUnavailable."""
         try:
             await self.jobs.cancel(names, grace_period_s)
         except PlatformUnavailable:
@@ -296,9 +296,9 @@ class ExperimentMachine:
         self._failures = 0
 
     def set_aside(self, why: str) -> None:
-        """Sets a machine aside that answers and starts no job: the others go on.
+        """Excludes a machine that answers and starts no job, for a while; the others go on.
 
-        After a while it is tried again, with its code, which may be what is missing.
+        The next try sends the code again, as it may be missing.
         """
         if why != self._aside:
             log.warning("%s takes no trials for a while: %s", self.entry.address.host, why)
@@ -320,7 +320,7 @@ class ExperimentMachine:
     # Shared storage
 
     async def _share(self, shared: SharedFolder) -> str:
-        """The path of the code on shared storage, once that is mounted on the machine and is what is mounted here."""
+        """The path of the code on shared storage, once the machine has mounted the same storage as this one."""
         from nni_manager.platforms.remote import sharing
 
         mark = await shared.ready(now=True)
@@ -339,7 +339,7 @@ class ExperimentMachine:
             log.warning("%s: its shared storage stays mounted: %s", self.entry.address.host, failure)
 
     def _explained(self, report: Observation) -> Observation:
-        """The report on a trial; one that did not find the storage has it looked at again before the next one."""
+        """The report on a trial; after a trial without its storage, the storage is checked again before the next."""
         if self._shared is None:
             return report
         explained = self._shared.explained(report, REMOTE_FIELD)
@@ -352,7 +352,7 @@ class ExperimentMachine:
 
     @property
     def archive(self) -> str:
-        """The path of the code on the machine; empty: it is not there."""
+        """The path of the code on the machine; empty: it was not sent yet."""
         return self._archive
 
     @property

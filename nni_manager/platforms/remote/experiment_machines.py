@@ -79,7 +79,7 @@ class ExperimentMachines:
         return await asyncio.to_thread(self._look_up, config)
 
     async def keep(self, config: RemoteConfig) -> None:
-        """Writes down what the next daemon has to find. Raises OSError."""
+        """Writes the machines to the file that the next daemon reads. Raises OSError."""
         if self._host.folder.is_dir():  # a plan is made for no experiment
             async with self._writing:
                 await asyncio.to_thread(self._keep, config)
@@ -106,7 +106,7 @@ class ExperimentMachines:
         self._renewing = asyncio.create_task(self.try_to_keep(config), name="machines written down")
 
     async def try_to_keep(self, config: RemoteConfig) -> None:
-        """Writes down, as `keep` does, where nothing depends on it now: a failure is only logged."""
+        """As `keep`, but a failure is only logged."""
         try:
             await self.keep(config)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The request of a job to a machine's keeper: where it works there, what it runs, and what it sees."""
+"""The request of a job to a machine's keeper: its folder, its command and its environment."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ class JobLocations:
         return self._machines.get(job_name)
 
     def has_jobs_on(self, machine: str) -> bool:
-        """Whether jobs were started on a machine that its keeper was not told to forget."""
+        """Whether a machine has started jobs that its keeper has not forgotten."""
         return any(at == machine and name not in self._gone for name, at in self._machines.items())
 
     def was_used(self, machine: str) -> bool:
-        """Whether a job was ever started on a machine; what it wrote is there until the experiment is deleted."""
+        """Whether a job was ever started on a machine; its files stay there until the experiment is deleted."""
         return machine in self._machines.values()
 
     def is_wanted(self, job_name: str) -> bool:
@@ -66,7 +66,7 @@ class JobLocations:
             self._write([job_name], _UNWANTED)
 
     def note_gone(self, job_names: Iterable[str]) -> None:
-        """Notes that the keeper of these jobs was told to forget them, or is no more. Raises OSError."""
+        """Notes that the keeper of these jobs has forgotten them, or is gone. Raises OSError."""
         if names := [name for name in job_names if name not in self._gone]:
             self._write(names, _GONE)
 

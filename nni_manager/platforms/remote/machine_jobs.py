@@ -1,4 +1,4 @@
-"""The jobs of one experiment on one machine: what the keeper there tells, with the machine's name."""
+"""The jobs of one experiment on one machine: its keeper's reports, with the machine's name."""
 
 from __future__ import annotations
 

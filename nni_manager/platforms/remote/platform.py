@@ -30,7 +30,7 @@ from trial_runner import protocol
 
 
 class RemotePlatform(Platform[RemoteConfig]):
-    """The adapter of `remote`: keepers tell of every change; `observe` answers from what they told."""
+    """The adapter of `remote`: keepers report every change; `observe` answers from memory."""
 
     changeable = frozenset({"machineList", "machineGracePeriod"})
     mounts: ClassVar[frozenset[str]] = KINDS
@@ -207,7 +207,7 @@ class RemotePlatform(Platform[RemoteConfig]):
         return base64.b64decode(told["data"])
 
     async def close(self) -> None:
-        """Removes the code, and mounts of ours; what trials wrote stays until the experiment is deleted."""
+        """Removes the code and our mounts; files of trials stay until the experiment is deleted."""
         await self._machines.try_to_keep(self.config)
         up = [site for site in self._machines if site.is_up]
         if self._shared is None:
@@ -244,7 +244,7 @@ class RemotePlatform(Platform[RemoteConfig]):
 
 @contextmanager
 def _written_down() -> Iterator[None]:
-    """A context in which the machines that there were are read and written down: a disk's trouble is over some time."""
+    """A context for reading and writing the file of machines: an OSError becomes PlatformUnavailable and is retried."""
     try:
         yield
     except OSError as error:

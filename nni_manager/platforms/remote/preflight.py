@@ -1,4 +1,4 @@
-"""The preflight of `remote`: every machine is looked at, a line per finding, and nothing is left on any."""
+"""The preflight of `remote`: checks every machine and leaves nothing there."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _FATAL = (Severity.WRONG, Severity.AWAY)
 async def _look_at(entry: Entry, demand: Demand, manager: _Manager, storage: str) -> list[PreflightFinding]:
     """Findings about one machine.
 
-    `storage`: the text of a program that looks at what is mounted there; empty: no storage is shared.
+    `storage`: the text of a program that checks mounts there; empty: no storage is shared.
     """
     host = entry.address.host
     try:

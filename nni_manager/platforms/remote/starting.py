@@ -1,4 +1,4 @@
-"""The start of a job: at which machine, with which GPUs, and what that says of the machine."""
+"""The start of a job: the choice of machine and GPUs, and the exclusion of machines that fail to start it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Starting:
         return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
 
     async def _pass_over(self, spec: JobSpec, start: Callable[[], Awaitable[JobHandle | NoRoom]]) -> JobHandle | NoRoom:
-        """Starts a job, passing over machines that start nothing now, as with a full disk, while there is another."""
+        """Starts a job on the next machine where one fails to start it, for example with a full disk."""
         for _ in range(len(self._machines)):
             try:
                 return await start()
@@ -124,7 +124,7 @@ def _counted(machine: Machine, name: str) -> Iterator[None]:
 
 @contextmanager
 def _judged(site: ExperimentMachine) -> Iterator[None]:
-    """A context that judges a machine by whether it starts a job: one that does not is set aside."""
+    """A context that excludes a machine for a while when it fails to start a job."""
     try:
         yield
     except PlatformUnavailable as error:

@@ -1,4 +1,4 @@
-"""The adapter of `scripted`: what happens to its jobs is written in the config, and done by the clock.
+"""The adapter of `scripted`: the config says what happens to its jobs, and when.
 
 Level-based: a job is a file, and `observe` works out from it, the clock and the keeper what the cluster would say now,
 so it plays on while the daemon is away. With a runner jobs are real: see `runner` and `processes`.
@@ -44,7 +44,7 @@ _SLOW_POLL_S = 5.0
 
 
 class ScriptedPlatform(Platform[ScriptedConfig]):
-    """The adapter of `scripted`. `clock`: what the script goes by."""
+    """The adapter of `scripted`. `clock`: the script's time, in milliseconds since the epoch."""
 
     #: Its machines, and everything that befalls it. A job keeps the rule and the machine that it was given.
     changeable = frozenset(

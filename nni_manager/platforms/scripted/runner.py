@@ -103,7 +103,7 @@ def replica_folders(directory: Path, rule: Rule) -> list[Path]:
 
 
 def write_archive(path: Path) -> None:
-    """Writes the trial runner whole or not at all; quiet when it is there. Blocks. Raises OSError."""
+    """Writes the trial runner atomically; quiet when it exists. Blocks. Raises OSError."""
     archive = runner_archive()
     if path.exists() and path.read_bytes() == archive:
         return

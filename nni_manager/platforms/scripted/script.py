@@ -1,4 +1,4 @@
-"""The script: which rule a job follows, and what that says of its times. Pure."""
+"""The script: the rule of a job, and its times by that rule. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE, PROCESS, EXTERNAL = "none", "process", "external"
 
 
 def rule_for(rules: Sequence[Rule], spec: JobSpec) -> Rule:
-    """The first rule that fits a job; where none does, the rule that says nothing."""
+    """The first rule that matches a job, else an empty rule."""
     return next((rule for rule in rules if rule.match is None or _fits(rule.match, spec)), Rule())
 
 

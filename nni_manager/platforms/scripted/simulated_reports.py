@@ -10,7 +10,7 @@ from trial_runner import protocol
 
 
 class SimulatedReports:
-    """The reports of pretended jobs. `times`: how often everything is told."""
+    """The reports of simulated jobs. `times`: how often each is sent."""
 
     def __init__(self, host: Host, *, times: int) -> None:
         self._host = host

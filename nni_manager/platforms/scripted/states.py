@@ -72,7 +72,7 @@ def _pending_reason(job: Job, now_ms: int) -> Wait | None:
 
 
 def _ends(job: Job, launch: str, process: Observation | None) -> Iterator[Observation]:
-    """All ends that there are or will be; the earliest counts."""
+    """All past and future ends of a job; the earliest counts."""
     after_s = end_after_s(job.rule, launch)
     if after_s is not None:
         yield _scripted(job.rule, job.starts_ms, job.starts_ms + round(after_s * 1000))
