@@ -1,4 +1,4 @@
-"""The key of a storage account: as given, else out of a vault, whose refusals say what to do."""
+"""The key of a storage account: as given, else from a vault; its refusals name the next step."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ STORED, RESULT = 10, '{"type": "final", "value": 7}'
 
 
 class World:
-    """One pod, which has chosen to post, and whoever hears it."""
+    """One pod, which has chosen to post, and the host."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -142,7 +142,7 @@ async def test_silent_job_is_read_to_its_end_and_released(tmp_path: Path) -> Non
 
 
 async def test_another_pod_of_the_same_job_is_read_after_the_first_has_ended(tmp_path: Path) -> None:
-    """An operator may start one again: whoever runs there waits to be read, too."""
+    """An operator may restart a pod: the new runner waits to be read, too."""
     async with followed(tmp_path) as world:
         world.has_ended = True
         await asyncio.sleep(60)
@@ -163,7 +163,7 @@ async def test_another_pod_of_the_same_job_is_read_after_the_first_has_ended(tmp
     ids=["no frame", "no lines", "no base64"],
 )
 async def test_unreadable_answer_skips_one_look(tmp_path: Path, noise: bytes) -> None:
-    """The job would run for ever: nobody reads its end, and its pod waits until it is let go."""
+    """Else the job would run for ever: its end is not read, and its pod waits for its release."""
     async with followed(tmp_path) as world:
         world.noise, world.has_ended = [noise], True
         await asyncio.sleep(90)

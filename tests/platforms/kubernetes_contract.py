@@ -1,4 +1,4 @@
-"""The platform contract for adapters whose cluster is played in the test's own process."""
+"""The platform contract for adapters with a cluster in the test's own process."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A cluster as a `World`: the fake API server with its controllers, and pods whose commands are led through pipes on
-storage that this machine mounts, too."""
+"""A cluster as a `World`: the fake API server with its controllers, and pods with commands led through pipes on storage
+that this machine mounts, too."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trial_runner import protocol
 RUNNER_TOKEN = "t0ken-of-the-runner"
 WRONG_TOKEN = "wr0ng-t0ken"
 SERVER, EXPORT = "10.0.0.1", "/export"
-#: Of trials whose pods need not really run.
+#: Names of trials with pods that need not run.
 _CROWD = re.compile(r"t\d+")
 _LOOK_AGAIN_S = 0.02
 
@@ -51,7 +51,7 @@ class Operated:
     resource: str
     native_states: Collection[str]
     state_of: Callable[[str], JobState]
-    #: `spec` of somebody else's job, which runs for long.
+    #: `spec` of a foreign job, which runs for long.
     foreign: Json
 
 
@@ -348,7 +348,7 @@ class KubernetesWorld(World):
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while not holds():  # noqa: ASYNC110 (files and the fake's store tell nobody)
+            while not holds():  # noqa: ASYNC110 (files and the fake's store send no events)
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _shown(self, handle: JobHandle) -> str:

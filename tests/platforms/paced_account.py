@@ -97,7 +97,7 @@ class Experiment:
 async def run_two(
     folder: Path, make: Callable[[Recorder], Platform[Any]], set_outage: Callable[[bool], None], *, poll_s: float
 ) -> list[Experiment]:
-    """All jobs of both have ended well. `make`: an adapter of the account, whose fake begins now."""
+    """All jobs of both have ended well. `make`: an adapter of the account; its fake starts now."""
     first = Recorder("one")
     (folder / "source").mkdir()
     experiments = []

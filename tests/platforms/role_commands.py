@@ -1,4 +1,4 @@
-"""Configs whose roles have no command, so that each job runs its own."""
+"""Configs with roles without a command, so that each job runs its own."""
 
 from __future__ import annotations
 

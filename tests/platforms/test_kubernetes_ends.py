@@ -1,4 +1,4 @@
-"""What clusters do to jobs, and what is made of it: whose doing an end was, and why a job waits."""
+"""Ends of jobs by clusters and by commands, and reasons of waiting jobs."""
 
 from __future__ import annotations
 

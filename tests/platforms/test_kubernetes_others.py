@@ -74,7 +74,7 @@ async def test_secret_of_a_job_is_owned_and_costs_one_call(tmp_path: Path) -> No
         assert len(owners) == 3 and job["metadata"]["uid"] in owners
         await platform.forget(handles)
         await world._until(lambda: secrets(world) == [])
-        assert world.control.met().get("requests", 0) == 0, "a right that nobody granted is not needed"
+        assert world.control.met().get("requests", 0) == 0, "a right that was not granted is not needed"
 
 
 def secrets(world: KubernetesWorld) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def restrict(world: KubernetesWorld) -> None:
 
 
 def without_pods(world: KubernetesWorld, folder: Path) -> str:
-    """The kubeconfig of a user who may do all but make pods."""
+    """The kubeconfig of a user with all rights except to create pods."""
     verbs, kinds = world.server.cluster.verbs, world.server.cluster.kinds
     made = ["tfjobs", "frameworks", "secrets", "configmaps", "pods/exec"]
     rules = [

@@ -1,4 +1,4 @@
-"""A world whose platform is a fake that is asked over HTTP, and whose jobs' folders are on storage that we mount."""
+"""A world with a fake platform that is polled over HTTP, and with folders of jobs on storage that we mount."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class WebWorld(World):
 
 
 async def insisted(platform: Platform[Any], spec: JobSpec, pause_s: float) -> JobHandle:
-    """Submits as the scheduler does: again, and marked, until somebody knows."""
+    """Submits as the scheduler does: again, and marked as a repeat, until the outcome is known."""
     while True:
         try:
             answer = await platform.submit(spec)
@@ -224,5 +224,5 @@ async def insisted(platform: Platform[Any], spec: JobSpec, pause_s: float) -> Jo
 async def until(holds: Any) -> None:
     """Of files and fakes, which tell nothing by themselves."""
     async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 (files and fakes tell nobody)
+        while not holds():  # noqa: ASYNC110 (files and fakes send no events)
             await asyncio.sleep(_LOOK_S)

@@ -1,4 +1,4 @@
-"""One list call for all who ask."""
+"""One list call for concurrent queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of a service for its jobs: known ones, expected unknown ones, and one that nobody knows."""
+"""Words of a service for its jobs: known ones, expected unknown ones, and an unknown one."""
 
 from __future__ import annotations
 

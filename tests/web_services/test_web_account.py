@@ -1,4 +1,4 @@
-"""An account of a service over HTTP: what answers become, who waits for whom, and what is never shown."""
+"""An account of a service over HTTP: errors of answers, waiting times, and secrets that are never shown."""
 
 from __future__ import annotations
 

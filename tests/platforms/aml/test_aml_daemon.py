@@ -39,7 +39,7 @@ with open(os.environ["NNI_OUTBOX"], "a") as file:
 
 @pytest.fixture
 def tokens() -> list[str]:
-    """Those that are good; the first is given to who asks."""
+    """Valid tokens; the first is handed out."""
     return [TOKEN]
 
 
@@ -177,7 +177,7 @@ def test_results_are_read_from_storage_while_the_trial_runs(
 
 
 def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
-    """What they leave outlives the experiment; one whose container has mounted something else says so."""
+    """Their files outlive the experiment; a container with another mount fails with a sentence."""
     (tmp_path / "storage").mkdir()
     workspace.nodes.mounted.append(Mount(tmp_path / "storage", Path("/mnt/team")))
     storage = {

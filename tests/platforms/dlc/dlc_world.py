@@ -1,4 +1,4 @@
-"""PAI-DLC as a `World`: the real SDK against the stand-in on a port, whose jobs are processes."""
+"""PAI-DLC as a `World`: the real SDK against the stand-in on a port; its jobs are processes."""
 
 from __future__ import annotations
 

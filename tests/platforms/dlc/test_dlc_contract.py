@@ -39,7 +39,7 @@ class TestDlc(PlatformContract):
         await super().test_many_handles_take_a_bounded_number_of_calls(world)
 
     async def test_experiments_on_a_connection_share_its_pace(self, world: World) -> None:
-        """24: at a pace that its SDK, slow as it is, goes beyond where nobody keeps it."""
+        """24: at a pace that the SDK exceeds without a limit."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(account, "READS_A_SECOND", _SLOW[0])
             patch.setattr(account, "READ_BURST", _SLOW[1])

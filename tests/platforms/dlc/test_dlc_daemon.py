@@ -187,7 +187,7 @@ def test_faulty_config_is_refused_before_any_job(dsw: Dsw) -> None:
 
 
 def test_a_job_that_was_preempted_gets_another_attempt(dsw: Dsw) -> None:
-    """The service says it; nobody's command has failed."""
+    """The service reports the preemption; no command has failed."""
     go = dsw.there / "go"
     id = dsw.create(f"until [ -e {go} ]; do sleep 0.1; done; {REPORT}", trials=1)
     dsw.daemon.wait_for(id, lambda state: state["counts"].get("RUNNING") == 1)

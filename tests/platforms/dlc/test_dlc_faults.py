@@ -49,7 +49,7 @@ async def test_job_that_was_not_taken_is_sent_again(world: VirtualDlc) -> None:
         world.service.faults.outage = "hang up"
         with pytest.raises(PlatformUnavailable) as raised:
             await platform.submit(world.command("aaaaa", "true"))
-        assert not raised.value.refused, "nobody knows"
+        assert not raised.value.refused, "the outcome is open"
         world.service.faults.outage = ""
         began = asyncio.get_running_loop().time()
         await insisted(platform, world.command("aaaaa", "true"))
@@ -205,7 +205,7 @@ async def test_job_with_an_ended_runner_is_not_stopped(world: VirtualDlc) -> Non
         assert [job.status for job in world.service.jobs.by_id.values()] == ["Succeeded"]
         other = await insisted(platform, world.command("bbbbb", "true"))
         await platform.forget([other])
-    assert world.jobs_of(other.job_name)[0].stopped_s is not None, "nobody had heard of its end"
+    assert world.jobs_of(other.job_name)[0].stopped_s is not None, "its end was not reported"
 
 
 async def test_cleaning_stops_what_is_left_and_removes_the_files(world: VirtualDlc) -> None:

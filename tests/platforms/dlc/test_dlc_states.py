@@ -1,4 +1,4 @@
-"""What PAI-DLC says of a job that has ended, and whose doing the end was."""
+"""Evidence of ended jobs of PAI-DLC, and the cause of the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PAI-DLC in virtual time: the real SDK, whose requests reach the stand-in without a network."""
+"""PAI-DLC in virtual time: requests of the real SDK reach the stand-in without a network."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from tests.platforms.role_commands import without_commands
 from trial_runner import protocol
 
 _RECORD = '{"parameter_id": 0, "parameters": {"x": 1}}'
-_UNPLAYED = "nobody does this to a real service"
+_UNPLAYED = "a test cannot do this to a real service"
 _UNSEEN = "a real service does not tell"
 _UNASKED = "the config says nothing of it; the adapter's own tests have it"
 _ABSENT = {
@@ -130,7 +130,7 @@ class LiveWorld(World):
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:
-        """With a keeper on this machine, for adapters whose jobs run here."""
+        """With a keeper on this machine, for adapters with jobs that run here."""
         with tempfile.TemporaryDirectory(prefix="nni-") as runtime:  # paths of sockets are short
             process = KeeperOfTest(self._directory / "keeper", Path(runtime) / "keeper.sock")
             self.keeper = Keeper(process.connect)
@@ -212,7 +212,7 @@ class LiveWorld(World):
         return listener.variables()
 
     async def begin(self, handle: JobHandle) -> None:
-        """Nobody can make it start, or keep it from that: it is waited for."""
+        """Waits for the start: the service alone decides when."""
         self._handles[handle.job_name] = handle
         await self.orders.tell(handle.job_name, "ping")
 

@@ -39,7 +39,7 @@ class LocalWorld(KeeperWorld):
         Feature.ROOM: "local takes as many jobs as trialConcurrency allows",
         Feature.WAIT_REASONS: "local starts a job at once",
         Feature.REPLICAS: "a local job is one process",
-        Feature.PORTAL: "nobody but the manager ends local jobs by a means of the platform's own",
+        Feature.PORTAL: "local jobs are ended by the manager alone",
         Feature.FOREIGN_JOBS: "a keeper's jobs are those of one data directory, and their names hold the experiment",
         Feature.PACE: "the keeper of this machine may be asked as often as one likes",
     }

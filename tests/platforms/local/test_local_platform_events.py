@@ -167,7 +167,7 @@ async def test_an_end_that_comes_with_the_last_lines_is_told_with_them(
     await delivery
     assert recorder.told_ends == {"job": job_report(SUCCEEDED)}
     assert await state(platform) is JobState.SUCCEEDED
-    assert len(recorder.woken) == woken, "nobody needs to look at it"
+    assert len(recorder.woken) == woken, "no observation is needed"
 
 
 async def test_an_end_with_lines_of_two_outboxes_waits_for_both(platform: LocalPlatform, recorder: Recorder) -> None:

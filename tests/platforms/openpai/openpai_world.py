@@ -24,7 +24,7 @@ from tests.platforms.web_world import TOKEN, WebWorld
 
 USER, SECRET, PASSWORD, WRONG = "alice", "pai-t0ken-of-alice", "pai-passw0rd", "pai-wr0ng-token"
 STORAGE = "team-nfs"
-#: Of somebody else's job.
+#: Experiment of a foreign job.
 THEIRS = "another"
 
 
@@ -166,7 +166,7 @@ class OpenpaiWorld(WebWorld):
 
 
 def submit_as(world: OpenpaiWorld, name: str, extras: dict[str, Any]) -> None:
-    """Somebody with the same account."""
+    """Another user of the same account."""
     role = {
         "instances": 1,
         "dockerImage": "image",

@@ -42,7 +42,7 @@ class RemoteWorld(KeeperWorld):
         Feature.ROOM: "machines without GPUs take as many jobs as trialConcurrency allows",
         Feature.WAIT_REASONS: "a machine starts a job at once",
         Feature.REPLICAS: "a job is one process",
-        Feature.PORTAL: "nobody but the manager ends jobs by a means of the platform's own",
+        Feature.PORTAL: "jobs are ended by the manager alone",
         Feature.FOREIGN_JOBS: "a keeper's jobs are those of one manager, and their names hold the experiment",
         Feature.PACE: "a machine's keeper may be asked as often as one likes",
     }

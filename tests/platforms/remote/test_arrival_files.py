@@ -22,7 +22,7 @@ _ANOTHER = 65534
 
 
 class Home:
-    """A home folder on a machine, whose user has a umask that lets everybody write."""
+    """A home folder on a machine, with a umask that lets all users write."""
 
     def __init__(self, home: Path) -> None:
         self.root = home / ".nni-manager"

@@ -37,7 +37,7 @@ def _come(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
 @pytest.mark.parametrize(
     "fields",
     [{}, {"directory": "/moved"}, {"inode": 8}, {"host": "renamed"}, {"claimed_ms": 5, "inode": 8, "machine": "b2"}],
-    ids=["restarted", "moved on its machine", "from a backup", "renamed", "moved, as somebody said"],
+    ids=["restarted", "moved on its machine", "from a backup", "renamed", "moved, as the user confirmed"],
 )
 def test_same_manager_is_accepted(folder: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
     _come(monkeypatch, **fields)

@@ -1,4 +1,4 @@
-"""Submissions that broke off before anybody knew whether the machine's keeper had taken the job."""
+"""Submissions that broke off before it was known whether the machine's keeper had accepted the job."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_job_forgotten_by_its_keeper_was_taken(world: RemoteWorld) -> None
 
 
 async def test_job_prepared_by_a_dead_keeper_was_never_taken(world: RemoteWorld) -> None:
-    """Its keeper and the daemon that knew of it died at one time: nobody had seen the job there."""
+    """Its keeper and the daemon died at one time: the job was never seen there."""
     async with world.make() as platform:
         first = await running(world, platform, "a")
         [tree] = world.folder(world.machine).glob(f"*/*{protocol.CODE_TREE}")

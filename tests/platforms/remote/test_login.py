@@ -89,7 +89,7 @@ async def test_an_unknown_host_key_is_shown_and_can_be_accepted(machine: InProce
     finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
     assert "run `nnictl platform trust --config FILE` with" in finding.fix
     assert f"`hostKey: {machine.fingerprint}`" in finding.fix and "`hostKey: accept-new`" in finding.fix
-    assert machine.refused_logins == 0, "no password goes to whom one does not know"
+    assert machine.refused_logins == 0, "no password is sent to an unknown host"
     _know(machine, machine.host_key)
     await only(machine.entry(hostKey=None), "login", Severity.FINE)
     text = machine.host_key.export_public_key().decode().strip()
@@ -344,7 +344,7 @@ def _know(machine: InProcessMachine, key: asyncssh.SSHKey) -> None:
 async def test_a_login_that_is_cancelled_in_its_last_moment_ends(
     machine: InProcessMachine, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    """Some turns of the loop after the machine let us in: who cancels it waits for its end."""
+    """Some turns of the loop after the login: cancelling it waits for its end."""
     entry = Entry.of(machine.entry())
     task = asyncio.create_task(log_in(entry.address, entry.credential))
     loop = asyncio.get_running_loop()

@@ -60,7 +60,7 @@ async def test_refused_login_is_retried_slowly(world: RemoteWorld, monkeypatch: 
 
 
 async def test_internal_error_delays_a_machine_briefly(world: RemoteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was not used again until the daemon was started anew, and nobody said so."""
+    """It was out of use until the daemon's restart, without a word in the log."""
     check, faults = Machine.check, [KeyError("a fault")]
 
     async def faulty(machine: Machine, credential: str) -> None:

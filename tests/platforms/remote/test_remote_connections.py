@@ -17,7 +17,7 @@ pytestmark = pytest.mark.contract
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 (asyncssh tells nobody of what its connections do)
+        while not condition():  # noqa: ASYNC110 (asyncssh sends no events about its connections)
             await asyncio.sleep(0.01)
 
 

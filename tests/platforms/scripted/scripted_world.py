@@ -1,4 +1,4 @@
-"""The scripted cluster as a `World`: a real keeper, real runners whose results are read, commands led through pipes."""
+"""The scripted cluster as a `World`: a real keeper, real runners, results that are read, commands led through pipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places of `scripted` machines: who has them, who waits, and what a new daemon knows. Real keeper, real processes."""
+"""Places of `scripted` machines: owners, waiting jobs, and what a new daemon knows. Real keeper, real processes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_new_daemon_grants_no_place_before_it_knows_running_jobs(world: Sc
 
 
 async def test_a_job_that_is_left_alone_gives_its_place_to_another_experiment(world: ScriptedWorld) -> None:
-    """Its own experiment's adapter has gone, so nobody but the machine's ledger hears of the end."""
+    """Its own experiment's adapter has gone, so only the machine's ledger gets the end."""
     async with make(world, ONE) as platform:
         first = await start(world, platform, "a")
         host = world.recorder.host(world.keeper)
@@ -104,7 +104,7 @@ async def test_a_job_that_is_left_alone_gives_its_place_to_another_experiment(wo
             await platform.__aexit__(None, None, None)
             await world.end(first, 0)
             async with asyncio.timeout(world.patience_s):
-                while second.room().free == 0:  # noqa: ASYNC110 (nobody waits in the line, so nobody is told)
+                while second.room().free == 0:  # noqa: ASYNC110 (no job waits in the queue, so no event is sent)
                     await asyncio.sleep(0.01)
         await platform.__aenter__()
 

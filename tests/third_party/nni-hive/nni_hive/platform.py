@@ -90,7 +90,7 @@ class HivePlatform(Platform[HiveConfig]):
             try:
                 await self._call("GET", "/v1/room")
             except (PlatformUnavailable, BadCredentials):
-                pass  # whoever submits next meets it, too
+                pass  # the next submission raises it, too
             if self.room().free != before:
                 self.host.wake("")
             await asyncio.sleep(_ASK_FOR_ROOM_S)
