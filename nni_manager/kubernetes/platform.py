@@ -67,7 +67,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         self._service: ClusterObjects | None = None
         self._resource: Resource | None = None
 
-    # What a kind of job says of itself
+    # For adapters of a kind of job
 
     @abc.abstractmethod
     def job_kind(self) -> Kind:
@@ -85,7 +85,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         """A pod of a template, as the operator makes it."""
         return pod
 
-    # What it can do
+    # Capabilities
 
     @classmethod
     def capabilities_for(cls, config: ClusterConfigT) -> Capabilities:
@@ -214,7 +214,9 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
                 created = await self._create(cluster, spec)
         except Refusal as refusal:
             if (why := refusals.quota(refusal)) is not None:
-                asyncio.get_running_loop().call_later(_ROOM_AGAIN_S, self.host.wake, "")  # no event tells of room
+                asyncio.get_running_loop().call_later(
+                    _ROOM_AGAIN_S, self.host.wake, ""
+                )  # there is no event for new room
                 return NoRoom(why=why)
             error = refusals.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)

@@ -62,7 +62,7 @@ class Preflight:
             await cluster.close()
         return found
 
-    # What is here
+    # On this machine
 
     async def _files(self) -> Findings:
         for field, path in login_paths(self._config).items():
@@ -87,7 +87,7 @@ class Preflight:
                     "mount the storage there; an NFS export with root_squash needs a folder of your own",
                 )
 
-    # What is there
+    # In the cluster
 
     async def _cluster(self, cluster: Cluster) -> Findings:
         async for one in self._version(cluster):

@@ -213,9 +213,9 @@ class Connections:
     """All connections of a daemon, and what else its experiments share."""
 
     def __init__(self, identity: str = "nobody", place: Callable[[], Place] | None = None) -> None:
-        #: The name of this daemon, the same after a restart: it keeps apart what several daemons keep on one machine.
+        #: Identity of this daemon, the same after a restart: it separates the files of several daemons on one machine.
         self.identity = identity
-        #: Reads where it is, which is told to machines, so that a copy of it is noticed there; None: none is told.
+        #: Reads this daemon's place, which is sent to machines so that they detect a copy of it; None: none is sent.
         #: Blocks; raises OSError.
         self.place = place
         self._shared: dict[str, _Shared] = {}

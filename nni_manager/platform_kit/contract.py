@@ -129,11 +129,11 @@ class PreflightFinding:
     """One finding of `preflight`."""
 
     severity: Severity
-    #: What was looked at, e.g. ``hostA: login`` or ``TFJob``.
+    #: The checked thing, e.g. ``hostA: login`` or ``TFJob``.
     subject: str
-    #: What was found, one sentence.
+    #: The finding, one sentence.
     sentence: str
-    #: What to do about it; empty when nothing is.
+    #: The next step; empty: none is needed.
     fix: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
 
@@ -216,7 +216,7 @@ class Host:
     followed: Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, int]]]]
     #: Shared by experiments: the keeper of this machine, accounts, clusters, and places of machines.
     connections: Connections
-    #: The experiment's folder; what an adapter keeps there lies in a folder of the service's name.
+    #: The experiment's folder; an adapter keeps its files in a subfolder with the service's name.
     folder: Path
     #: The packed code directory, a tar.gz. Raises InvalidInput or OSError.
     code: Callable[[], Awaitable[Path]]
@@ -251,7 +251,7 @@ class Platform(abc.ABC, Generic[ConfigT]):
     changeable: ClassVar[frozenset[str]] = frozenset()
     #: Kinds of `sharedStorage` that its jobs work on. An adapter that names some goes by `Host.shared_storage`.
     mounts: ClassVar[frozenset[str]] = frozenset()
-    #: What users write in place of `sharedStorage`, of an adapter with no `mounts`.
+    #: The fields in place of `sharedStorage`, for users of an adapter without `mounts`.
     instead_of_shared_storage: ClassVar[str] = ""
 
     def __init__(self, config: ConfigT, host: Host) -> None:

@@ -35,7 +35,7 @@ _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*\bextra == ["'](?P<extra>[\w
 class PlatformDescription:
     """A platform's package as it describes itself, without importing anything heavy."""
 
-    #: What users write: the folder's, or the entry point's name.
+    #: The name in configs: that of the folder, or of the entry point.
     name: str
     #: Validates the platform's section of a config: strict, camelCase, every field described.
     config: type[PlatformSection]
@@ -43,11 +43,11 @@ class PlatformDescription:
     summary: str
     #: Where the adapter's class is, ``package.module:Class``; imported by `adapter_class`. Empty: there is none yet.
     adapter: str = ""
-    #: What NNI calls it, too; accepted in configs.
+    #: NNI's other names of it; accepted in configs.
     old_names: tuple[str, ...] = ()
     #: The extra of our own package that brings what the adapter imports; empty: it needs none.
     extra: str = ""
-    #: What its jobs leave says which experiment made it, and `Platform.find_left` finds that.
+    #: Its jobs' objects carry the id of their experiment, and `Platform.find_left` finds them.
     finds_left: bool = False
     #: How NNI's first config format writes the section; None: that format does not have it.
     first_format: FirstFormat | None = None

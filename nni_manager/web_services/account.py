@@ -36,7 +36,7 @@ PATIENCE_S = 15.0
 #: Seconds without calls after a 429 without `Retry-After`, and at most after any.
 _BACK_OFF_S = 10.0
 _LONGEST_BACK_OFF_S = 3600.0
-#: What to do about a certificate that is self-signed, or signed by a private authority.
+#: The next step after a certificate that is self-signed, or signed by a private authority.
 _OTHER_AUTHORITY = "; set SSL_CERT_FILE, for the manager, to a file of the certificates that it is to trust"
 
 

@@ -29,7 +29,7 @@ class SharedList(Generic[T]):
         if self._answer is not None and self._answer[0] >= oldest_s:
             return self._answer[1]
         while self._running is not None and not self._running.done() and self._running_since_s < oldest_s:
-            await asyncio.wait([self._running])  # it may not know of what happened since: one at a time
+            await asyncio.wait([self._running])  # its answer may be too old: one call at a time
         if self._running is None or self._running.done():
             self._running_since_s = asyncio.get_running_loop().time()
             self._running = asyncio.create_task(self._ask(), name="list of jobs")

@@ -9,7 +9,7 @@ from nni_manager.domain.job import JobState
 
 log = logging.getLogger(__name__)
 
-#: Characters of a word that is no state that are shown.
+#: Most characters of an unknown word in the log.
 _MOST_SHOWN = 100
 
 

@@ -70,27 +70,6 @@ async def test_server_error_leaves_the_outcome_open(status: int) -> None:
     assert one.health.state is HealthState.DOWN
 
 
-async def test_connect_error_means_not_taken() -> None:
-    def refuse(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("connection refused")
-
-    async with asked(refuse) as one:
-        with pytest.raises(PlatformUnavailable) as raised:
-            await one.ask("POST", "jobs")
-    assert raised.value.refused
-
-
-@pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError])
-async def test_broken_connection_leaves_the_outcome_open(error: type[httpx.TransportError]) -> None:
-    def break_off(request: httpx.Request) -> httpx.Response:
-        raise error("gone")
-
-    async with asked(break_off) as one:
-        with pytest.raises(PlatformUnavailable) as raised:
-            await one.ask("POST", "jobs")
-    assert not raised.value.refused
-
-
 async def test_a_refusal_has_the_services_own_code_and_words() -> None:
     async with asked(answering((409, {"code": "ConflictJobError", "message": "it exists"}))) as one:
         with pytest.raises(Refused) as raised:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
 
 _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
-#: What may stand in the file itself (base64) or lie beside it.
+#: Fields with content in the file itself (base64) or in another file.
 _INLINE = ("certificate-authority", "client-certificate", "client-key")
 
 

@@ -24,7 +24,7 @@ class Reach:
         self._cluster = cluster
         self._may_exec = True
         self._out_of_reach_until_s = float("-inf")
-        #: This machine's address as the cluster sees it, as far as routes tell; empty: not known.
+        #: This machine's address as the cluster sees it, by the routes; empty: unknown.
         self.own_address = ""
 
     async def look(self) -> None:

@@ -80,7 +80,7 @@ class Informer:
         self._is_renewed = False
         self.objects: dict[str, Object] = {}
         self.listeners: list[Listener] = []
-        #: Why it does not know what is so now; None while it does.
+        #: Why the state is not current; None: it is.
         self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
         #: Watching is denied: it asks every few seconds.
         self.polls = False
@@ -89,16 +89,16 @@ class Informer:
         self._watch_again_s = _WATCH_AGAIN_S[0]
         #: Since when credentials are refused, by the loop's clock; None: they are not.
         self._refused_s: float | None = None
-        #: Answers in a row that what was known is too old.
+        #: 410 answers in a row.
         self._expired = 0
         self._version = ""
         #: The version of the last list.
         self._listed_version = 0
         self._listed_s = float("-inf")
         self._failures = 0
-        #: Watches in a row that ended at once and told nothing.
+        #: Watches in a row that ended at once without an event.
         self._short = 0
-        #: uid → version of what was removed lately: a server may tell old news.
+        #: uid → version of objects removed lately: a server may send old events.
         self._gone: OrderedDict[str, int] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._synced = asyncio.Event()
@@ -137,7 +137,7 @@ class Informer:
                 await self._react(refusal)
             except PlatformError as error:
                 await self._on_failure(error)
-            except Exception as error:  # what one object holds must not end what all trials depend on
+            except Exception as error:  # a malformed object must not end the informer of all trials
                 log.exception("%s cannot be followed", self.resource.plural)
                 await self._on_failure(PlatformUnavailable(f"{self.resource.plural}: {error}"))
 
@@ -353,7 +353,7 @@ class Informer:
         if uid in self._gone or (known is not None and _identity(known)[0] != uid):
             return
         self.objects.pop(name, None)
-        if was_seen:  # what is merely missing in a list may be in the next one
+        if was_seen:  # an object missing in a list may be in the next one
             self._gone[uid] = version
         while len(self._gone) > _GONE_KEPT:
             self._gone.popitem(last=False)

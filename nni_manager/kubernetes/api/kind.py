@@ -20,7 +20,7 @@ class Kind:
     kind: str
     #: The container that runs the trial.
     container: str
-    #: State, times and the operator's own words, of an object of the kind. Pure.
+    #: State, times and the operator's own reason, read from an object of the kind. Pure.
     read: Callable[[Object], Observation]
     #: The version of the API; empty: whichever the cluster has.
     version: str = ""

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _SHORTEST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
 _GROWTH = 1.5
-#: Seconds after which a runner that posts, every few seconds, is read instead: what it says does not arrive.
+#: Seconds without posts after which a posting runner is read instead: its posts do not arrive.
 _SILENT_S = 20.0
 
 
@@ -63,9 +63,9 @@ class Attempt:
         self._container = ""
         self._wait_s = _SHORTEST_WAIT_S
         self._is_over = False
-        #: uids of pods that were let go: what runs after them is read, too, where the operator starts pods again.
+        #: uids of released pods; pods that the operator starts after them are read, too.
         self._released: set[str] = set()
-        #: All is stored, and its pods are being told so.
+        #: All is stored, and its pods are being released.
         self.lets_go = False
         self._trouble = ""
 
@@ -79,7 +79,7 @@ class Attempt:
             except (NniManagerError, Refusal, ExecFailed, OSError) as error:
                 has_news = False
                 self._complain(error)
-            except Exception as error:  # what a pod answers may be anything, and must not end the looks at it
+            except Exception as error:  # a pod may answer anything, which must not end the loop
                 has_news = False
                 self._complain(error, is_ours=True)
             self._wait_s = _SHORTEST_WAIT_S if has_news else min(_LONGEST_WAIT_S, _GROWTH * self._wait_s)

@@ -16,7 +16,7 @@ from trial_runner import protocol
 _TRIED_S = 6.0
 _AGAIN_S = 2.0
 
-#: A pod → what its runner says: push, exec, or empty while it tries.
+#: A pod → its runner's choice: push, exec, or empty while it tries.
 Ask = Callable[[Object], Awaitable[str]]
 
 

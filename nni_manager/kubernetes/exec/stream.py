@@ -12,7 +12,7 @@ import aiohttp
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.kubernetes.api.client import Client
 
-#: What the first byte of a message says it is.
+#: Meanings of the first byte of a message.
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _MOST_STDERR = 2048

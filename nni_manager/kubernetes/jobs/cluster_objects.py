@@ -58,7 +58,7 @@ class ClusterObjects:
         #: The path of the packed code, as pods see it.
         self._code_archive = self._code_sha256 = ""
         here = storage.mount_point(config)
-        #: The storage on which this machine reads what trials leave; None on other channels.
+        #: The storage on which this machine reads results; None on other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
             folder = experiment_folder(host.experiment_id, host.storage_key)

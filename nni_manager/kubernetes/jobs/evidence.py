@@ -48,7 +48,7 @@ _TAKEN = frozenset(
 )
 #: Exit codes of a container that a kubelet ended: by SIGTERM, and by SIGKILL after the grace period.
 _ENDED_BY_KUBELET = (143, 137)
-#: Events of an operator about what it does with any job: they say nothing of why this one waits.
+#: Events that an operator sends for every job: no reason why this one waits.
 _SAYS_NOTHING = frozenset({"SetPodTemplateRestartPolicy", "SettedPodTemplateRestartPolicy"})
 #: Reasons of a container's end that decide something here.
 CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}

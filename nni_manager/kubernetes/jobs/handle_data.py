@@ -18,7 +18,7 @@ class HandleData:
     uid: str
     #: The attempt's folder, below the experiment's.
     folder: str = ""
-    #: The place where the job leaves its files, in words.
+    #: The address of the job's files, for people.
     link: str = ""
 
 

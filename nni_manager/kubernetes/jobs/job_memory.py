@@ -34,12 +34,12 @@ class JobMemory:
     name: str
     #: The uid of the job's object; empty: whichever has the name.
     uid: str
-    #: The container that tells the exit code.
+    #: The container with the exit code.
     container: str
     #: Its operator starts it again by itself, as often as it likes.
     is_restarted: bool = False
     object: Object | None = None
-    #: When the job was made here, by the loop's clock; what was listed before need not have it.
+    #: Time of the job's creation here, by the loop's clock; earlier lists may lack it.
     made_s: float = 0.0
     pods: dict[str, Object] = field(default_factory=dict)
     #: Pods that are gone, as they were last seen.
@@ -47,21 +47,21 @@ class JobMemory:
     events: dict[str, Object] = field(default_factory=dict)
     #: Since when it is not there any more, by the loop's clock.
     removed_s: float | None = None
-    #: The server said that it was deleted; else it was merely missing.
+    #: Its deletion was watched; else a list lacked it.
     was_deleted: bool = False
     #: We asked for its end.
     is_cancelled: bool = False
     #: Ends that we saw stay as they were.
     final: Observation | None = None
-    #: It was seen running: what is pending again is being restarted.
+    #: It was seen running: if it is pending again, it is being restarted.
     has_run: bool = False
-    #: It has failed and no pod told how: they come by a stream of their own, which may be behind.
+    #: It has failed, and no pod shows how: the watch of pods may lag behind.
     lacks_pods: bool = False
     #: Its pods were asked for since, and there is no more to know.
     has_all_pods: bool = False
     #: Since when a pod that has a node is not made there, by the loop's clock.
     _making_s: float | None = None
-    #: That has taken so long that what it mounts may be missing.
+    #: That has taken so long that its mounts may be missing.
     is_slow_to_start: bool = False
     _stuck_s: float | None = None
     #: Since when the pod that reports is known to have been taken away, by the loop's clock.

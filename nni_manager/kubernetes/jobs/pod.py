@@ -53,7 +53,7 @@ class Role:
 class PodSettings:
     """The settings that all pods of one service share."""
 
-    #: What trials see as `NNI_PLATFORM`.
+    #: The value of `NNI_PLATFORM` in trials.
     platform: str
     #: push, push-or-exec, pull or exec.
     channel: str

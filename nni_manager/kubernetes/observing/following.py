@@ -37,9 +37,9 @@ class Following:
         #: Job → its pods, followed or not.
         self._pods_of: dict[str, dict[str, Object]] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
-        #: Job → what asks for its pods.
+        #: Job → task that asks for its pods.
         self._asking: dict[str, asyncio.Task[None]] = {}
-        #: Job that a list does not have → what asks for it by its name.
+        #: Job that a list lacks → task that asks for it by name.
         self._seeking: dict[str, asyncio.Task[None]] = {}
         #: Called with a job when its pods or its object have changed.
         self.on_change: Callable[[JobMemory], None] = lambda memory: None
@@ -105,7 +105,7 @@ class Following:
         memory.has_all_pods = True
         self._tell(memory)
 
-    # What informers tell
+    # Events of informers
 
     def on_object(self, resource: Resource, found: Object) -> None:
         if resource == EVENTS:

@@ -23,7 +23,7 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
 
-#: Seconds for which the end of a job waits for what it left on the storage.
+#: Seconds for which the end of a job waits for its files on the storage.
 _PATIENCE_S = 2.0
 #: Seconds that a command in a pod may take; the code goes through it.
 _COMMAND_S = 600.0

@@ -74,7 +74,7 @@ FAULTS = (
 )
 ROUTES = ("version", "code", "parameters", "outboxes", "status", "metrics", "log", "heartbeat", protocol.TOGETHER)
 
-#: The last part of a request's path, and its body → what befalls it, or None. Called in the order of requests.
+#: The last part of a request's path, and its body → the fault to apply, or None. Called in the order of requests.
 Choice = Callable[[str, bytes], Fault | None]
 
 

@@ -20,7 +20,7 @@ from nni_manager.platform_kit.testing.recorder import Recorder
 from nni_manager.platform_kit.testing.world import World
 
 _T = TypeVar("_T")
-#: Seconds between two looks at a platform that tells nothing by itself.
+#: Seconds between two observations of a platform without events.
 _LOOK_AGAIN_S = 0.02
 
 

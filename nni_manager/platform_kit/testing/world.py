@@ -29,11 +29,11 @@ class World(abc.ABC):
     played: its methods act on the platform directly, past the adapter.
     """
 
-    #: What the platform does without → why, in a sentence for the test's report.
+    #: Feature that the platform lacks → the reason, a sentence for the test's report.
     absent: ClassVar[Mapping[Feature, str]] = {}
     #: Remote calls that one `observe` may take, however many handles it is given.
     max_observe_calls: ClassVar[int] = 2
-    #: What the adapter promises of `calls_seen`: at most so many in any so many seconds. Unless Feature.PACE is absent.
+    #: The adapter's limit on `calls_seen`: (calls, seconds) of any window. Unless Feature.PACE is absent.
     pace: ClassVar[tuple[int, float]]
     #: Logins or connections that the platform sees of any number of experiments on one account.
     max_sessions: ClassVar[int] = 1
@@ -41,7 +41,7 @@ class World(abc.ABC):
     patience_s: ClassVar[float] = 20.0
     #: A file of `read_file` that `write_log` adds to.
     log_name: ClassVar[str] = "stdout"
-    #: What the code directory holds: name → text.
+    #: Files of the code directory: name → text.
     code_files: ClassVar[Mapping[str, str]] = {"greeting.txt": "hello from the code directory\n"}
     #: Every native status that the platform's documentation names.
     native_states: ClassVar[Collection[str]]

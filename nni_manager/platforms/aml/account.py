@@ -18,7 +18,7 @@ from nni_manager.web_services.pacing import Pacing
 
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 _MOST_WORDS = 300
-#: What azure-identity logs in with, where the manager's environment has it.
+#: Variables of the manager's environment with secrets that azure-identity logs in with.
 _SECRET_VARIABLES = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERTIFICATE_PASSWORD")
 
 

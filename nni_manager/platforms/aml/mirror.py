@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 #: Seconds between two looks at an attempt: while something happens, and at most.
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 15.0
 _GROWTH = 1.5
-#: Bytes that are asked for at a time, and most of a runner's word.
+#: Bytes read at a time, and most bytes of a runner's report.
 _PIECE_BYTES = 8 * 2**20
 _WORD_BYTES = 2**20
 

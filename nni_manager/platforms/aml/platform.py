@@ -37,7 +37,7 @@ from nni_manager.web_services.account import Refused, WebLease
 from nni_manager.web_services.jobs import UnlistedJobs
 from trial_runner import protocol
 
-#: Seconds that what a job left may take to be copied after its end.
+#: Seconds that copying a job's files may take after its end.
 _READ_PATIENCE_S = 10.0
 _SLOW_POLL_S = 20.0
 #: Jobs that a list does not have and that are asked for one by one, in one round.

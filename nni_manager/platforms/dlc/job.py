@@ -10,7 +10,7 @@ from typing import Any
 from nni_manager.domain.job import JobSpec
 from nni_manager.platforms.dlc.config import DlcConfig, UserVpc
 
-#: What tells our jobs from others, and one experiment's from another's.
+#: Tags that identify our jobs and their experiments.
 TAG_EXPERIMENT, TAG_TRIAL, TAG_JOB, TAG_NONCE = "nni_experiment", "nni_trial", "nni_job", "nni_nonce"
 #: The program that prints a replica's name; none for the first container, by what PAI-DLC tells each of its place.
 _REPLICA = """\

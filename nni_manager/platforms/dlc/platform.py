@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 #: Our folder below the mount point, as NNI has it.
 FOLDER = "nni-experiments"
-#: Seconds that what a job left may take to be seen after its end.
+#: Seconds that a job's files may take to appear after its end.
 _READ_PATIENCE_S = 5.0
 _SLOW_POLL_S = 30.0
 #: Seconds for which further calls get the same list.
@@ -101,7 +101,7 @@ class DlcPlatform(Platform[DlcConfig]):
         self._under_way = 0
         self._pull = Pull(host)
         self._pulling: asyncio.Task[None] | None = None
-        #: Ids of jobs that the service has told of.
+        #: Ids of jobs that the service has reported.
         self._seen: set[str] = set()
         self._restarts = RestartRecords(lambda id: self._raw_read(_getting(id)))
         self._missing = MissingJobs(lambda handle: self._raw_read(_getting(_id(handle))))

@@ -66,7 +66,7 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "SanityChecking": (WaitCode.SUBMITTED, "tests the machines"),
 }
 _TABLE = StateTable("PAI-DLC", STATES)
-#: Machines that were taken away, in what codes and sentences of the service may say.
+#: Marks of reclaimed machines in the service's codes and sentences.
 _TAKEN_AWAY = re.compile(r"preempt|evict|reclaim|spot.{0,20}(releas|recycl|interrupt|terminat)", re.IGNORECASE)
 
 

@@ -29,7 +29,7 @@ from nni_manager.web_services.jobs import WebJobs
 
 #: Field → variable of the manager's environment, which the service sets in its jobs.
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
-#: DLWorkspace's words for every failure to store a job, that its id is taken among them.
+#: DLWorkspace's message for every failure to store a job, also for an id that is in use.
 _NOT_STORED = "Cannot add job into database"
 
 

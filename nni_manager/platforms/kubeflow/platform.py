@@ -89,7 +89,7 @@ def job(
         }
         for role in wanted
     }
-    # no backoffLimit: by it the operator deletes the failed pod, which tells why, before the job says that it failed
+    # no backoffLimit: with it the operator deletes the failed pod, the evidence, before the job's status is failed
     policy = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _TTL_S}
     field = "pytorchReplicaSpecs" if config.operator == PYTORCH else "tfReplicaSpecs"
     return {"spec": {"runPolicy": policy, field: replicas}}

@@ -124,7 +124,7 @@ class OpenpaiAccount(ListingAccount):
                     break
         raise BadCredentials(f"{self.name} refuses the credentials of {self._user}: {refused.words}")
 
-    # What there is
+    # The cluster
 
     async def info(self) -> Any:
         """The cluster's description of itself. Needs no credentials."""

@@ -31,7 +31,7 @@ class UserJob:
         self._inline = config.openpai_config
         self._file = config.openpai_config_file
         self._copy = copy
-        #: What `keep` found.
+        #: The job that `keep` has read.
         self.kept: Mapping[str, Any] | None = None
 
     def keep(self) -> Mapping[str, Any] | None:

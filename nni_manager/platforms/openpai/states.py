@@ -42,7 +42,7 @@ _WAITS = {
 }
 #: The exit code of a command in place of those from 128 on, after most of which OpenPAI starts jobs again, always.
 USER_CODE = 220
-#: OpenPAI's exit code in place of all that it has no pattern for: says nothing.
+#: OpenPAI's exit code for all codes without a pattern; it has no meaning of its own.
 _NO_PATTERN = 255
 #: Phrases of a failure that decide something here.
 _CAUSES = {

@@ -76,7 +76,7 @@ class ExperimentMachine:
         #: The path of the code there; empty: it is not there yet.
         self._archive = ""
         self._progress = ""
-        #: Why it is left alone for a while, though it answers; empty: it is not. And how often that was in a row.
+        #: Why it is excluded for a while, though it answers; empty: it is not. And how often in a row.
         self._aside, self._failures = "", 0
         #: Names of jobs with a cancellation that could not be delivered.
         self._untold: set[str] = set()

@@ -24,7 +24,7 @@ from trial_runner import protocol
 
 #: Seconds for one machine: less than a preflight may take in all.
 _LOOK_S = 13.0
-#: Clocks may differ by so much without a word; results are not harmed by more, either.
+#: Seconds that clocks may differ by without a finding; more does not harm results, either.
 _SKEW_S = 60
 _SILENT = "see whether the machine is on and no firewall drops what is sent there"
 _LEAST_FREE_BYTES = 1024**3

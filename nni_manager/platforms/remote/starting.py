@@ -41,7 +41,7 @@ class Starting:
         key = self._locations.machine(spec.name)
         known = self._machines.get(key) if key is not None else None
         if spec.is_repeat and key is not None and (known is None or not known.is_up):
-            return job.handle_of(spec.name, key, "")  # it may run there; what `observe` says of it decides
+            return job.handle_of(spec.name, key, "")  # it may run there; `observe` finds out
         if not spec.is_repeat and known is not None and not known.takes_jobs:
             known = None
         if not any(one.is_up for one in self._machines):

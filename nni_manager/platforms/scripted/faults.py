@@ -12,7 +12,7 @@ from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.scripted.config import ScriptedConfig, Span
 from nni_manager.platforms.scripted.jobs import Jobs
 
-#: Seconds, of what is for ever.
+#: Seconds that stand for an endless span.
 _FOR_EVER_S = 1e6
 
 
@@ -22,7 +22,7 @@ class Faults:
         self._jobs = jobs
         self._clock = clock
         self._begun_ms = 0
-        #: The time until which the cluster wants to be left alone, in milliseconds.
+        #: The end of the retry-after span, in milliseconds since the epoch.
         self._alone_until_ms = 0
 
     async def enter(self) -> None:

@@ -14,7 +14,7 @@ from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platforms.scripted.config import ScriptedConfig
 
-#: The variable that tells a job its machine's name.
+#: The variable with the name of a job's machine.
 ENV_MACHINE = "NNI_MACHINE"
 _PREFIX = "scripted:"
 

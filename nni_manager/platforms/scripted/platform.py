@@ -38,7 +38,7 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Seconds that what a process left in the shared folder may take to be seen after its end.
+#: Seconds that a process's files in the shared folder may take to appear after its end.
 _READ_PATIENCE_S = 2.0
 _SLOW_POLL_S = 5.0
 

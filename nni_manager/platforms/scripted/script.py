@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nni_manager.domain.job import JobSpec
 from nni_manager.platforms.scripted.config import Match, Rule
 
-#: How long a pretended job runs where nothing else is said, in seconds.
+#: Default duration of a simulated job, in seconds.
 DEFAULT_DURATION_S = 1.0
 NONE, PROCESS, EXTERNAL = "none", "process", "external"
 

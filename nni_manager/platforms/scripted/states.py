@@ -34,10 +34,10 @@ STATES = {
     "preempted": JobState.PREEMPTED,
     "lost": JobState.LOST,
 }
-#: Words of a rule's `reason` that decide something here.
+#: Values of a rule's `reason` with a meaning here.
 _CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
 UNHEARD_OF = Observation(state=JobState.LOST, message="the scripted cluster knows nothing of this job")
-#: Seconds beyond its grace period after which a container that was told to stop counts as ended.
+#: Seconds after its grace period when a cancelled container counts as ended.
 _STOP_MARGIN_S = 15.0
 
 
