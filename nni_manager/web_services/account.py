@@ -327,7 +327,7 @@ class WebLease(Generic[A]):
         return self._lease.connection
 
     async def call(self, ask: Callable[[A], Awaitable[T]]) -> T:
-        """Calls `ask` with an account whose credential was accepted. Raises what `ask` does."""
+        """Calls `ask` with the account, after its credential was accepted. Raises what `ask` does."""
         assert self._lease is not None, "entered"
         await self._take_given()
         account = await self._lease.use()

@@ -101,7 +101,7 @@ async def _from_vault(vault: str, name: str) -> str:
             raise PlatformUnavailable(f"{address} cannot be asked now ({error.status_code})", refused=True) from None
         raise BadCredentials(
             f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); "
-            "log in with `az login` as somebody who may get secrets there, or give storage.azureAccountKey"
+            "log in with `az login` as a user who may get secrets there, or give storage.azureAccountKey"
         ) from None
     except AzureError as error:
         raise PlatformUnavailable(f"{address} cannot be reached: {error}", refused=True) from None
