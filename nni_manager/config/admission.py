@@ -54,7 +54,7 @@ def check_here(
 
 def sends_code(spec: ExperimentSpec, service: PlatformSpec) -> bool:
     """Whether the code directory is packed for jobs of this training service."""
-    capabilities = registry.adapter_of(service).capabilities_for(service.settings)
+    capabilities = registry.adapter_of(service).capabilities_for(registry.config_of(service))
     return capabilities.ships_code or spec.shared_storage is not None
 
 
@@ -66,7 +66,7 @@ def code_directory(spec: ExperimentSpec, service: PlatformSpec) -> Path:
 def check_platforms(spec: ExperimentSpec) -> None:
     """Checks that the platforms can run an experiment and mount its shared storage. Raises InvalidInput."""
     for service in spec.platforms:
-        registry.adapter_of(service).check(spec, service)
+        registry.adapter_of(service).check(spec, registry.config_of(service))
         if spec.shared_storage is not None:
             _check_storage(service, spec.shared_storage)
 

@@ -10,6 +10,7 @@ from nni_manager.config import secrets
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.section_model import PlatformSection
 
 
 def outside(spec: ExperimentSpec) -> tuple[str, ...]:
@@ -18,8 +19,13 @@ def outside(spec: ExperimentSpec) -> tuple[str, ...]:
 
 
 def filled(platform: PlatformSpec, values: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of a platform with the secrets' values in place; its adapter is built with them."""
+    """The settings of a platform with the secrets' values in place."""
     return secrets.fill(registry.find(platform.name).config, platform.settings, values)
+
+
+def adapter_config(platform: PlatformSpec, values: Mapping[str, str]) -> PlatformSection:
+    """The config of a platform's adapter, with the secrets' values in place. Raises InvalidInput and ValueError."""
+    return registry.config_of(replace(platform, settings=filled(platform, values)))
 
 
 def filled_storage(spec: ExperimentSpec, values: Mapping[str, str]) -> Json | None:

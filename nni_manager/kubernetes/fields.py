@@ -4,7 +4,7 @@ gets; and which names the API of a cluster takes."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -106,7 +106,7 @@ AnyStorage = Annotated[NfsStorage | AzureStorage | PvcStorage, Field(discriminat
 
 
 class Replica(Part):
-    """The fields of one role: each container of it gets them."""
+    """The fields of one role; they hold for each of its containers."""
 
     command: str = marked("Shell command of the role.", opaque=True, min_length=1)
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
@@ -149,6 +149,16 @@ class KubernetesSection(PlatformSection):
     )
     priority_class_name: Subdomain | None = Field(default=None, description="Priority class of all pods.")
 
+    @property
+    def pod_storage(self) -> NfsStorage | AzureStorage | PvcStorage | None:
+        """The storage that pods mount; None: none is set, or the platform has no such field."""
+        found: NfsStorage | AzureStorage | PvcStorage | None = getattr(self, "storage", None)
+        return found
+
+    def replicas(self) -> Iterable[tuple[str, Replica]]:
+        """The roles of a job, each with its path in the section."""
+        return ()
+
 
 def storage_fields(section: str) -> dict[str, str]:
     """The storage's paths in the file and in the section. `section`: ``kubeflowConfig`` and the like."""
@@ -183,7 +193,7 @@ def replica_fields(old: str, new: str) -> dict[str, str]:
 
 
 def complete_storage(section: dict[str, Any], _config: dict[str, Any]) -> None:
-    """Sets the kind of storage where none is given: NFS, unless there is only a path, as a claim has."""
+    """Sets the kind of storage where none is given: a claim where there is only a path, else NFS."""
     storage = section.get("storage")
     if isinstance(storage, dict):
         section["storage"] = {"storageType": "pvc" if set(storage) == {"path"} else "nfs"} | storage

@@ -1,7 +1,7 @@
-"""The adapter of any operator's kind of job: what differs is the kind's name, its manifest and its table of states.
+"""The base of adapters of an operator's kind of job; they add the kind, its manifest and its table of states.
 
-One connection and one informer a kind serve the whole daemon. `observe` answers from memory; what was told last stands
-until the cluster has said something else.
+One connection and one informer per kind serve the whole daemon. `observe` answers from memory: the last state stands
+until the cluster reports another.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.access import Access
@@ -23,6 +22,7 @@ from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
 from nni_manager.kubernetes.api.kind import Kind
 from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.fields import KubernetesSection
 from nni_manager.kubernetes.jobs import draft, handle_data, left_objects, refusals, removal, storage, submission
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.observing import followed_jobs, logs
@@ -47,28 +47,31 @@ _ROOM_AGAIN_S = 3.0
 _FOR_GOOD = (400, 403, 413, 422)
 
 
-class KubernetesPlatform(Platform):
-    """The adapter of a kind of job in a cluster; to be inherited, with pure abstract methods."""
+ClusterConfigT = TypeVar("ClusterConfigT", bound=KubernetesSection)
+
+
+class KubernetesPlatform(Platform[ClusterConfigT]):
+    """The base of adapters of one kind of job in a cluster; its abstract methods are pure."""
 
     name: ClassVar[str]
     instead_of_shared_storage: ClassVar[str] = (
         "let pods mount it: storage: {storageType: nfs, server: …, path: …, localMountPoint: …} of the section"
     )
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
-        self.access = Access.of(settings)
+    def __init__(self, config: ClusterConfigT, host: Host) -> None:
+        super().__init__(config, host)
+        self.access = Access.of(config)
         self._stack = AsyncExitStack()
         self._lease: Lease[Cluster] | None = None
         self._jobs: FollowedJobs | None = None
         self._service: ClusterObjects | None = None
         self._resource: Resource | None = None
 
-    # What a kind of job says of itself
+    # For adapters of a kind of job
 
     @abc.abstractmethod
     def job_kind(self) -> Kind:
-        """The kind of job that these settings ask for."""
+        """The kind of job that the config asks for."""
 
     @abc.abstractmethod
     def object_name(self, spec: JobSpec) -> str:
@@ -82,47 +85,47 @@ class KubernetesPlatform(Platform):
         """A pod of a template, as the operator makes it."""
         return pod
 
-    # What it can do
+    # Capabilities
 
     @classmethod
-    def capabilities_for(cls, settings: Json) -> Capabilities:
-        channel = storage.channel(settings)
+    def capabilities_for(cls, config: ClusterConfigT) -> Capabilities:
+        channel = storage.channel(config)
         return Capabilities(
             watches=True,
             reads_files=True,
             has_portal=True,
             has_runner=channel in (protocol.PUSH, protocol.PUSH_OR_EXEC),
             is_read=channel != protocol.PUSH,
-            ships_code=cls.sends_code(settings),
-            platform_decides=cls.restarts(settings),
+            ships_code=cls.sends_code(config),
+            platform_decides=cls.restarts(config),
             slow_poll_s=60.0,
         )
 
     @classmethod
-    def restarts(cls, settings: Json) -> bool:
+    def restarts(cls, config: ClusterConfigT) -> bool:
         """Whether the operator starts ended processes again."""
         return False
 
     @classmethod
-    def sends_code(cls, settings: Json) -> bool:
+    def sends_code(cls, config: ClusterConfigT) -> bool:
         """Whether the code directory is sent; else it is in the image."""
         return True
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        return Access.of(settings).key
+    def connection_key(cls, config: ClusterConfigT) -> str:
+        return Access.of(config).key
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         try:
             kind = self.job_kind()
         except SubmitRejected as error:
             return [PreflightFinding(severity=Severity.WRONG, subject="config", sentence=str(error))]
-        return await Preflight(self.settings, self.access, kind, self._look_further).findings()
+        return await Preflight(self.config, self.access, kind, self._look_further).findings()
 
     async def _look_further(self, cluster: Cluster, resource: Resource) -> AsyncIterator[PreflightFinding]:
         async for finding in self.look_further(cluster):
             yield finding
-        service = ClusterObjects(cluster, self.settings, self.host, self.name)
+        service = ClusterObjects(cluster, self.config, self.host, self.name)
         service.pretend()
 
         def manifest(spec: JobSpec, name: str, labels: dict[str, str]) -> Object:
@@ -151,7 +154,7 @@ class KubernetesPlatform(Platform):
     async def _enter(self) -> None:
         cluster = await self._connect()
         self._resource = await self._find_resource(cluster)
-        self._service = ClusterObjects(cluster, self.settings, self.host, self.name)
+        self._service = ClusterObjects(cluster, self.config, self.host, self.name)
         self._jobs = await followed_jobs.follow(
             cluster,
             self._resource,
@@ -159,8 +162,8 @@ class KubernetesPlatform(Platform):
             self._service,
             self.host,
             self._stack,
-            sends_code=self.sends_code(self.settings),
-            restarts=self.restarts(self.settings),
+            sends_code=self.sends_code(self.config),
+            restarts=self.restarts(self.config),
         )
         cluster.on_health.append(self._on_health)
         self._stack.callback(cluster.on_health.remove, self._on_health)
@@ -173,7 +176,7 @@ class KubernetesPlatform(Platform):
         return await self._lease.use()
 
     async def _find_resource(self, cluster: Cluster) -> Resource:
-        """The kind in the version that the config asks for, if the cluster has it, else in one that it has."""
+        """The kind in the version of the config if the cluster serves it, else in one that it serves."""
         kind = self.job_kind()
         try:
             found = await kind.find(cluster)
@@ -211,12 +214,14 @@ class KubernetesPlatform(Platform):
                 created = await self._create(cluster, spec)
         except Refusal as refusal:
             if (why := refusals.quota(refusal)) is not None:
-                asyncio.get_running_loop().call_later(_ROOM_AGAIN_S, self.host.wake, "")  # nobody tells of room
+                asyncio.get_running_loop().call_later(
+                    _ROOM_AGAIN_S, self.host.wake, ""
+                )  # there is no event for new room
                 return NoRoom(why=why)
             error = refusals.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)
             raise error from None
-        handle = handle_data.make(self.name, spec, self.settings, created)
+        handle = handle_data.make(self.name, spec, created, storage.address(self.config, spec))
         self._entered[0].memory(handle, created)
         return handle
 
@@ -318,7 +323,7 @@ class KubernetesPlatform(Platform):
             resource = await self.job_kind().find(cluster)
             if resource is not None:
                 await removal.clean(cluster, resource, labels, None)
-            await ClusterObjects(cluster, self.settings, self.host, self.name).close()
+            await ClusterObjects(cluster, self.config, self.host, self.name).close()
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
         finally:

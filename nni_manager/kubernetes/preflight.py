@@ -1,4 +1,4 @@
-"""The preflight of a cluster: it answers, has the kind, and lets us do what we do. Leaves nothing."""
+"""The preflight of a cluster: whether it answers, serves the kind and grants the rights. Leaves nothing there."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
-from nni_manager.domain.experiment import Json
 from nni_manager.kubernetes.api.access import Access
 from nni_manager.kubernetes.api.client import Refusal, WrongAuthority
 from nni_manager.kubernetes.api.cluster import Cluster
 from nni_manager.kubernetes.api.connectivity import may_exec
 from nni_manager.kubernetes.api.kind import Kind
 from nni_manager.kubernetes.api.resource import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
+from nni_manager.kubernetes.fields import KubernetesSection, PvcStorage
 from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.cluster_objects import login_paths
 from nni_manager.kubernetes.jobs.shared_objects import read_login
@@ -29,16 +29,20 @@ Findings = AsyncIterator[PreflightFinding]
 
 
 class Preflight:
-    """The preflight checks of a cluster. `more`: what an adapter looks at besides."""
+    """The preflight checks of a cluster. `more`: further checks of an adapter."""
 
     def __init__(
-        self, settings: Json, access: Access, kind: Kind, more: Callable[[Cluster, Resource], Findings] | None = None
+        self,
+        config: KubernetesSection,
+        access: Access,
+        kind: Kind,
+        more: Callable[[Cluster, Resource], Findings] | None = None,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._access = access
         self._kind = kind
         self._more = more
-        self._channel = storage.channel(settings)
+        self._channel = storage.channel(config)
 
     async def findings(self) -> Sequence[PreflightFinding]:
         """Findings of all checks. Raises nothing on purpose."""
@@ -58,15 +62,15 @@ class Preflight:
             await cluster.close()
         return found
 
-    # What is here
+    # On this machine
 
     async def _files(self) -> Findings:
-        for field, path in login_paths(self._settings).items():
+        for field, path in login_paths(self._config).items():
             try:
                 await asyncio.to_thread(read_login, Path(path), field)
             except InvalidInput as error:
                 yield _finding(Severity.WRONG, field, str(error))
-        here = storage.mount_point(self._settings)
+        here = storage.mount_point(self._config)
         if self._channel == protocol.PULL:
             if here is None:
                 yield _finding(
@@ -83,7 +87,7 @@ class Preflight:
                     "mount the storage there; an NFS export with root_squash needs a folder of your own",
                 )
 
-    # What is there
+    # In the cluster
 
     async def _cluster(self, cluster: Cluster) -> Findings:
         async for one in self._version(cluster):
@@ -170,7 +174,7 @@ class Preflight:
                 yield _finding(Severity.WARNING, "rights", f"we may not {verb} {name}: {use} is not always told")
 
     def _wanted(self, resource: Resource) -> list[tuple[str, Resource, str, str]]:
-        """The rights that jobs need: verb, kind, subresource, and the last two in words."""
+        """The rights that jobs need: verb, kind, subresource, and a name of the last two for sentences."""
         verbs = {
             resource: ("list", "create", "get", "delete", *(("patch",) if self._kind.stop else ())),
             PODS: ("list",),
@@ -184,10 +188,10 @@ class Preflight:
         return wanted
 
     async def _claim(self, cluster: Cluster) -> Findings:
-        claim = storage.storage_of(self._settings).get("claimName")
-        if claim:
+        volume = self._config.pod_storage
+        if isinstance(volume, PvcStorage) and (claim := volume.claim_name):
             try:
-                there = await cluster.find(CLAIMS, str(claim)) is not None
+                there = await cluster.find(CLAIMS, claim) is not None
             except Refusal:
                 return
             if not there:

@@ -3,8 +3,8 @@ machine's keeper.
 
 A connection lives in the daemon, once per key, from its first lease to its last. The key is an identity without
 secrets: scheme, host, port, user, namespace. Every lease brings its experiment's own credential, which is checked
-before the experiment may use the connection: nobody rides on another's login. The connection works with one credential
-at a time; when that is refused later, another lease's takes its place, and only when none is left is everybody told.
+before the experiment may use the connection. The connection works with one credential at a time. When that is refused
+later, another lease's takes its place; when none is left, all leases get the refusal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Place = Mapping[str, object]
 class HealthState(StrEnum):
     """Whether a connection can be used."""
 
-    #: Nobody knows yet.
+    #: No call has been answered or has failed yet.
     CONNECTING = "connecting"
     #: It answered last time.
     UP = "up"
@@ -51,8 +51,7 @@ class Health:
 
 
 class Connection:
-    """What experiments share of a machine, account or cluster; to be inherited. `clock`: milliseconds since the
-    epoch."""
+    """The base of connections to a machine, account or cluster. `clock`: milliseconds since the epoch."""
 
     def __init__(self, key: str, clock: Clock = now_ms) -> None:
         self.key = key
@@ -73,7 +72,7 @@ class Connection:
     async def check(self, credential: str) -> None:
         """Asks the far side whether `credential` (opaque, the adapter's own) opens it.
 
-        Raises BadCredentials, or PlatformUnavailable: nobody knows.
+        Raises BadCredentials, or PlatformUnavailable where there is no answer.
         """
 
     async def use(self, credential: str) -> None:
@@ -127,7 +126,7 @@ class Lease(Generic[C]):
 
     @property
     def serving(self) -> object:
-        """The lease whose credential the connection works with now: another one after `refused` has found one."""
+        """The lease that the connection's credential comes from; `refused` may choose another one."""
         return self._shared.in_use
 
     async def use(self) -> C:
@@ -153,9 +152,9 @@ class _Shared:
 
     connection: Connection
     leases: list[Lease[Any]] = field(default_factory=list)
-    #: The lease whose credential it works with.
+    #: The lease that the credential in use comes from.
     in_use: Lease[Any] | None = None
-    #: Leases whose credential was found good.
+    #: Leases with a credential that was accepted.
     admitted: set[int] = field(default_factory=set)
     #: One check or change at a time.
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -214,9 +213,9 @@ class Connections:
     """All connections of a daemon, and what else its experiments share."""
 
     def __init__(self, identity: str = "nobody", place: Callable[[], Place] | None = None) -> None:
-        #: The name of this daemon, the same after a restart: it keeps apart what several daemons keep on one machine.
+        #: Identity of this daemon, the same after a restart: it separates the files of several daemons on one machine.
         self.identity = identity
-        #: Reads where it is, which is told to machines, so that a copy of it is noticed there; None: none is told.
+        #: Reads this daemon's place, which is sent to machines so that they detect a copy of it; None: none is sent.
         #: Blocks; raises OSError.
         self.place = place
         self._shared: dict[str, _Shared] = {}
@@ -233,7 +232,7 @@ class Connections:
         return found
 
     def offer(self, key: str, make: Callable[[], Connection]) -> None:
-        """Says how the connection `key` is made: who leases it needs not know."""
+        """Sets how the connection `key` is made, for leases without a `make` of their own."""
         self._makers[key] = make
 
     @asynccontextmanager
@@ -242,7 +241,7 @@ class Connections:
     ) -> AsyncIterator[Lease[C]]:
         """The connection of `key`, made with `make` when there is none. `owner`: experiment and service.
 
-        Without `make` it is one that was offered. Returns without waiting for the far side.
+        Without `make`, as set by `offer`. Returns without waiting for the far side.
         """
         shared = self._shared.get(key)
         if shared is None:
@@ -273,7 +272,7 @@ class Connections:
         if shared.leases:
             return
         if self._shared.get(key) is shared:
-            del self._shared[key]  # whoever comes now gets a new one
+            del self._shared[key]  # the next lease makes a new one
         if shared.opened is not None and not shared.opened.done():
             shared.opened.cancel()
         await shared.connection.close()

@@ -2,15 +2,15 @@
 
 * An instance is one training service of one experiment. Enter and exit connect and disconnect, *leaving jobs running*.
   `close` comes before the last exit of an experiment that is stopped, `clean` when it is deleted.
-* Everything may be called again at any time: after a crash the scheduler repeats what it cannot know.
-* An adapter never decides: it reports what it sees. "Gone" (LOST) and "could not ask" (PlatformUnavailable for all
+* Every verb may be called again at any time: after a crash the scheduler repeats calls of unknown outcome.
+* An adapter reports what it sees and decides nothing. "Gone" (LOST) and "could not ask" (PlatformUnavailable for all
   jobs, `Observation.unreachable` for some) differ. The service's own word for an end is `Observation.native_reason`,
-  which nothing is decided by; a table of the adapter makes a `cause` of the words for too little memory and for
-  containers that could never be made, and of no others.
-* `forget` may meet a job that still runs: what is decided need not have ended.
+  shown and never decided by; a table of the adapter makes a `cause` only of the words for too little memory and for
+  containers that could not be created.
+* `forget` may be called for a job that still runs: a decided attempt need not have ended.
 * Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter.
-  BadCredentials is tried again: after a minute of it, and nothing else, the service is on hold, and is tried once a
-  minute, until a call is answered. A verb that takes longer than its time limit (`TIME_LIMITS_S`) is cancelled and
+  BadCredentials is retried: after a minute of nothing else the service is on hold, and retried once a minute until a
+  call is answered. A verb that takes longer than its time limit (`TIME_LIMITS_S`) is cancelled and
   counts as PlatformUnavailable.
 """
 
@@ -22,38 +22,39 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.section_model import PlatformSection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What an adapter can do: declared, never found out by failing."""
 
-    #: It hears of changes and calls `Host.wake`; `observe` answers from memory. Otherwise it is asked again and again.
+    #: It gets events and calls `Host.wake`; `observe` answers from memory. Otherwise `observe` polls.
     watches: bool
     #: `read_file` works.
     reads_files: bool
     #: A trial runner wraps the command inside the job and reports to the trial listener.
     has_runner: bool = False
-    #: Nothing but the posts of that runner tells whether a job that was started still runs.
+    #: Only the runner's posts tell whether a started job still runs.
     lives_by_runner: bool = False
-    #: The runner leaves results on storage that jobs share with us, for the adapter to read, at least where it must.
+    #: The runner leaves results on storage that jobs share with us, and the adapter reads them.
     is_read: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
     ships_code: bool = False
-    #: Something of an experiment stays there when all is forgotten and closed, as what trials wrote for their users:
-    #: `clean` removes it when the experiment is deleted.
+    #: Files of an experiment stay there after `forget` and `close`, such as those that trials wrote for their users:
+    #: `clean` removes them when the experiment is deleted.
     leaves_files: bool = False
-    #: The platform starts ended processes of a job again by itself: its word, not the runner's, ends an attempt.
+    #: The platform itself restarts ended processes of a job: its report, not the runner's, ends an attempt.
     platform_decides: bool = False
-    #: People can stop jobs there: an end by a signal that nobody here sent waits for the platform's word.
+    #: Users can stop jobs there: a job ended by a signal that we did not send stays open until the platform says why.
     has_portal: bool = False
     #: Seconds for which a job may be unreachable before it counts as lost; None: for ever.
     unreachable_grace_s: float | None = None
@@ -62,7 +63,7 @@ class Capabilities:
 
     @property
     def expects_runner(self) -> bool:
-        """Whether a job that ends well without a word of its runner leaves a doubt."""
+        """Whether a job that succeeds without a report of its runner is in doubt."""
         return self.has_runner or self.is_read
 
 
@@ -87,15 +88,15 @@ TIME_LIMITS_S: Mapping[str, float] = {
 class Room:
     """The number of further jobs that the service would take now; a hint: `submit` may still find no room."""
 
-    #: The number of jobs that there is room for; None: as many as one likes.
+    #: Number of further jobs; None: unlimited.
     free: int | None = None
-    #: When there is none, or less than there could be: why.
+    #: Why there is no room, or less than there could be.
     why: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRoom:
-    """An answer of `submit`: the job was not taken, which is no attempt; it is submitted again when room changes."""
+    """An answer of `submit`: the job was not taken and is submitted again when room changes; no attempt is used up."""
 
     why: Wait
 
@@ -104,9 +105,9 @@ class NoRoom:
 class JobPlan:
     """The places of jobs if they were submitted now, as far as the service decides that itself."""
 
-    #: One for each job that would start at once, in words, e.g. ``hostA, gpu 0``.
+    #: One for each job that would start at once, such as ``hostA, gpu 0``.
     places: Sequence[str]
-    #: Machine → why no job more goes there, one sentence; of those that take no more.
+    #: Machine → why it takes no further job, one sentence; machines that take more are left out.
     why_not: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -117,9 +118,9 @@ class Severity(StrEnum):
     WRONG = "wrong"
     #: The far side cannot be asked now; the experiment waits.
     AWAY = "away"
-    #: The experiment works, but somebody should know.
+    #: The experiment works; the user should know the finding.
     WARNING = "warning"
-    #: Looked at and found well.
+    #: The check passed.
     FINE = "fine"
 
 
@@ -128,18 +129,18 @@ class PreflightFinding:
     """One finding of `preflight`."""
 
     severity: Severity
-    #: What was looked at, e.g. ``hostA: login`` or ``TFJob``.
+    #: The checked thing, e.g. ``hostA: login`` or ``TFJob``.
     subject: str
-    #: What was found, one sentence.
+    #: The finding, one sentence.
     sentence: str
-    #: What to do about it; empty when nothing is.
+    #: The next step; empty: none is needed.
     fix: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftObject:
-    """Something at a service that an experiment made, as it says of itself."""
+    """An object at a service that an experiment made, by its own labels."""
 
     experiment_id: str
     #: The identity of the manager that made it; empty: it does not say.
@@ -174,16 +175,16 @@ class Deliver(Protocol):
     ) -> Awaitable[Delivery]:
         """Hands the lines over; awaitable until they are stored. `start`, `end`: their place in the outbox, in bytes.
 
-        `container`: the one that the lines are of, where it has an identity; nothing is taken of one after which
-        another has greeted.
+        `container`: id of the container that wrote the lines; empty: unknown. Lines of a container are rejected once a
+        newer one has registered.
 
-        `ended`: these lines are the last of the job, which has ended so; its end need not be observed any more, unless
-        the lines are to be sent again.
+        `ended`: the job has ended so, and these lines are its last; its end is not observed again, unless the lines
+        must be sent again.
         """
 
 
-class Greet(Protocol):
-    """The function by which an adapter passes on what a runner says of itself that does not post, but is read."""
+class Register(Protocol):
+    """The function by which an adapter registers a runner that does not post but is read."""
 
     def __call__(
         self,
@@ -194,17 +195,16 @@ class Greet(Protocol):
         container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> Awaitable[None]:
-        """Passes a greeting on. `container`: its identity; `outboxes`: bytes of each found at its start, None: not
-        told.
+        """Registers a container. `container`: its identity; `outboxes`: bytes of each at its start, None: unknown.
 
         The newest container counts: where it found less than is stored, offsets begin at 0 again. Raises
-        VersionRefused, and AttemptDecided for a container after which another one has greeted.
+        VersionRefused, and AttemptDecided for a container older than the registered one.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The scheduler as an adapter sees it: whom to wake, where to deliver, what is shared."""
+    """The scheduler as an adapter sees it: callbacks for events and results, shared connections, the folder."""
 
     experiment_id: str
     #: The training service's name in the experiment, ``openpai`` or ``openpai-2``.
@@ -212,23 +212,23 @@ class Host:
     #: Something about this job changed: observe it. Any number of calls is fine.
     wake: Callable[[str], None]
     deliver: Deliver
-    #: Accepted, undecided jobs, and those named → bytes stored so far of each of their outboxes.
+    #: Bytes stored per outbox, for the named jobs and every job that is accepted and still open.
     followed: Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, int]]]]
-    #: What experiments share: the keeper of this machine, accounts and clusters elsewhere, and places of machines.
+    #: Shared by experiments: the keeper of this machine, accounts, clusters, and places of machines.
     connections: Connections
-    #: The experiment's folder; what an adapter keeps there lies in a folder of the service's name.
+    #: The experiment's folder; an adapter keeps its files in a subfolder with the service's name.
     folder: Path
     #: The packed code directory, a tar.gz. Raises InvalidInput or OSError.
     code: Callable[[], Awaitable[Path]]
-    greet: Greet
-    #: (job name, word): how its command ended; as `domain.evidence.RunnerExit` reads it.
+    register: Register
+    #: (job name, report): how its command ended, in the form that `domain.evidence.RunnerExit` reads.
     exited: Callable[[str, str], Awaitable[None]]
-    #: What the adapter keeps that nobody else may have, such as passwords; all of it is one text, empty at first.
+    #: Private state of the adapter, such as passwords: one text, empty at first.
     private: PrivateText = field(default_factory=PrivateText)
     #: The section `sharedStorage` as it is now, secrets in place; None: the experiment has none.
     shared_storage: Callable[[], Json | None] = lambda: None
-    #: The part of the names of the experiment's folders on storage that nobody can guess, 24 hex digits; empty: an
-    #: earlier version made the experiment, and they lack it.
+    #: Random part of the names of the experiment's folders on storage, 24 hex digits; empty: an earlier version made
+    #: the experiment without it.
     storage_key: str = ""
     #: Bytes of the logs that are kept of one attempt.
     max_log_bytes: int = 100 * 2**20
@@ -236,56 +236,62 @@ class Host:
     silence_s: Callable[[str], float | None] = lambda job_name: None
 
 
-class Platform(abc.ABC):
-    """An adapter: one training service of one experiment."""
+#: The model of the adapter's section of a config, which its `PlatformDescription.config` names.
+ConfigT = TypeVar("ConfigT", bound=PlatformSection)
 
-    #: Set on the class, unless they depend on the settings.
+
+class Platform(abc.ABC, Generic[ConfigT]):
+    """An adapter: one training service of one experiment. `ConfigT`: the model of its section of the config."""
+
+    #: Set on the class, unless they depend on the config.
     capabilities: Capabilities
-    #: Fields of the section that may be changed while the experiment runs, in camelCase: an instance with the old
-    #: values is left and one with the new ones entered, whose jobs are still those of the old one. Secrets, and what
-    #: is the scheduler's (`trialConcurrency`), may always be.
+    #: Fields of the section, in camelCase, that may change while the experiment runs: the instance with the old values
+    #: is left, and one with the new values is entered and takes over its jobs. Secrets and fields of the scheduler
+    #: (`trialConcurrency`) may always change.
     changeable: ClassVar[frozenset[str]] = frozenset()
     #: Kinds of `sharedStorage` that its jobs work on. An adapter that names some goes by `Host.shared_storage`.
     mounts: ClassVar[frozenset[str]] = frozenset()
-    #: What users write in place of `sharedStorage`, of an adapter with no `mounts`.
+    #: The fields in place of `sharedStorage`, for users of an adapter without `mounts`.
     instead_of_shared_storage: ClassVar[str] = ""
 
-    def __init__(self, settings: Json, host: Host) -> None:
+    def __init__(self, config: ConfigT, host: Host) -> None:
         """Makes an adapter that is not entered. Must not touch the network.
 
-        `settings`: the section of the config, canonical, secrets in place: never log them.
+        `config`: the section of the config, secrets in place: never log their values.
         """
-        self.settings = settings
+        self.config = config
         self.host = host
-        self.capabilities = self.capabilities_for(settings)
+        self.capabilities = self.capabilities_for(config)
 
-    def renew(self, settings: Json) -> None:
-        """Takes the same settings with other secrets, for the next calls.
+    def renew(self, config: ConfigT) -> None:
+        """Takes the same config with other secrets, for the next calls.
 
-        An adapter that keeps something of the settings overrides this.
+        An adapter that keeps values of the config elsewhere overrides this.
         """
-        self.settings = settings
+        self.config = config
 
     @classmethod
-    def capabilities_for(cls, settings: Json) -> Capabilities:
-        """The capabilities of an instance with these settings."""
+    def capabilities_for(cls, config: ConfigT) -> Capabilities:
+        """The capabilities of an instance with this config."""
         return cls.capabilities
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        """The identity of the far side, without secrets: jobs that were left there are ended by whoever reaches it
-        next. `settings`: as of an instance."""
-        return str(settings.get("platform", ""))
+    def connection_key(cls, config: ConfigT) -> str:
+        """The identity of the far side, without secrets. Jobs left there are ended when any experiment reaches it."""
+        return config.platform
 
     @classmethod
-    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
-        """Refuses what this adapter cannot do as `service`, before anything is created. Raises InvalidInput."""
+    def check(cls, spec: ExperimentSpec, config: ConfigT) -> None:
+        """Refuses an experiment that this adapter cannot run with this config. Raises InvalidInput.
+
+        Called before anything is created; secrets are references still.
+        """
         return None
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        """Looks whether jobs could run, before the first one, without leaving anything. May be called before entering.
+        """Checks before the first job whether jobs could run; leaves nothing there. May be called before entering.
 
-        Raises nothing on purpose: what cannot be asked is a finding.
+        Raises nothing on purpose: an unreachable service is a finding.
         """
         return ()
 
@@ -293,23 +299,23 @@ class Platform(abc.ABC):
         """Connects. May raise PlatformUnavailable or BadCredentials, and is then tried again."""
         return self
 
-    async def __aexit__(  # noqa: B027 (nothing to do is a fair answer)
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         """Disconnects; jobs run on. No task, thread, file or connection is left."""
 
-    def try_again(self) -> None:  # noqa: B027 (only where refusals are waited out)
-        """Tries at once what was refused, as a person may have put it right. Called while entered."""
+    def try_again(self) -> None:
+        """Retries refused calls at once: the user may have fixed the cause. Called while entered."""
 
     def room(self) -> Room:
         """The room for more jobs, from memory, at once; `Host.wake("")` says that it changed."""
         return _UNLIMITED
 
-    def want(self, jobs: int) -> None:  # noqa: B027 (only where experiments stand in a line for room)
-        """Notes that so many trials wait for room at the service, 0: none any more. Called when the number changes."""
+    def want(self, jobs: int) -> None:
+        """Notes the number of trials that wait for room at the service. Called when the number changes."""
 
     async def plan(self, jobs: int) -> JobPlan | None:
-        """The places of so many jobs if they were submitted now, reserving nothing; None: the service does not say.
+        """The places of so many jobs if they were submitted now, without a reservation; None: unknown.
 
         Called while entered.
         """
@@ -317,7 +323,7 @@ class Platform(abc.ABC):
 
     @abc.abstractmethod
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
-        """Submits a job; returns when it is accepted. The same name (and nonce) twice is the same job.
+        """Submits a job and returns when it is accepted. The same name (and nonce) twice is the same job.
 
         Raises SubmitRejected, or PlatformUnavailable; its `refused` says whether the job was certainly not taken.
         """
@@ -331,14 +337,13 @@ class Platform(abc.ABC):
 
     @abc.abstractmethod
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        """Asks the jobs to end; quiet for finished and unknown ones. Their ends are observed later."""
+        """Asks the jobs to end; quiet for finished and unknown ones. `observe` reports their ends."""
 
     @abc.abstractmethod
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """Removes what the platform keeps of jobs whose attempt is decided; quiet for unknown ones.
+        """Removes the platform's records of jobs with a decided attempt; quiet for unknown ones.
 
-        A job may still run: its runner's word decided, or it was called lost. It is ended then, and nobody asks for its
-        end any more.
+        A job may still run, if its runner's report decided or it counts as lost: it is ended, and not observed again.
         """
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -348,18 +353,20 @@ class Platform(abc.ABC):
         """
         raise NotImplementedError
 
-    async def close(self) -> None:  # noqa: B027 (most services keep nothing of an experiment)
+    async def close(self) -> None:
         """Removes what the service keeps for a stopped experiment as a whole. Called while entered."""
 
-    async def clean(self, job_names: Sequence[str]) -> None:  # noqa: B027
-        """Ends and removes whatever is left of the experiment: these jobs, and what else is found by its id.
+    async def clean(self, job_names: Sequence[str]) -> None:
+        """Ends and removes all that is left of the experiment: these jobs, and every object with its id.
 
         Called of an instance that was not entered, perhaps long after the experiment was deleted.
         """
 
     async def find_left(self, at_work: Collection[str], remove: Collection[str] | None) -> Sequence[LeftObject]:
-        """Finds what any manager's experiments left, but those `at_work` (ids); removes it of those in `remove`, where
-        it does not have to stay, and answers that alone. None: it answers all, and removes nothing.
+        """Lists objects that experiments of any manager left, except those `at_work` (ids).
+
+        `remove`: ids of experiments; their objects, except those that must stay, are removed, and only they are listed.
+        None: nothing is removed.
 
         Called of an instance that was not entered, where the platform's description says `finds_left`.
         """

@@ -35,13 +35,13 @@ class FirstFormat:
     dropped: Mapping[str, str] = field(default_factory=dict)
     #: Completes the section, after all fields are in it, and the top of the config.
     complete: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
-    #: What is wrong with a file, beside what is wrong with the section: (path in the file, sentence).
+    #: Faults of a file beside those of the section: (path in the file, sentence).
     faults: Callable[[Mapping[str, Any]], Iterable[Remark]] = lambda _file: ()
     #: Paths in the section that NNI 3.0 does not know; it runs without them.
     ours: tuple[str, ...] = ()
     #: Fields of the section with which NNI 3.0 cannot run the file at all.
     only_here: tuple[str, ...] = ()
-    #: Completes a copy of the section, given the top of the config, with what NNI 3.0 demands and nothing here needs.
+    #: Completes a copy of the section, given the top of the config, with fields that only NNI 3.0 needs.
     complete_for_nni: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
 
 

@@ -8,12 +8,12 @@ from pydantic import BeforeValidator
 
 from nni_manager.platform_kit.section_model import marked
 
-#: Nobody else writes into the folder of an experiment: attempts have folders of their own.
+#: Only the manager writes into the experiment's folder itself: attempts have folders of their own.
 _Modes = Literal["0700", "0710", "0711", "0750", "0755"]
 
 
 def _spelled(mode: object) -> object:
-    """YAML takes 0711 for a number: as it stands there, or as the octal one that it is."""
+    """The mode as text: YAML reads 0711 as decimal 711 or as octal, by its version."""
     if type(mode) is not int:
         return mode
     found = f"{mode:04d}"
@@ -21,12 +21,12 @@ def _spelled(mode: object) -> object:
 
 
 Mode = Annotated[_Modes, BeforeValidator(_spelled)]
-#: None: the one that is usual there.
+#: None: the platform's usual mode.
 OptionalMode = Annotated[_Modes | None, BeforeValidator(_spelled)]
 
 
 def of_containers() -> Any:
-    """The field of a section whose jobs are containers."""
+    """The field `mode` of a section that runs containers."""
     return marked(
         "Mode of the experiment's folder there. Default: `0711`, as containers have users of their own; `0700` where "
         "theirs is the manager's, or root, and the server takes root for root.",
@@ -35,5 +35,5 @@ def of_containers() -> Any:
 
 
 def number(mode: object) -> int:
-    """The mode as the number that it is; none is 0711."""
+    """The mode as a number; without one, 0711."""
     return int(str(mode or "0711"), 8)

@@ -16,7 +16,7 @@ _LOCKS = Path("/proc/locks")
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds a lock file; None when nobody does, or none that is known. Makes no file."""
+    """The process that holds a lock file; None: it is free, or the holder is unknown. Makes no file."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -29,5 +29,5 @@ def _of_trial_runner(path: str) -> str:
 
 
 STAND_IN = _of_trial_runner("stand_in")
-#: What any Python runs as a host of users' tuners and assessors.
+#: The program that a user's Python runs to host their tuners and assessors.
 TUNER_HOST = _of_trial_runner("tuner_host/__main__.py")

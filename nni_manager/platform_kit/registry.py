@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from nni_manager.domain.experiment import PlatformSpec
     from nni_manager.platform_kit.contract import Platform
     from nni_manager.platform_kit.first_format import FirstFormat
+    from nni_manager.platform_kit.section_model import PlatformSection
 
 GROUP = "nni_manager.platforms"
 _PACKAGE = "nni-manager"
@@ -36,19 +35,19 @@ _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*\bextra == ["'](?P<extra>[\w
 class PlatformDescription:
     """A platform's package as it describes itself, without importing anything heavy."""
 
-    #: What users write: the folder's, or the entry point's name.
+    #: The name in configs: that of the folder, or of the entry point.
     name: str
     #: Validates the platform's section of a config: strict, camelCase, every field described.
-    config: type[BaseModel]
+    config: type[PlatformSection]
     #: One line for lists and help.
     summary: str
     #: Where the adapter's class is, ``package.module:Class``; imported by `adapter_class`. Empty: there is none yet.
     adapter: str = ""
-    #: What NNI calls it, too; accepted in configs.
+    #: NNI's other names of it; accepted in configs.
     old_names: tuple[str, ...] = ()
     #: The extra of our own package that brings what the adapter imports; empty: it needs none.
     extra: str = ""
-    #: What its jobs leave says which experiment made it, and `Platform.find_left` finds that.
+    #: Its jobs' objects carry the id of their experiment, and `Platform.find_left` finds them.
     finds_left: bool = False
     #: How NNI's first config format writes the section; None: that format does not have it.
     first_format: FirstFormat | None = None
@@ -60,7 +59,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> PlatformDescription:
-    """The platform of that name, or of that older name, in whatever case.
+    """The platform of that name, or former name, in any case.
 
     Raises InvalidInput when there is none, or when its package cannot be imported.
     """
@@ -86,8 +85,8 @@ def descriptions() -> list[PlatformDescription]:
 
 
 def adapter_class(description: PlatformDescription) -> type[Any]:
-    """The adapter of a platform, which is imported. Raises InvalidInput when that fails, when what it needs is
-    missing, and when there is none."""
+    """Imports the adapter of a platform. Raises InvalidInput when that fails, when a package of its extra is missing,
+    and when the platform has none."""
     if not description.adapter:
         able = ", ".join(one.name for one in descriptions() if one.adapter)
         raise InvalidInput(f"the platform '{description.name}' is not in this version yet; trials run on: {able}")
@@ -129,9 +128,17 @@ def _is_installed(package: str) -> bool:
     return False
 
 
-def adapter_of(service: PlatformSpec) -> type[Platform]:
+def adapter_of(service: PlatformSpec) -> type[Platform[Any]]:
     """The adapter of a training service. Raises InvalidInput when there is none, or it cannot be imported."""
     return adapter_class(find(service.name))
+
+
+def config_of(service: PlatformSpec) -> PlatformSection:
+    """The section of a training service as its adapter takes it.
+
+    Raises InvalidInput for an unknown platform, ValueError for a section that its model refuses.
+    """
+    return find(service.name).config.model_validate(service.settings)
 
 
 _Loader = Callable[[], object]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus, unquote
 
-#: Characters of somebody else's words that are passed on.
+#: Most characters of another program's text that are passed on.
 MOST_WORDS = 500
 _STARS = "***"
 #: Shorter texts would be found in any sentence; no service takes such a password.

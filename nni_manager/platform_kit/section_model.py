@@ -1,4 +1,4 @@
-"""The models of platforms' config sections: what all of them have, and how a field says what it is to the loader.
+"""The models of platforms' config sections: common fields, and marks of fields for the loader.
 
 Values arrive canonical: keys in camelCase, paths absolute, GPU indices a list, memory in MB, and what the top level
 of the config shares with the platforms (`trialCommand` and so on) already copied in. Marks in a field's schema tell
@@ -22,10 +22,10 @@ from pydantic.alias_generators import to_camel
 
 from nni_manager.domain.experiment import Json
 
-#: What NNI runs trials in where nothing else is said.
+#: NNI's image for trials where a section names none.
 DEFAULT_IMAGE = "msranni/nni:latest"
 
-#: (field within the section, sentence): what is odd about a section, or wrong with it.
+#: (field within the section, sentence): a fault of a section, or a warning about it.
 Remark = tuple[str, str]
 
 
@@ -57,7 +57,7 @@ class PlatformSection(Part):
         description="Folder that is packed and sent to every job. Default: the top level's.",
         json_schema_extra={"format": "directory"},
     )
-    # stands before the fields of platforms whose rules depend on it
+    # stands before fields of platforms with rules that depend on it
     trial_gpu_number: int | None = Field(
         default=None,
         ge=0,
@@ -114,8 +114,8 @@ def marked(
 
 
 def secret(description: str, *, default: Any = ..., **others: Any) -> Any:
-    """A field whose value is kept apart from the config: written out, ``${VARIABLE}``, or ``file:path``."""
-    return marked(f"{description} Secret.", default=default, secret=True, min_length=1, **others)
+    """A field with a value kept apart from the config and out of reprs: a text, ``${VARIABLE}``, or ``file:path``."""
+    return marked(f"{description} Secret.", default=default, secret=True, min_length=1, repr=False, **others)
 
 
 #: Indices of the GPUs of a job, a machine or a role.

@@ -187,7 +187,7 @@ class Pull:
         if greeting is None or (attempt.has_greeted and greeting.container == attempt.container):
             return attempt.has_greeted
         try:
-            await self._host.greet(
+            await self._host.register(
                 attempt.job_name,
                 greeting.version,
                 protocol.PULL,

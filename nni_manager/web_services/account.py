@@ -1,15 +1,15 @@
-"""An account of a service that is asked over HTTP: one client, one pace and one health for all who use the account.
+"""An account of a service with an HTTP API: one client, one pace and one health for all its experiments.
 
 An adapter inherits `WebAccount` for its service: one method a remote call, each a line of `ask`. A `WebLease` is one
-training service's use of it: it checks the experiment's own credential first, goes on with another one's when the far
-side refuses what is in use, and takes a new one from `Platform.renew`. What `ask` raises:
+training service's use of it: it checks the experiment's own credential first, switches to another one's when the
+service refuses the credential in use, and takes a new one from `Platform.renew`. Errors of `ask`:
 
-* `PlatformUnavailable`: no connection, no answer, 408, 429, 5xx, or an answer that is none of the service's. `refused`
-  says whether the request was certainly not carried out.
-* `BadCredentials`: 401, or what the service says instead (`credential_statuses`).
-* `Refused`: the service answered, and will not do it. The adapter knows what that means.
+* `PlatformUnavailable`: no connection, no answer, 408, 429, 5xx, or an answer of a proxy. `refused`:
+  the request was certainly not carried out.
+* `BadCredentials`: 401, or the service's other statuses for it (`credential_statuses`).
+* `Refused`: the service refused the request. The adapter translates it.
 
-After a 429 or 503 nobody asks again before `Retry-After` is over, in either of its forms.
+After a 429 or 503 no call is sent before `Retry-After` is over, in either of its forms.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from nni_manager.web_services.pacing import Pacing
 
 #: Seconds until a service counts as silent.
 TIMEOUT_S = 20.0
-#: Seconds that a call may wait for its turn; longer waits are told as unavailable.
+#: Seconds that a call may wait for its turn; a longer wait raises PlatformUnavailable.
 PATIENCE_S = 15.0
-#: Seconds for which a service is left alone that wants to be, and does not say for how long; and at most.
+#: Seconds without calls after a 429 without `Retry-After`, and at most after any.
 _BACK_OFF_S = 10.0
 _LONGEST_BACK_OFF_S = 3600.0
-#: What to do about a certificate that is signed by itself, or by an authority of one's own.
+#: The next step after a certificate that is self-signed, or signed by a private authority.
 _OTHER_AUTHORITY = "; set SSL_CERT_FILE, for the manager, to a file of the certificates that it is to trust"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Headers and parameters by which the service knows our requests. Secret: no text of it is shown."""
+    """Headers and parameters that authenticate requests. Secret: `repr` shows none of them."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     params: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -59,10 +59,10 @@ class Refused(PlatformError):
 
 
 class WebAccount(Connection):
-    """An account of a service that is asked over HTTP; to be inherited. `name`: of the service, for sentences; `paces`:
-    kind of call → how often; ``all`` counts every call.
+    """An account of a service with an HTTP API; to be inherited. `name`: of the service, for sentences; `paces`: kind
+    of call → how often; ``all`` counts every call.
 
-    `transport`: for tests. Credentials are `Lease`'s opaque texts; `signature_of` makes of one what requests carry.
+    `transport`: for tests. Credentials are `Lease`'s opaque texts; `signature_of` turns one into a `Signature`.
     """
 
     #: Answers that mean that the credential is refused.
@@ -114,7 +114,7 @@ class WebAccount(Connection):
         raise NotImplementedError
 
     async def signed_anew(self) -> bool:
-        """Whether there is another signature now than the one in use, which was refused; it is tried once."""
+        """Replaces a refused signature. True: there is a new one, and the refused call is repeated once."""
         return False
 
     def words(self, response: httpx.Response) -> tuple[str, str]:
@@ -159,13 +159,13 @@ class WebAccount(Connection):
             method, path, params={**params, **used.params}, headers={**headers, **used.headers}, **body
         )
         if response.status_code in self.credential_statuses and signature is None:
-            if used is not self._signature or await self.signed_anew():  # somebody else's call may have renewed it
+            if used is not self._signature or await self.signed_anew():  # another call may have renewed it
                 options: dict[str, Any] = {"params": params, "headers": headers, **body}
                 return await self.ask(method, path, pace=pace, signature=self._signature, **options)
         return self._judged(response, pace)
 
     async def ask_json(self, method: str, path: str, **options: Any) -> Any:
-        """The answer to a request, as `ask`, in JSON. Anything else is from somebody between: PlatformUnavailable."""
+        """The answer to a request, as `ask`, in JSON. Other answers come from a proxy: PlatformUnavailable."""
         response = await self.ask(method, path, **options)
         try:
             return response.json()
@@ -226,7 +226,7 @@ class WebAccount(Connection):
         return error
 
     def away(self, what: str, *, refused: bool = False) -> PlatformUnavailable:
-        """An error to be raised: `what`, said of the service."""
+        """An error to raise, with the sentence ``NAME WHAT``."""
         return PlatformUnavailable(f"{self.name} {what}", refused=refused)
 
     def redacted(self, text: str) -> str:
@@ -288,9 +288,9 @@ class WebLease(Generic[A]):
         await self._stack.aclose()
 
     async def _take_given(self) -> None:
-        """Goes over to the credential that `renew` brought.
+        """Switches to the credential that `renew` brought.
 
-        Another account's lease is taken before the old one is given back; what is asked of the old one may end with it.
+        For another account, its lease is taken before the old one is returned; calls on the old one may fail then.
         """
         assert self._lease is not None, "entered"
         if self._has_moved:
@@ -327,7 +327,7 @@ class WebLease(Generic[A]):
         return self._lease.connection
 
     async def call(self, ask: Callable[[A], Awaitable[T]]) -> T:
-        """The answer to what is asked with a credential that is known to be good. Raises what `ask` does."""
+        """Calls `ask` with the account, after its credential was accepted. Raises what `ask` does."""
         assert self._lease is not None, "entered"
         await self._take_given()
         account = await self._lease.use()
@@ -335,7 +335,7 @@ class WebLease(Generic[A]):
         try:
             return await ask(account)
         except BadCredentials as error:
-            if self._lease.serving is serving:  # else somebody who asked with us has found a good one
+            if self._lease.serving is serving:  # else a concurrent call has found a good one
                 await self._lease.refused(error)
             return await ask(self._lease.connection)
 

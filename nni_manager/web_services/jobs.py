@@ -1,8 +1,7 @@
-"""Jobs of a service that is asked over HTTP again and again, with folders on storage that they and we mount.
+"""Jobs of a service that is polled over HTTP, with folders on storage that both sides mount.
 
-An adapter inherits `WebJobs` and says how its service is asked: the account, the storage, `submit`, `observe`, and how
-jobs are stopped. It notes with `_accepted` that a job was taken, and with `_noted` how one is, so that an end is worked
-out once.
+An adapter inherits `WebJobs` and adds the account, the storage, `submit`, `observe`, and how jobs are stopped. It
+records an accepted job with `_accepted` and each report with `_noted`, so that an end is evaluated once.
 """
 
 from __future__ import annotations
@@ -16,25 +15,24 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit.contract import Capabilities, Host, Platform
+from nni_manager.platform_kit.contract import Capabilities, ConfigT, Host, Platform
 from nni_manager.shared_storage.job_folders import JobFolders
 from nni_manager.shared_storage.mounted_storage import MountedStorage
 from nni_manager.web_services.account import WebAccount, WebLease
 
 
 class UnlistedJobs:
-    """The order in which unlisted jobs are asked about: `most` in a round, and those first that waited longest."""
+    """The order of queries about unlisted jobs: `most` in a round, the longest waiting first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        #: Job name → in which order it was asked about.
+        #: Job name → number of its last query.
         self._asked: dict[str, int] = {}
         self._numbers = itertools.count(1)
 
     def due(self, unlisted: Collection[JobHandle]) -> list[JobHandle]:
-        """The jobs to ask about now; the others' turn comes in one of the next rounds."""
+        """The jobs to query now; the others follow in later rounds."""
         longest = sorted(unlisted, key=lambda handle: self._asked.get(handle.job_name, 0))
         for handle in longest[: self._most]:
             self._asked[handle.job_name] = next(self._numbers)
@@ -44,7 +42,7 @@ class UnlistedJobs:
         self._asked.pop(job_name, None)
 
 
-#: Jobs that are asked about one by one in a round, because a list does not have them.
+#: Most queries in a round about single jobs that the list lacks.
 _MOST_ASKED = 10
 
 
@@ -66,18 +64,18 @@ class Followed:
 
 
 class ListingAccount(WebAccount):
-    """An account with one list of jobs for all experiments, which has to be long enough for all that is followed."""
+    """An account with one list of jobs for all experiments, long enough for all followed jobs."""
 
     @cached_property
     def followed(self) -> Followed:
         return Followed()
 
 
-A = TypeVar("A", bound=ListingAccount)
+AccountT = TypeVar("AccountT", bound=ListingAccount)
 
 
-class WebJobs(Platform, Generic[A]):
-    """An adapter of a service that is asked over HTTP again and again; to be inherited and completed."""
+class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
+    """The base of adapters of services that are polled over HTTP."""
 
     capabilities = Capabilities(
         watches=False,
@@ -89,39 +87,39 @@ class WebJobs(Platform, Generic[A]):
         slow_poll_s=5.0,
     )
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
+    def __init__(self, config: ConfigT, host: Host) -> None:
+        super().__init__(config, host)
         self._owner = f"{host.experiment_id}/{host.service}"
-        self._lease: WebLease[A] = WebLease(
-            host.connections, self.connection_key(settings), self._owner, self._account, self._credential(settings)
+        self._lease: WebLease[AccountT] = WebLease(
+            host.connections, self.connection_key(config), self._owner, self._account, self._credential(config)
         )
         self._folders = JobFolders(host)
         self._unlisted = UnlistedJobs(_MOST_ASKED)
-        #: When the last job was accepted, by the loop's clock: older lists do not know it.
+        #: Time of the last accepted job, by the loop's clock: older lists lack it.
         self._accepted_s = float("-inf")
-        #: Job name → how it ended, as the service said; kept until it is forgotten.
+        #: Job name → the service's report of its end; kept until the job is forgotten.
         self._ended: dict[str, Observation] = {}
 
     @abc.abstractmethod
-    def _account(self) -> A:
-        """A new account of these settings."""
+    def _account(self) -> AccountT:
+        """A new account of this config."""
 
     @classmethod
     @abc.abstractmethod
-    def _credential(cls, settings: Json) -> str:
+    def _credential(cls, config: ConfigT) -> str:
         """The account's credential."""
 
     @abc.abstractmethod
     def _made_storage(self) -> MountedStorage:
-        """The storage on which jobs of these settings and we meet."""
+        """The storage that this config's jobs and the manager share."""
 
     @abc.abstractmethod
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
-        """Stops jobs. Quiet for those that have ended or are not there."""
+        """Stops jobs. Quiet for ended and unknown ones."""
 
-    def renew(self, settings: Json) -> None:
-        super().renew(settings)
-        self._lease.renew(self._credential(settings))
+    def renew(self, config: ConfigT) -> None:
+        super().renew(config)
+        self._lease.renew(self._credential(config))
 
     async def __aenter__(self) -> Self:
         await self._lease.enter()
@@ -142,7 +140,7 @@ class WebJobs(Platform, Generic[A]):
 
     def _accepted(self, spec: JobSpec, data: str) -> JobHandle:
         self._accepted_s = asyncio.get_running_loop().time()
-        return JobHandle(platform=str(self.settings["platform"]), version=1, job_name=spec.name, data=data)
+        return JobHandle(platform=self.config.platform, version=1, job_name=spec.name, data=data)
 
     def _noted(self, handle: JobHandle, report: Observation) -> Observation:
         if report.state.is_final:
@@ -168,4 +166,4 @@ class WebJobs(Platform, Generic[A]):
 
 
 async def _nothing(_account: ListingAccount) -> None:
-    """Asks nothing: the credential is checked all the same."""
+    """Makes no call; `WebLease.call` checks the credential in any case."""

@@ -18,7 +18,7 @@ class Pacing:
         self._now = now_s or (lambda: asyncio.get_running_loop().time())
         #: When the bucket would be full again.
         self._full_s = float("-inf")
-        #: Nobody asks before.
+        #: No call before this time.
         self._not_before_s = float("-inf")
         self._first = asyncio.Lock()
 
@@ -29,7 +29,7 @@ class Pacing:
                 await asyncio.sleep(wait_s)
 
     async def turn_within(self, patience_s: float) -> bool:
-        """Waits for a turn for at most `patience_s` seconds; False, and nothing counted, when it would take longer."""
+        """Waits for a turn for at most `patience_s` seconds. False: it would take longer, and no call is counted."""
         try:
             async with asyncio.timeout(patience_s):
                 await self.turn()
@@ -38,7 +38,7 @@ class Pacing:
         return True
 
     def wait_s(self) -> float:
-        """Seconds until a call might be made; 0: now. Counts nothing."""
+        """Seconds until the next call is allowed; 0: now. Counts no call."""
         now = self._now()
         ahead_s = max(self._full_s, now) + self._interval_s - now - self._burst * self._interval_s
         return max(self._not_before_s - now, ahead_s if ahead_s > 1e-9 else 0.0, 0.0)
@@ -56,5 +56,5 @@ class Pacing:
         return 0.0
 
     def back_off(self, seconds: float) -> None:
-        """Makes all calls wait for so many seconds: the far side wants to be left alone."""
+        """Delays all calls by so many seconds, as the service asked for."""
         self._not_before_s = max(self._not_before_s, self._now() + seconds)

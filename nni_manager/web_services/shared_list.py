@@ -1,4 +1,4 @@
-"""A list call shared by all jobs of an account: who asks at the same time, or soon after, gets the same answer."""
+"""A list call shared by all jobs of an account: calls at the same time, or soon after, get the same answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class SharedList(Generic[T]):
-    """A remote call whose answer is shared. `fetch`: the call; `fresh_s`: for so long an answer may be given again,
+    """A remote call with a shared answer. `fetch`: the call; `fresh_s`: for so long an answer may be given again,
     counted from when it was asked."""
 
     def __init__(self, fetch: Callable[[], Awaitable[T]], fresh_s: float) -> None:
@@ -23,21 +23,21 @@ class SharedList(Generic[T]):
     async def get(self, not_before_s: float = float("-inf")) -> T:
         """The answer of a call made after `not_before_s`, by the loop's clock, e.g. when the last job was accepted.
 
-        Raises what `fetch` does, to all who wait for it.
+        Raises what `fetch` does, in all waiting calls.
         """
         oldest_s = max(not_before_s, asyncio.get_running_loop().time() - self._fresh_s)
         if self._answer is not None and self._answer[0] >= oldest_s:
             return self._answer[1]
         while self._running is not None and not self._running.done() and self._running_since_s < oldest_s:
-            await asyncio.wait([self._running])  # it may not know of what happened since: one at a time
+            await asyncio.wait([self._running])  # its answer may be too old: one call at a time
         if self._running is None or self._running.done():
             self._running_since_s = asyncio.get_running_loop().time()
             self._running = asyncio.create_task(self._ask(), name="list of jobs")
-            self._running.add_done_callback(_look_at)  # whoever asked may have been cut off
+            self._running.add_done_callback(_look_at)  # all callers may have been cancelled
         return await asyncio.shield(self._running)
 
     async def close(self) -> None:
-        """Ends a call that is under way: nothing of it is left."""
+        """Cancels a call that is under way and waits for its end."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])

@@ -1,4 +1,4 @@
-"""The table of a service's own words for the states of its jobs, and what they mean to us."""
+"""The table that maps a service's words for the states of its jobs to `JobState`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from nni_manager.domain.job import JobState
 
 log = logging.getLogger(__name__)
 
-#: Characters of a word that is no state that are shown.
+#: Most characters of an unknown word in the log.
 _MOST_SHOWN = 100
 
 
 class StateTable:
-    """The states of jobs by a service's words. A word that is in no table is UNKNOWN, which changes nothing, and is
-    named once in the log.
+    """The states of jobs by a service's words. A word outside the table is UNKNOWN, which changes nothing, and is
+    logged once.
 
-    `states`: may hold words that mean UNKNOWN; those are expected, and are not named.
+    `states`: words that map to UNKNOWN are expected and not logged.
     """
 
     def __init__(self, service: str, states: Mapping[str, JobState]) -> None:

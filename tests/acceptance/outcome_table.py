@@ -36,7 +36,7 @@ class Row:
 
 FORGOTTEN = "the scripted cluster has forgotten this job"
 DISPLACED = "the scripted cluster gave the job's place to another"
-REMOVED = "somebody cancelled the job in the scripted cluster"
+REMOVED = "the job was cancelled in the scripted cluster"
 ROWS = {
     "exit 0": Row(rule={"result": 0.5}, attempt={"state": "SUCCEEDED", "exitCode": 0, "signal": None}),
     "exit 3": Row(

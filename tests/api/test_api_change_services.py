@@ -86,11 +86,11 @@ async def test_changeable_fields_reach_a_new_adapter(
     answer = await change(api, id_, {**LOCAL, "reuseMode": True})
     assert answer.json()["config"]["trainingService"]["reuseMode"] is True
     await shown(api, id_, lambda one: Acted.made["local"] is not before and by_name(one)["local"]["status"] == "up")
-    assert Acted.made["local"].settings["reuseMode"] is True
+    assert Acted.made["local"].config.reuse_mode is True
     await api.post(f"{EXPERIMENTS}/{id_}/trials/{trial}/kill")
     await shown(api, f"{id_}/trials/{trial}", lambda one: one["status"] == "USER_CANCELED")
     await change(api, id_, LOCAL)
-    await shown(api, id_, lambda _: Acted.made["local"].settings["reuseMode"] is False, 2)
+    await shown(api, id_, lambda _: Acted.made["local"].config.reuse_mode is False, 2)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
@@ -32,7 +31,7 @@ class Cleaned(Acted):
     keys: ClassVar[list[str]] = []
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
+    def connection_key(cls, config: Any) -> str:
         return "http://there"
 
     async def clean(self, job_names: Sequence[str]) -> None:

@@ -58,7 +58,7 @@ from tests.store.life import add_with
 CREATED_MS = 1_790_000_000_000
 
 
-class MemoryPlatform(Platform):
+class MemoryPlatform(Platform[Any]):
     """Every job runs until it is cancelled."""
 
     capabilities = Capabilities(watches=True, reads_files=False)

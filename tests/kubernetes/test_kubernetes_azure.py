@@ -1,4 +1,4 @@
-"""The key of a storage account: as given, else out of a vault, whose refusals say what to do."""
+"""The key of a storage account: as given, else from a vault; its refusals name the next step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from azure.core.exceptions import (
 )
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.kubernetes.fields import AzureStorage
 from nni_manager.kubernetes.jobs.shared_objects import account_key
 
 pytestmark = pytest.mark.unit
 
-STORAGE = {"storageType": "azureStorage", "azureAccount": "a", "keyVaultName": "vault", "keyVaultKey": "entry"}
+STORAGE = AzureStorage(
+    storageType="azureStorage", azureAccount="acc", azureShare="shr", keyVaultName="vault", keyVaultKey="entry"
+)
 
 
 class Vault:
@@ -53,12 +56,12 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> type[Vault]:
     return Fresh
 
 
-async def test_a_key_that_is_given_is_taken(vault: type[Vault]) -> None:
-    assert await account_key({**STORAGE, "azureAccountKey": "mine"}) == "mine"
+async def test_given_key_is_used(vault: type[Vault]) -> None:
+    assert await account_key(STORAGE.model_copy(update={"azure_account_key": "mine"})) == "mine"
     assert vault.asked == []
 
 
-async def test_else_the_vault_is_asked(vault: type[Vault]) -> None:
+async def test_key_is_read_from_the_vault(vault: type[Vault]) -> None:
     assert await account_key(STORAGE) == "the key"
     assert vault.asked == [("https://vault.vault.azure.net", "entry")]
 
@@ -80,7 +83,7 @@ def _answered(status: int, kind: type[HttpResponseError] = HttpResponseError) ->
         (ServiceRequestError("no such host"), PlatformUnavailable, "cannot be reached"),
     ],
 )
-async def test_what_a_vault_refuses(vault: type[Vault], error: AzureError, kind: type[Exception], words: str) -> None:
+async def test_refusals_of_a_vault(vault: type[Vault], error: AzureError, kind: type[Exception], words: str) -> None:
     vault.error = error
     with pytest.raises(kind, match=words):
         await account_key(STORAGE)

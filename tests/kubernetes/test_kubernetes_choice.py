@@ -37,7 +37,7 @@ class Pods:
         return Choices(self.ask, self.chosen.append)
 
 
-async def test_who_was_told_is_not_asked() -> None:
+async def test_pods_with_a_fixed_channel_are_not_asked() -> None:
     pods = Pods()
     choices = pods.choices()
     assert await choices.of(pod("a", protocol.EXEC)) == protocol.EXEC
@@ -45,7 +45,7 @@ async def test_who_was_told_is_not_asked() -> None:
     assert choices.due_s([pod("a", protocol.EXEC)]) is None and (pods.asked, pods.chosen) == ([], [])
 
 
-async def test_who_may_choose_is_asked_until_it_has() -> None:
+async def test_pods_that_choose_are_asked_until_they_have() -> None:
     pods, free = Pods(), pod("a", protocol.PUSH_OR_EXEC)
     choices, loop = pods.choices(), asyncio.get_running_loop()
     assert await choices.of(free) == "" and pods.asked == []
@@ -60,7 +60,7 @@ async def test_who_may_choose_is_asked_until_it_has() -> None:
     assert pods.asked == ["a", "a"] and pods.chosen == [protocol.EXEC] and choices.due_s([free]) is None
 
 
-def test_the_runner_s_container_is_found_by_what_it_was_told() -> None:
+def test_runner_container_is_found_by_its_environment() -> None:
     assert runner_container(pod("a", protocol.PUSH))["name"] == "main"
     assert told_channel({"spec": {"containers": [{"name": "x"}]}}) == ""
 
@@ -74,7 +74,7 @@ def test_the_runner_s_container_is_found_by_what_it_was_told() -> None:
         ("fd00::1", "http://10.1.1.1:81/trial http://[fd00::1]:81/trial"),
     ],
 )
-def test_pods_are_told_the_address_towards_the_cluster_too(own: str, urls: str) -> None:
+def test_pods_get_the_address_towards_the_cluster(own: str, urls: str) -> None:
     told = {protocol.ENV_MANAGER_URL: "http://10.1.1.1:81/trial", protocol.ENV_TOKEN: "secret"}
     spec = dataclasses.replace(draft.spec(), runner_environment=told)
     role = Role(name="worker", count=1, command="true", image="x", container="main", reports=True)

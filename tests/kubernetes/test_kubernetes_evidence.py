@@ -52,12 +52,12 @@ def memory(state: JobState, *pods: dict[str, Any], **fields: Any) -> Observation
         ),
     ],
 )
-def test_how_a_failed_job_ended(found: dict[str, Any], state: JobState, reason: str, code: int | None) -> None:
+def test_evidence_of_failed_jobs(found: dict[str, Any], state: JobState, reason: str, code: int | None) -> None:
     report = memory(JobState.FAILED, found)
     assert (report.state, report.native_reason, report.exit_code) == (state, reason, code)
 
 
-def test_of_two_pods_the_first_that_failed_by_itself_explains_it() -> None:
+def test_first_pod_that_failed_by_itself_explains_the_job() -> None:
     later = pod("p-1", "Failed", ended(143, finishedAt="2026-01-01T00:00:09Z"))
     assert memory(JobState.FAILED, later, pod("p-0", "Failed", ended(5, message="boom"))).stderr_tail == "boom"
 
@@ -98,7 +98,7 @@ def test_a_second_pod_that_the_operator_has_started_goes_on() -> None:
     assert ran(taken("p-0", created="1"), alive=(second,)) is JobState.RUNNING
 
 
-def test_who_deletes_it_cancels_it_and_what_is_merely_missing_is_lost() -> None:
+def test_deleted_job_is_cancelled_and_missing_job_is_lost() -> None:
     assert memory(JobState.RUNNING, removed_s=999.0, was_deleted=True).state is JobState.CANCELLED
     assert memory(JobState.RUNNING, removed_s=999.0).state is JobState.LOST
     assert memory(JobState.RUNNING, pod(), removed_s=999.0).state is JobState.RUNNING, "while its pods end"
@@ -116,7 +116,7 @@ def test_an_image_that_cannot_be_pulled_fails_the_job_after_a_while() -> None:
     assert "not found" in report.message
 
 
-def test_what_ran_and_is_pending_again_is_being_restarted() -> None:
+def test_pending_job_that_ran_is_being_restarted() -> None:
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={})
     states = iter([JobState.PENDING, JobState.RUNNING, JobState.PENDING])
     read = lambda _: Observation(state=next(states))  # noqa: E731

@@ -52,7 +52,7 @@ class Cluster:
 
 
 class Stage:
-    """One followed job, whose pods' watch has not told that its pod has ended."""
+    """One followed job; the watch of pods has not reported the end of its pod."""
 
     def __init__(self, cluster: Cluster | Strange) -> None:
         async def client() -> Any:

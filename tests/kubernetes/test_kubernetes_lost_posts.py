@@ -26,7 +26,7 @@ STORED, RESULT = 10, '{"type": "final", "value": 7}'
 
 
 class World:
-    """One pod, which has chosen to post, and whoever hears it."""
+    """One pod, which has chosen to post, and the host."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -67,7 +67,7 @@ class World:
             connections=Connections(),
             folder=self._folder,
             code=nothing,
-            greet=greet,
+            register=greet,
             exited=exited,
             silence_s=lambda name: asyncio.get_running_loop().time() - self.heard_s,
         )
@@ -123,7 +123,7 @@ async def _no_record(name: str) -> str:
     raise AssertionError("its parameters were fetched")
 
 
-async def test_while_its_runner_is_heard_it_is_not_read(tmp_path: Path) -> None:
+async def test_job_with_posts_is_not_read(tmp_path: Path) -> None:
     async with followed(tmp_path) as world:
         for _ in range(60):
             await asyncio.sleep(5)
@@ -131,7 +131,7 @@ async def test_while_its_runner_is_heard_it_is_not_read(tmp_path: Path) -> None:
         assert world.asked == ["channel"]
 
 
-async def test_when_nothing_is_heard_the_rest_and_the_end_are_read_and_it_may_go(tmp_path: Path) -> None:
+async def test_silent_job_is_read_to_its_end_and_released(tmp_path: Path) -> None:
     async with followed(tmp_path) as world:
         await asyncio.sleep(30)
         assert world.lines == [RESULT] and world.greeted == [protocol.EXEC], world.asked
@@ -142,7 +142,7 @@ async def test_when_nothing_is_heard_the_rest_and_the_end_are_read_and_it_may_go
 
 
 async def test_another_pod_of_the_same_job_is_read_after_the_first_has_ended(tmp_path: Path) -> None:
-    """An operator may start one again: whoever runs there waits to be read, too."""
+    """An operator may restart a pod: the new runner waits to be read, too."""
     async with followed(tmp_path) as world:
         world.has_ended = True
         await asyncio.sleep(60)
@@ -162,15 +162,15 @@ async def test_another_pod_of_the_same_job_is_read_after_the_first_has_ended(tmp
     ],
     ids=["no frame", "no lines", "no base64"],
 )
-async def test_an_answer_that_cannot_be_read_costs_one_look(tmp_path: Path, noise: bytes) -> None:
-    """The job would run for ever: nobody reads its end, and its pod waits until it is let go."""
+async def test_unreadable_answer_skips_one_look(tmp_path: Path, noise: bytes) -> None:
+    """Else the job would run for ever: its end is not read, and its pod waits for its release."""
     async with followed(tmp_path) as world:
         world.noise, world.has_ended = [noise], True
         await asyncio.sleep(90)
         assert world.noise == [] and world.word["exitCode"] == 0 and world.lines == [RESULT]
 
 
-async def test_one_that_is_heard_again_is_left_alone_again(tmp_path: Path) -> None:
+async def test_job_with_posts_again_is_not_read_any_more(tmp_path: Path) -> None:
     async with followed(tmp_path) as world:
         await asyncio.sleep(30)
         assert "read" in world.asked

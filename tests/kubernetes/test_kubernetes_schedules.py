@@ -21,6 +21,7 @@ from nni_manager.kubernetes.api import cluster
 from nni_manager.kubernetes.jobs import draft
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, NoRoom
+from nni_manager.platforms.kubeflow.config import KubeflowConfig
 from nni_manager.platforms.kubeflow.platform import KubeflowPlatform
 from nni_manager.scheduler.turns import observer
 from nni_manager.scheduler.turns.inbox import Inbox
@@ -38,7 +39,7 @@ ANSWERS: tuple[int | str, ...] = (401, 403, 404, 409, 410, 429, 500, 503, 0, CLO
 LASTS = ((1.0, 20.0), (60.0, 600.0), (1e9, 1e9))
 #: Seconds within which all faults begin, and that everything takes once they are over.
 BEGIN_S, PATIENCE_S = 400.0, 1800.0
-_WORKER = {"replicas": 1, "dockerImage": "x", "cpuNumber": 1, "memorySize": 64, "gpuNumber": 0}
+_WORKER = {"replicas": 1, "command": "true", "dockerImage": "x", "cpuNumber": 1, "memorySize": 64, "gpuNumber": 0}
 SETTINGS: dict[str, Any] = {
     "platform": "kubeflow",
     "operator": "tf-operator",
@@ -74,10 +75,10 @@ class Stage:
                 connections=connections,
                 folder=folder,
                 code=nothing,
-                greet=nothing,
+                register=nothing,
                 exited=nothing,
             )
-            return KubeflowPlatform(SETTINGS, host)
+            return KubeflowPlatform(KubeflowConfig.model_validate(SETTINGS), host)
 
         monkeypatch.setattr(
             observer, "_undecided", lambda *_: {self.handle.job_name: self.handle} if self.handle else {}
@@ -198,7 +199,7 @@ async def test_a_trial_ends_as_it_would_have(tmp_path: Path, monkeypatch: pytest
 async def test_a_server_that_refuses_all_for_seconds_is_no_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """As after its restart, until it knows who may do what: at the beginning, and while the trial runs."""
+    """A restarted server refuses all calls until it has loaded its rights: at the start, and while the trial runs."""
     faults = [Fault(call, 403, 0.0, 25.0), Fault(call, CLOSED, 100.0, 100.1), Fault(call, 403, 100.1, 130.0)]
     async with at_work(tmp_path, monkeypatch, faults) as stage:
         await stage.until(PATIENCE_S)

@@ -87,6 +87,6 @@ async def test_words_of_a_plug_in_show_no_secret(tmp_path: Path, caplog: pytest.
         await load(Access(kubeconfig=str(path)), tmp_path)
     shown = str(refused.value)
     assert len(shown) < 1000 and shown.endswith("try `kubectl get pods` with it")
-    assert caplog.text == "", "the library tells nobody"
+    assert caplog.text == "", "the library logs nothing"
     for part in (VALUE, TOKEN, "eyJzdWIi", "c2lnbmF0dXJl"):
         assert part not in shown

@@ -154,7 +154,7 @@ class ApiServer:
         self._lives.add(life)
 
     async def _run(self, name: str) -> None:
-        """Its pod runs, and fails by itself: who has not seen the pod cannot say how."""
+        """Its pod runs, and fails by itself; only the pod shows how."""
         await asyncio.sleep(STARTS_S)
         labels = self.objects["tfjobs", name]["metadata"]["labels"]
         meta = {"name": f"{name}-worker-0", "labels": labels, "uid": f"pod-{name}"}

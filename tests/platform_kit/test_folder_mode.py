@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from nni_manager.kubernetes.fields import NfsStorage, PvcStorage
 from nni_manager.kubernetes.jobs import storage
 from nni_manager.platform_kit.folder_mode import number
+from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig
 
 pytestmark = pytest.mark.unit
 
@@ -22,16 +23,17 @@ pytestmark = pytest.mark.unit
         ("0711", 0o711),
     ],
 )
-def test_mode_is_read_as_yaml_reads_it(written: object, mode: int) -> None:
+def test_mode_as_yaml_reads_it(written: object, mode: int) -> None:
     section = PvcStorage.model_validate({"storageType": "pvc", "path": "/mnt", "mode": written})
     assert number(section.mode) == mode
-    assert storage.folder_mode({"storage": section.model_dump(by_alias=True)}) == mode
+    config = FrameworkcontrollerConfig(storage=section)
+    assert storage.folder_mode(config) == mode
 
 
-def test_mode_writable_by_others_is_refused() -> None:
+def test_mode_that_lets_others_write_is_refused() -> None:
     with pytest.raises(ValidationError, match="'0700', '0710', '0711', '0750' or '0755'"):
         NfsStorage.model_validate({"storageType": "nfs", "server": "s", "path": "/e", "mode": "0777"})
 
 
-def test_mode_has_a_default() -> None:
-    assert storage.folder_mode({}) == 0o711
+def test_default_mode() -> None:
+    assert storage.folder_mode(FrameworkcontrollerConfig()) == 0o711

@@ -10,7 +10,7 @@ from nni_manager.machines.keeper.client import Keeper
 
 class CountingKeeper(Keeper):
     calls = 0
-    #: The next job is started, and nobody is told.
+    #: The next job is started, and the answer is lost.
     loses_answer = False
 
     async def request(self, verb: str, **arguments: Any) -> Any:

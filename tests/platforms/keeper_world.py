@@ -1,4 +1,4 @@
-"""A world whose jobs are processes of this machine: a real keeper, and commands that are led through pipes."""
+"""A world with jobs that are processes of this machine: a real keeper, and commands that are led through pipes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trial_runner import protocol
 
 
 class KeeperOfTest(LocalKeeper):
-    """Knows all that it started: one that finds another running ends, and nobody waits for it."""
+    """Records all processes that it started: a keeper that finds another one running ends by itself."""
 
     def __init__(self, directory: Path, socket: Path) -> None:
         super().__init__(directory, socket)

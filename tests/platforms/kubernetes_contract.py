@@ -1,4 +1,4 @@
-"""The platform contract for adapters whose cluster is played in the test's own process."""
+"""The platform contract for adapters with a cluster in the test's own process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KubernetesContract(PlatformContract):
             await _leave_in_an_outage(world)
         await _check_none(before)
 
-    async def test_it_is_left_also_while_nothing_is_answered(self, tmp_path: Path) -> None:  # type: ignore[override]
+    async def test_leaving_works_while_nothing_answers(self, tmp_path: Path) -> None:  # type: ignore[override]
         """22"""
         before = leftovers()
         async with self.make_world(tmp_path) as world:

@@ -1,5 +1,5 @@
-"""A cluster as a `World`: the fake API server with its controllers, and pods whose commands are led through pipes on
-storage that this machine mounts, too."""
+"""A cluster as a `World`: the fake API server with its controllers, and pods with commands led through pipes on storage
+that this machine mounts, too."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nni_manager.code_archive import pack
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.kubernetes.fields import KubernetesSection
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
@@ -29,12 +30,13 @@ from tests.fakes.kubernetes.server import Server
 from tests.fakes.kubernetes.settings import Settings
 from tests.platforms.keeper_world import job_spec
 from tests.platforms.obedient_job import PATIENCE_S, SCRIPT, Pipes
+from tests.platforms.role_commands import with_commands, without_commands
 from trial_runner import protocol
 
 RUNNER_TOKEN = "t0ken-of-the-runner"
 WRONG_TOKEN = "wr0ng-t0ken"
 SERVER, EXPORT = "10.0.0.1", "/export"
-#: Of trials whose pods need not really run.
+#: Names of trials with pods that need not run.
 _CROWD = re.compile(r"t\d+")
 _LOOK_AGAIN_S = 0.02
 
@@ -43,12 +45,13 @@ _LOOK_AGAIN_S = 0.02
 class Operated:
     """One kind of job of an adapter. `resource`: as the fake calls it."""
 
-    adapter: Callable[[Json, Host], Platform]
+    adapter: Callable[[Any, Host], Platform[Any]]
+    config: type[KubernetesSection]
     settings: Json
     resource: str
     native_states: Collection[str]
     state_of: Callable[[str], JobState]
-    #: `spec` of somebody else's job, which runs for long.
+    #: `spec` of a foreign job, which runs for long.
     foreign: Json
 
 
@@ -98,25 +101,26 @@ class KubernetesWorld(World):
 
     # The adapter
 
-    def make(self, **settings: Any) -> Platform:
+    def make(self, **settings: Any) -> Platform[Any]:
         storage = {"storageType": "nfs", "server": SERVER, "path": EXPORT, "localMountPoint": str(self.mounted)}
         return self._make({"storage": storage, **settings})
 
-    def make_pushing(self) -> Platform:
+    def make_pushing(self) -> Platform[Any]:
         self._release_all()
         return self._make({"storage": {"storageType": "nfs", "server": SERVER, "path": EXPORT}, "channel": "push"})
 
-    def make_of(self, recorder: Recorder) -> Platform:
+    def make_of(self, recorder: Recorder) -> Platform[Any]:
         storage = {"storageType": "nfs", "server": SERVER, "path": EXPORT, "localMountPoint": str(self.mounted)}
         return self._make({"storage": storage}, recorder)
 
-    def make_unauthorised(self) -> Platform:
+    def make_unauthorised(self) -> Platform[Any]:
         path = self.server.kubeconfig(self._directory / "wrong", Credentials(token=WRONG_TOKEN))
         return self.make(kubeconfig=str(path))
 
-    def _make(self, settings: dict[str, Any], recorder: Recorder | None = None) -> Platform:
+    def _make(self, settings: dict[str, Any], recorder: Recorder | None = None) -> Platform[Any]:
         whole = {"kubeconfig": str(self.kubeconfig), "namespace": "default", **self.operated.settings, **settings}
-        return self.operated.adapter(whole, (recorder or self.recorder).host(unreachable_keeper()))
+        config = without_commands(self.operated.config.model_validate(with_commands(whole)))
+        return self.operated.adapter(config, (recorder or self.recorder).host(unreachable_keeper()))
 
     def state_of(self, native: str) -> JobState:
         return self.operated.state_of(native)
@@ -344,7 +348,7 @@ class KubernetesWorld(World):
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while not holds():  # noqa: ASYNC110 (files and the fake's store tell nobody)
+            while not holds():  # noqa: ASYNC110 (files and the fake's store send no events)
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _shown(self, handle: JobHandle) -> str:

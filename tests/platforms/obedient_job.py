@@ -1,4 +1,4 @@
-"""A job that does what it is told, for worlds whose jobs are real processes of this machine."""
+"""A job that does what it is told, for worlds with jobs that are processes of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 #: Seconds.
 PATIENCE_S = 20.0
 #: A script for /bin/sh. Does what comes through the pipe `orders`, and says so in the pipe `answers`, both in its
-#: output folder. Ends when nobody holds `orders` open.
+#: output folder. Ends when no process holds `orders` open.
 SCRIPT = """
 echo started >> "$NNI_OUTPUT_DIR/starts"
 exec 3< "$NNI_OUTPUT_DIR/orders" 4> "$NNI_OUTPUT_DIR/answers"

@@ -35,7 +35,7 @@ def now_s() -> float:
 class Experiment:
     """What the scheduler does, and no more. Looks every `poll_s`."""
 
-    def __init__(self, platform: Platform, recorder: Recorder, poll_s: float) -> None:
+    def __init__(self, platform: Platform[Any], recorder: Recorder, poll_s: float) -> None:
         self.platform, self.recorder, self._poll_s = platform, recorder, poll_s
         self.open: list[JobHandle] = []
         #: What the service was told to call a job → job name.
@@ -95,9 +95,9 @@ class Experiment:
 
 
 async def run_two(
-    folder: Path, make: Callable[[Recorder], Platform], set_outage: Callable[[bool], None], *, poll_s: float
+    folder: Path, make: Callable[[Recorder], Platform[Any]], set_outage: Callable[[bool], None], *, poll_s: float
 ) -> list[Experiment]:
-    """All jobs of both have ended well. `make`: an adapter of the account, whose fake begins now."""
+    """All jobs of both have ended well. `make`: an adapter of the account; its fake starts now."""
     first = Recorder("one")
     (folder / "source").mkdir()
     experiments = []

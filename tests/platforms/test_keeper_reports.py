@@ -1,4 +1,4 @@
-"""When a job began and ended, as its keeper tells it: durations, by clocks that nobody sets."""
+"""Start and end of a job by its keeper's report: durations of a monotonic clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDED = {"state": protocol.ENDED, "exit_code": 0, "started_ago_ms": 90_000, "end
 
 @pytest.fixture(autouse=True)
 def steady(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What the clock that nobody sets shows, to be changed."""
+    """The time of the monotonic clock, to be changed."""
     shown = [500_000]
     monkeypatch.setattr(job_events, "steady_ms", lambda: shown[0])
     return shown

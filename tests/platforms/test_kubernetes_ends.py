@@ -1,4 +1,4 @@
-"""What clusters do to jobs, and what is made of it: whose doing an end was, and why a job waits."""
+"""Ends of jobs by clusters and by commands, and reasons of waiting jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ every_kind = pytest.mark.parametrize("kind", WORLDS)
 
 
 @every_kind
-async def test_a_pod_that_was_evicted_is_no_failure_of_the_command(tmp_path: Path, kind: str) -> None:
+async def test_evicted_pod_is_preempted(tmp_path: Path, kind: str) -> None:
     async with WORLDS[kind](tmp_path) as world, world.make() as platform:
         handle = await running(world, platform, "a")
         world.control.evict("default", world.pods(handle)[0]["metadata"]["name"])
@@ -46,7 +46,7 @@ async def test_a_pod_that_was_evicted_is_no_failure_of_the_command(tmp_path: Pat
 
 
 @every_kind
-async def test_nor_is_one_that_was_evicted_while_nobody_looked(tmp_path: Path, kind: str) -> None:
+async def test_pod_evicted_while_disconnected_is_preempted(tmp_path: Path, kind: str) -> None:
     async with WORLDS[kind](tmp_path) as world:
         async with world.make() as platform:
             handle = await running(world, platform, "a")
@@ -58,7 +58,7 @@ async def test_nor_is_one_that_was_evicted_while_nobody_looked(tmp_path: Path, k
 
 
 @every_kind
-async def test_nor_is_one_that_was_deleted_as_a_node_was_drained(tmp_path: Path, kind: str) -> None:
+async def test_pod_deleted_by_a_drain_is_preempted(tmp_path: Path, kind: str) -> None:
     async with WORLDS[kind](tmp_path) as world, world.make() as platform:
         handle = await running(world, platform, "a")
         world.control.delete("pods", "default", world.pods(handle)[0]["metadata"]["name"])
@@ -66,7 +66,7 @@ async def test_nor_is_one_that_was_deleted_as_a_node_was_drained(tmp_path: Path,
 
 
 @every_kind
-async def test_nor_is_one_whose_operator_was_away_then(
+async def test_pod_evicted_without_its_operator_is_preempted(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The drained node was its own, as it happens: the job says that it runs, and its pod is gone."""
@@ -81,7 +81,7 @@ async def test_nor_is_one_whose_operator_was_away_then(
 
 @pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
 @pytest.mark.parametrize("release", ["v1.7.0", "v1.8.1"])
-async def test_what_an_operator_warns_of_with_every_job_hides_no_quota(tmp_path: Path, kind: str, release: str) -> None:
+async def test_operator_warning_does_not_hide_a_quota(tmp_path: Path, kind: str, release: str) -> None:
     async with WORLDS[kind](tmp_path) as world, world.make() as platform:
         world.server.cluster.settings.operator_version = release
         world.use_up_quota()

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
 TF_JOBS, PYTORCH_JOBS = "tfjobs.kubeflow.org", "pytorchjobs.kubeflow.org"
 
 
-async def test_what_no_data_directory_knows_is_found_and_removed_by_experiment(tmp_path: Path) -> None:
+async def test_leftovers_of_unknown_experiments_are_found_and_removed(tmp_path: Path) -> None:
     async with TF().make_world(tmp_path) as world:
         world.recorder.connections = Connections("0a1b2c3d")
         async with world.make(channel="exec") as platform:
@@ -41,7 +41,7 @@ async def test_what_no_data_directory_knows_is_found_and_removed_by_experiment(t
         assert await looking.find_left((), None) == []
 
 
-async def test_what_pods_of_another_kind_of_job_need_stays(tmp_path: Path) -> None:
+async def test_objects_of_another_kind_of_job_stay(tmp_path: Path) -> None:
     async with PyTorch().make_world(tmp_path) as world:
         async with world.make() as platform:
             await running(world, platform, "a")
@@ -67,7 +67,7 @@ async def test_an_object_of_an_earlier_version_says_no_manager(tmp_path: Path) -
         assert (found.experiment_id, found.manager, found.what) == ("oldoldol", "", "ConfigMap old")
 
 
-async def test_a_namespace_that_may_not_be_looked_at_is_said_so(tmp_path: Path) -> None:
+async def test_unreadable_namespace_is_reported(tmp_path: Path) -> None:
     async with TF().make_world(tmp_path) as world:
         world.control.fault(times=-1, path="/secrets", status=403, reason="Forbidden", message="secrets is forbidden")
         with pytest.raises(PlatformUnavailable, match="secrets is forbidden"):

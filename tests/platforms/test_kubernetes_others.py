@@ -42,9 +42,7 @@ def named(world: KubernetesWorld, resource: str) -> list[str]:
     ]
 
 
-async def test_the_runner_that_somebody_has_removed_is_put_there_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_removed_runner_map_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_memory, "_SLOW_S", 0.0)
     monkeypatch.setattr(cluster_objects, "_MEND_AGAIN_S", 0.0)
     async with world_in(tmp_path) as world, world.make() as platform:
@@ -59,14 +57,14 @@ async def test_the_runner_that_somebody_has_removed_is_put_there_again(
 
 
 @pytest.mark.parametrize("path", ["/configmaps", "/secrets", "/tfjobs"])
-async def test_a_conflict_about_a_quota_is_no_object_that_is_there(tmp_path: Path, path: str) -> None:
+async def test_quota_conflict_is_not_an_existing_object(tmp_path: Path, path: str) -> None:
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
         world.control.fault(method="POST", path=path, **_CONFLICT)
         await accepted(world, platform, "a")
         assert [len(named(world, kind)) for kind in ("configmaps", "secrets", "tfjobs.kubeflow.org")] == [1, 1, 1]
 
 
-async def test_a_jobs_secret_is_its_own_and_costs_one_call(tmp_path: Path) -> None:
+async def test_secret_of_a_job_is_owned_and_costs_one_call(tmp_path: Path) -> None:
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
         world.control.fault(method="PATCH", times=-1, status=403, reason="Forbidden")
         world.control.fault(method="DELETE", path="/secrets", times=-1, status=403, reason="Forbidden")
@@ -76,7 +74,7 @@ async def test_a_jobs_secret_is_its_own_and_costs_one_call(tmp_path: Path) -> No
         assert len(owners) == 3 and job["metadata"]["uid"] in owners
         await platform.forget(handles)
         await world._until(lambda: secrets(world) == [])
-        assert world.control.met().get("requests", 0) == 0, "a right that nobody granted is not needed"
+        assert world.control.met().get("requests", 0) == 0, "a right that was not granted is not needed"
 
 
 def secrets(world: KubernetesWorld) -> list[dict[str, Any]]:
@@ -88,7 +86,7 @@ def secrets(world: KubernetesWorld) -> list[dict[str, Any]]:
 _QUOTA: dict[str, Any] = {"status": 403, "reason": "Forbidden", "message": "exceeded quota: team"}
 
 
-async def test_a_job_whose_secret_has_no_room_is_not_left_there(tmp_path: Path) -> None:
+async def test_job_without_quota_for_its_secret_is_removed(tmp_path: Path) -> None:
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
         world.control.fault(method="POST", path="/secrets", **_QUOTA)
         assert isinstance(await platform.submit(world.job("a")), NoRoom)
@@ -97,7 +95,7 @@ async def test_a_job_whose_secret_has_no_room_is_not_left_there(tmp_path: Path) 
         assert len(named(world, "tfjobs.kubeflow.org")) == len(secrets(world)) == 1
 
 
-async def test_a_job_that_is_found_again_is_not_removed_as_its_secret_is_refused(tmp_path: Path) -> None:
+async def test_found_job_is_kept_when_its_secret_is_refused(tmp_path: Path) -> None:
     """A server that was just started refuses what it allows a moment later."""
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
         await accepted(world, platform, "a")
@@ -108,7 +106,7 @@ async def test_a_job_that_is_found_again_is_not_removed_as_its_secret_is_refused
         await platform.submit(dataclasses.replace(world.job("a"), is_repeat=True))
 
 
-async def test_a_secret_that_would_go_with_another_job_is_made_anew(tmp_path: Path) -> None:
+async def test_secret_of_an_earlier_job_is_created_again(tmp_path: Path) -> None:
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
         for name in "ab":
             await accepted(world, platform, name)
@@ -126,7 +124,7 @@ async def test_a_secret_that_would_go_with_another_job_is_made_anew(tmp_path: Pa
 
 
 @pytest.mark.parametrize("status", [409, 429, 500])
-async def test_a_job_that_was_made_is_found_again_when_the_rest_was_refused(tmp_path: Path, status: int) -> None:
+async def test_created_job_is_found_after_a_refused_secret(tmp_path: Path, status: int) -> None:
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
         world.control.fault(method="POST", path="/secrets", status=status)
         handle = await accepted(world, platform, "a")
@@ -144,7 +142,7 @@ def restrict(world: KubernetesWorld) -> None:
 
 
 def without_pods(world: KubernetesWorld, folder: Path) -> str:
-    """The kubeconfig of a user who may do all but make pods."""
+    """The kubeconfig of a user with all rights except to create pods."""
     verbs, kinds = world.server.cluster.verbs, world.server.cluster.kinds
     made = ["tfjobs", "frameworks", "secrets", "configmaps", "pods/exec"]
     rules = [

@@ -154,7 +154,7 @@ def check(plural: str, seen: dict[str, list[Observation]], play: str) -> None:
 
 
 @pytest.mark.parametrize("plural", STREAMS)
-async def test_told_as_it_was(plural: str) -> None:
+async def test_recorded_sequences(plural: str) -> None:
     play = Play(plural, seed=0, trouble=0.0)
     seen = await play.tell()
     check(plural, seen, "untroubled")
@@ -164,7 +164,7 @@ async def test_told_as_it_was(plural: str) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("plural", STREAMS)
-async def test_cut_and_repeated_at_random(plural: str) -> None:
+async def test_recorded_sequences_cut_and_repeated_at_random(plural: str) -> None:
     cuts = repetitions = gone = seed = 0
     while cuts < CUTS:
         seed += 1

@@ -29,7 +29,7 @@ Failed = Callable[[str], Observation]
 
 
 def _followed(read: Read, job: dict[str, Any], container: str = "Error") -> Observation:
-    """The report on a Kubernetes job whose pod's container ended with exit code 1 and this reason."""
+    """The report on a Kubernetes job after its container ended with exit code 1 and this reason."""
     terminated = {"exitCode": 1, "reason": container, "finishedAt": "2026-01-01T00:00:00Z"}
     statuses = [{"name": "c", "state": {"terminated": terminated}}]
     pod = {"metadata": {"name": "p-0"}, "status": {"phase": "Failed", "containerStatuses": statuses}}

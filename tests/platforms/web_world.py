@@ -1,4 +1,4 @@
-"""A world whose platform is a fake that is asked over HTTP, and whose jobs' folders are on storage that we mount."""
+"""A world with a fake platform that is polled over HTTP, and with folders of jobs on storage that we mount."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ class WebWorld(World):
     async def restart(self) -> None:
         self.recorder.connections = Connections()
 
-    def make_of(self, recorder: Recorder) -> Platform:
+    def make_of(self, recorder: Recorder) -> Platform[Any]:
         recorder.folder.mkdir(exist_ok=True)
         self.experiments[recorder.experiment_id] = recorder
         return self.built(recorder)
 
     @abc.abstractmethod
-    def built(self, recorder: Recorder, **changes: Any) -> Platform:
+    def built(self, recorder: Recorder, **changes: Any) -> Platform[Any]:
         """An instance of this experiment."""
 
     # Jobs
@@ -209,8 +209,8 @@ class WebWorld(World):
         return [str(path) for path in self.here.glob(f"{experiment_id}/*") if path.is_file()]
 
 
-async def insisted(platform: Platform, spec: JobSpec, pause_s: float) -> JobHandle:
-    """Submits as the scheduler does: again, and marked, until somebody knows."""
+async def insisted(platform: Platform[Any], spec: JobSpec, pause_s: float) -> JobHandle:
+    """Submits as the scheduler does: again, and marked as a repeat, until the outcome is known."""
     while True:
         try:
             answer = await platform.submit(spec)
@@ -224,5 +224,5 @@ async def insisted(platform: Platform, spec: JobSpec, pause_s: float) -> JobHand
 async def until(holds: Any) -> None:
     """Of files and fakes, which tell nothing by themselves."""
     async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 (files and fakes tell nobody)
+        while not holds():  # noqa: ASYNC110 (files and fakes send no events)
             await asyncio.sleep(_LOOK_S)

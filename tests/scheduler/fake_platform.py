@@ -7,22 +7,22 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
+from nni_manager.platform_kit.section_model import PlatformSection
 
 RUNNING = Observation(state=JobState.RUNNING, started_ms=5)
 SUCCEEDED = Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9)
 KILLED = Observation(state=JobState.FAILED, signal=15, started_ms=5, ended_ms=9)
 
 
-class FakePlatform(Platform):
+class FakePlatform(Platform[PlatformSection]):
     """Jobs run until the test ends them; every change is reported to the host."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(watches=True, reads_files=False, slow_poll_s=20)
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
+    def __init__(self, config: PlatformSection, host: Host) -> None:
+        super().__init__(config, host)
         self.jobs: dict[str, Observation] = {}
         self.specs: list[JobSpec] = []
         self.cancelled: list[str] = []

@@ -23,6 +23,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.section_model import PlatformSection
 from nni_manager.scheduler.experiments.services import Services
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tuning import watched
@@ -134,7 +135,7 @@ class AtWork:
 
     def _service(self, platform: PlatformSpec, inbox: Inbox, adapter: type[FakePlatform]) -> TrainingService:
         def make(wake: Callable[[str], None]) -> FakePlatform:
-            return adapter(platform.settings, self._host(platform.service, wake))
+            return adapter(PlatformSection(platform=platform.name), self._host(platform.service, wake))
 
         return TrainingService(
             spec=platform, make=make, inbox=inbox, database=self.database, clock=self.now_ms, changed=lambda: None
@@ -150,7 +151,7 @@ class AtWork:
             connections=Connections(),
             folder=self.path.parent,
             code=cast(Any, None),
-            greet=self.messages.register,
+            register=self.messages.register,
             exited=self.messages.exited,
         )
 

@@ -42,7 +42,7 @@ class Bench:
             connections=Connections(),
             folder=Path(),
             code=cast(Any, None),
-            greet=cast(Any, None),
+            register=cast(Any, None),
             exited=cast(Any, None),
         )
         self.platform = FakePlatform({}, host)

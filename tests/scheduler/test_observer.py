@@ -49,7 +49,7 @@ class Watch:
             connections=Connections(),
             folder=Path(),
             code=cast(Any, None),
-            greet=cast(Any, None),
+            register=cast(Any, None),
             exited=cast(Any, None),
         )
         self.platform = FakePlatform({}, host)

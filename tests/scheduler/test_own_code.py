@@ -80,7 +80,7 @@ class Shipping:
     """An adapter that sends the code."""
 
     @staticmethod
-    def capabilities_for(_settings: object) -> Capabilities:
+    def capabilities_for(_config: object) -> Capabilities:
         return Capabilities(watches=True, reads_files=False, ships_code=True)
 
 

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent / "nni-hive"
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the installed package, for an import path."""
+    """A folder for the path of processes that must find the plug-in."""
     target = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
     subprocess.run(

@@ -66,19 +66,21 @@ class HiveWorld(LiveWorld):
 
     # The adapter
 
-    def make_unauthorised(self) -> Platform:
+    def make_unauthorised(self) -> Platform[Any]:
         return self._built(self.recorder, section(self.hive, _WRONG))
 
-    def make_pushing(self) -> Platform:
+    def make_pushing(self) -> Platform[Any]:
         return self.make()
 
-    def make_of(self, recorder: Recorder) -> Platform:
+    def make_of(self, recorder: Recorder) -> Platform[Any]:
         self._experiments[recorder.experiment_id] = recorder
         return self._built(recorder, section(self.hive))
 
-    def _built(self, recorder: Recorder, settings: Mapping[str, Any]) -> Platform:
+    def _built(self, recorder: Recorder, settings: Mapping[str, Any]) -> Platform[Any]:
         host = dataclasses.replace(recorder.host(self.keeper), service="hive")
-        return registry.adapter_of(self._section)(dict(settings), host)
+        return registry.adapter_of(self._section)(
+            registry.config_of(dataclasses.replace(self._section, settings=settings)), host
+        )
 
     def state_of(self, native: str) -> JobState:
         from nni_hive import states

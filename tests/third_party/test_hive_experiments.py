@@ -65,9 +65,7 @@ def test_experiment_runs_is_closed_and_is_deleted(daemon: Daemon, hive: Hive, tm
     assert hive.act("traces", group=id) == []
 
 
-def test_twenty_experiments_on_one_account_are_one_session_with_one_pace(
-    daemon: Daemon, hive: Hive, tmp_path: Path
-) -> None:
+def test_experiments_of_an_account_share_session_and_pace(daemon: Daemon, hive: Hive, tmp_path: Path) -> None:
     ids = [_create(daemon, hive, tmp_path / "code" / str(number), number, trials=1) for number in range(_MANY)]
     for number, id in enumerate(ids):
         daemon.wait(id, "DONE")

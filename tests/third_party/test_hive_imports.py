@@ -34,11 +34,11 @@ def _of_ours(folder: Path) -> list[str]:
     return [name for name in _imported(folder) if name.startswith(("nni_manager", "trial_runner", "nni_hive", "tests"))]
 
 
-def test_package_imports_the_documented_rooms_alone() -> None:
+def test_plug_in_imports_domain_and_kit_alone() -> None:
     found = _of_ours(_PACKAGE)
     assert found
     assert [name for name in found if not name.startswith(_ALLOWED)] == []
 
 
-def test_server_imports_nothing_of_the_package() -> None:
+def test_server_shares_no_code_with_the_plug_in() -> None:
     assert _of_ours(_SERVER) == []

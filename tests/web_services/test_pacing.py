@@ -27,14 +27,14 @@ async def test_a_burst_and_then_a_pace() -> None:
     assert await times(Pacing(calls=2, per_s=1, burst=3), 6) == [0, 0, 0, 0.5, 1.0, 1.5]
 
 
-async def test_what_was_not_used_is_saved_up_to_a_burst() -> None:
+async def test_unused_calls_are_saved_up_to_a_burst() -> None:
     pacing = Pacing(calls=1, per_s=1, burst=2)
     await times(pacing, 2)
     await asyncio.sleep(100)
     assert await times(pacing, 3) == [0, 0, 1.0]
 
 
-async def test_the_far_side_asks_for_silence() -> None:
+async def test_back_off_delays_calls() -> None:
     pacing = Pacing(calls=10, per_s=1)
     await pacing.turn()
     pacing.back_off(7)
@@ -42,7 +42,7 @@ async def test_the_far_side_asks_for_silence() -> None:
     assert await times(pacing, 2) == [7.0, 7.1]
 
 
-async def test_who_came_first_goes_first() -> None:
+async def test_calls_are_served_in_order() -> None:
     pacing, order = Pacing(calls=1, per_s=1), []
 
     async def call(name: int) -> None:

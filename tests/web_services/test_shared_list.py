@@ -1,4 +1,4 @@
-"""One list call for all who ask."""
+"""One list call for concurrent queries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nni_manager.web_services.shared_list import SharedList
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 
 
-async def test_who_asks_together_or_soon_after_shares_an_answer() -> None:
+async def test_concurrent_calls_share_an_answer() -> None:
     calls = Calls()
     shared = SharedList(calls.fetch, fresh_s=5)
     assert await asyncio.gather(*(shared.get() for _ in range(10))) == [1] * 10
@@ -20,7 +20,7 @@ async def test_who_asks_together_or_soon_after_shares_an_answer() -> None:
     assert await shared.get() == 2
 
 
-async def test_an_answer_from_before_what_is_asked_about_is_none() -> None:
+async def test_older_answer_is_not_reused() -> None:
     calls = Calls()
     shared = SharedList(calls.fetch, fresh_s=5)
     early = asyncio.create_task(shared.get())
@@ -31,7 +31,7 @@ async def test_an_answer_from_before_what_is_asked_about_is_none() -> None:
     assert calls.at_once == 1
 
 
-async def test_an_error_is_told_to_all_and_not_kept() -> None:
+async def test_error_reaches_all_callers_and_is_not_cached() -> None:
     calls = Calls()
     shared = SharedList(calls.fetch, fresh_s=5)
     calls.error = RuntimeError("down")
@@ -43,7 +43,7 @@ async def test_an_error_is_told_to_all_and_not_kept() -> None:
     assert await shared.get() == 2
 
 
-async def test_who_is_cut_off_takes_it_from_nobody() -> None:
+async def test_cancelled_call_does_not_cancel_others() -> None:
     shared = SharedList(Calls().fetch, fresh_s=5)
     first, second = asyncio.create_task(shared.get()), asyncio.create_task(shared.get())
     await asyncio.sleep(0.1)

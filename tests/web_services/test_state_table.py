@@ -1,4 +1,4 @@
-"""Words of a service for its jobs: known ones, expected unknown ones, and one that nobody knows."""
+"""Words of a service for its jobs: known ones, expected unknown ones, and an unknown one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nni_manager.web_services.state_table import StateTable
 pytestmark = pytest.mark.unit
 
 
-def test_a_word_in_no_table_changes_nothing_and_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_status_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     table = StateTable("Hive", {"buzzing": JobState.RUNNING, "misty": JobState.UNKNOWN})
     words = ("buzzing", "misty", "swarming", "swarming", "x" * 500)
     assert [table.state(word) for word in words] == [JobState.RUNNING, *4 * [JobState.UNKNOWN]]
@@ -18,7 +18,7 @@ def test_a_word_in_no_table_changes_nothing_and_is_named_once(caplog: pytest.Log
     assert named.startswith("Hive says 'swarming' of a job") and len(long) < 250
 
 
-def test_every_service_names_for_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_status_is_logged_per_service(caplog: pytest.LogCaptureFixture) -> None:
     for service in ("Hive", "Nest"):
         StateTable(service, {}).state("swarming")
     assert len(caplog.messages) == 2

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from nni_manager.domain.errors import BadCredentials
-from nni_manager.domain.experiment import Json
+from nni_manager.kubernetes.fields import KubernetesSection
 from nni_manager.platform_kit.secret_texts import SecretTexts
 
 #: Fields of a user that are secret. Certificates are not.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
 
 _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
-#: What may stand in the file itself (base64) or lie beside it.
+#: Fields with content in the file itself (base64) or in another file.
 _INLINE = ("certificate-authority", "client-certificate", "client-key")
 
 
@@ -53,16 +53,12 @@ class Access:
     namespace: str = "default"
 
     @classmethod
-    def of(cls, settings: Json, environment: Mapping[str, str] = os.environ) -> Access:
-        """The access that the section names, or else the one that `kubectl` would find."""
-        kubeconfig = str(settings.get("kubeconfig") or environment.get("KUBECONFIG") or "")
+    def of(cls, config: KubernetesSection, environment: Mapping[str, str] = os.environ) -> Access:
+        """The access that the section names, else the one that `kubectl` would use."""
+        kubeconfig = config.kubeconfig or environment.get("KUBECONFIG", "")
         if not kubeconfig and _IN_CLUSTER not in environment:
             kubeconfig = str(Path.home() / ".kube" / "config")
-        return cls(
-            kubeconfig=kubeconfig,
-            context=str(settings.get("context") or ""),
-            namespace=str(settings.get("namespace") or "default"),
-        )
+        return cls(kubeconfig=kubeconfig, context=config.context or "", namespace=config.namespace)
 
     @property
     def key(self) -> str:

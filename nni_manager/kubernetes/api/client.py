@@ -40,7 +40,7 @@ _BUFFER = 2**21
 
 
 class WrongAuthority(PlatformUnavailable):
-    """The server's certificate is signed by another authority than the kubeconfig names: nothing is told to it."""
+    """The server's certificate is signed by another authority than the kubeconfig names; no request was sent."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -56,7 +56,7 @@ class Refusal(Exception):
 
     @property
     def is_there(self) -> bool:
-        """Whether an object of that name is there already: 409 is told of other conflicts, too, as with a quota."""
+        """Whether an object of that name exists: 409 stands for other conflicts, too, such as a quota's."""
         return self.status == 409 and self.reason == "AlreadyExists"
 
     def __str__(self) -> str:
@@ -186,7 +186,7 @@ def _limit(seconds: float) -> aiohttp.ClientTimeout:
 
 
 async def connect(access: Access) -> Client:
-    """A client of a cluster; nothing was asked yet. Raises BadCredentials."""
+    """A client of a cluster, before its first call. Raises BadCredentials."""
     from kubernetes_asyncio.client import ApiClient
 
     with private_folder() as folder:
@@ -258,7 +258,7 @@ def _redacted(value: Any, secrets: SecretTexts) -> Any:
 
 
 def _refusal(answer: aiohttp.ClientResponse, data: bytes, secrets: SecretTexts) -> Refusal:
-    """The refusal without secrets that the service, or a webhook of it, repeats."""
+    """The refusal, without secrets that the server or a webhook repeats in it."""
     try:
         status = json.loads(data)
     except ValueError:
@@ -275,7 +275,7 @@ def _refusal(answer: aiohttp.ClientResponse, data: bytes, secrets: SecretTexts) 
 
 
 def _unavailable(host: str, error: Exception) -> PlatformUnavailable:
-    """The error for a call without an answer; `refused` where there was no connection, so that nothing was taken."""
+    """The error for a call without an answer; `refused` where there was no connection, so that it had no effect."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
         return WrongAuthority(
             f"{host}: its certificate is not signed by the authority of the kubeconfig ({error}); "

@@ -32,7 +32,7 @@ class Cluster(Connection):
         self._retired: Client | None = None
         self._connecting = asyncio.Lock()
         self._informers: dict[Resource, Informer] = {}
-        #: Whoever submits holds one: the call that ends a submission must not wait behind those that begin others.
+        #: Held during a submission: the call that ends one must not wait behind calls that begin others.
         self.submitting = asyncio.Semaphore(_SUBMISSIONS)
 
     @property
@@ -156,7 +156,7 @@ class Cluster(Connection):
         return bool((answer.get("status") or {}).get("allowed"))
 
     async def account_may(self, account: str, verb: str, resource: Resource) -> bool | None:
-        """Whether a service account of the namespace has a right; None: nobody tells us. Raises PlatformUnavailable."""
+        """Whether a service account of the namespace has a right; None: unknown. Raises PlatformUnavailable."""
         asked = review(self.namespace, verb, resource.group, resource.plural)["spec"]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"]
         body = {

@@ -24,11 +24,11 @@ class Reach:
         self._cluster = cluster
         self._may_exec = True
         self._out_of_reach_until_s = float("-inf")
-        #: This machine's address as the cluster sees it, as far as routes tell; empty: not known.
+        #: This machine's address as the cluster sees it, by the routes; empty: unknown.
         self.own_address = ""
 
     async def look(self) -> None:
-        """Looks at rights and routes, once, before the first job. Raises Refusal and PlatformUnavailable."""
+        """Checks rights and routes, once, before the first job. Raises Refusal and PlatformUnavailable."""
         self._may_exec = await may_exec(self._cluster)
         if not self._may_exec:
             log.warning("commands in pods are not allowed (pods/exec): results come only where pods reach this machine")
@@ -63,7 +63,7 @@ async def may_exec(cluster: Cluster) -> bool:
 
 
 def _address_towards(host: str) -> str:
-    """This machine's address on the way to the cluster's API; empty where it is of no use to pods. Sends nothing."""
+    """This machine's address on the route to the cluster's API; empty where pods cannot use it. Sends no packet."""
     parts = urlsplit(host)
     try:
         family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)[0]

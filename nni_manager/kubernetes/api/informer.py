@@ -1,9 +1,8 @@
 """All objects of one kind with our label, kept up to date: listed once, then watched from there.
 
-A watch that ends is begun again where it stopped. What the server does not know any more (410) is listed anew, and so
-is everything now and then, as a net below. While listing is allowed and watching is not, it lists again and again, and
-tries to watch now and then: a server that was just started refuses at first what it allows later.
-"""
+A watch that ends is continued where it stopped. After a 410, and from time to time as a safety net, all objects are
+listed anew. While listing is allowed and watching is not, it polls by lists, and tries to watch from time to time: a
+server that was just started refuses at first what it allows later."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ class Listener(Protocol):
         """Called when an object is new or has changed."""
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
-        """Called when an object is gone. `was_seen`: the server said that it was deleted; else it is merely missing."""
+        """Called when an object is gone. `was_seen`: its deletion was watched; else a list lacks it."""
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
         """Called when everything was listed, by a call that began at that time of the loop."""
@@ -54,7 +53,7 @@ class Listener(Protocol):
 
 class Informer:
     """The objects of one kind with our label. `client`: the one to use now, awaited before each call; `on_trouble`:
-    called when there is some trouble, or no more.
+    called when `trouble` changes.
 
     `renew`: reads credentials again that the server refuses, as they may merely have expired. Raises BadCredentials.
     """
@@ -81,7 +80,7 @@ class Informer:
         self._is_renewed = False
         self.objects: dict[str, Object] = {}
         self.listeners: list[Listener] = []
-        #: Why it does not know what is so now; None while it does.
+        #: Why the state is not current; None: it is.
         self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
         #: Watching is denied: it asks every few seconds.
         self.polls = False
@@ -90,16 +89,16 @@ class Informer:
         self._denied = Backoff(_WATCH_WAITS_S)
         #: Since when credentials are refused, by the loop's clock; None: they are not.
         self._refused_s: float | None = None
-        #: Answers in a row that what was known is too old.
+        #: Waits after 410 answers in a row.
         self._expired = Backoff((0.0, *_WAITS_S))
         self._version = ""
         #: The version of the last list.
         self._listed_version = 0
         self._listed_s = float("-inf")
         self._failed = Backoff(_WAITS_S)
-        #: Watches in a row that ended at once and told nothing.
+        #: Watches in a row that ended at once without an event.
         self._short = 0
-        #: uid → version of what was removed lately: a server may tell old news.
+        #: uid → version of objects removed lately: a server may send old events.
         self._gone: OrderedDict[str, int] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._synced = asyncio.Event()
@@ -126,7 +125,7 @@ class Informer:
             raise self.trouble
 
     def try_again(self) -> None:
-        """Tries again at once: somebody has put something right."""
+        """Retries at once: the cause may be fixed."""
         self._again.set()
 
     async def _run(self) -> None:
@@ -138,7 +137,7 @@ class Informer:
                 await self._react(refusal)
             except PlatformError as error:
                 await self._on_failure(error)
-            except Exception as error:  # what one object holds must not end what all trials depend on
+            except Exception as error:  # a malformed object must not end the informer of all trials
                 log.exception("%s cannot be followed", self.resource.plural)
                 await self._on_failure(PlatformUnavailable(f"{self.resource.plural}: {error}"))
 
@@ -162,7 +161,7 @@ class Informer:
             self._poll()
 
     async def _react(self, refusal: Refusal) -> None:
-        """Reads credentials that have expired again, before anybody hears of a refusal."""
+        """Reads expired credentials again, before a refusal is reported."""
         if refusal.status != 401 or self._renew is None or self._is_renewed:
             self._is_renewed = False
             return await self._on_refusal(refusal)
@@ -352,7 +351,7 @@ class Informer:
         if uid in self._gone or (known is not None and _identity(known)[0] != uid):
             return
         self.objects.pop(name, None)
-        if was_seen:  # what is merely missing in a list may be in the next one
+        if was_seen:  # an object missing in a list may be in the next one
             self._gone[uid] = version
         while len(self._gone) > _GONE_KEPT:
             self._gone.popitem(last=False)

@@ -20,13 +20,13 @@ class Kind:
     kind: str
     #: The container that runs the trial.
     container: str
-    #: State, times and the operator's own words, of an object of the kind. Pure.
+    #: State, times and the operator's own reason, read from an object of the kind. Pure.
     read: Callable[[Object], Observation]
     #: The version of the API; empty: whichever the cluster has.
     version: str = ""
     #: Merged into an object to end it; None: it is deleted.
     stop: Object | None = None
-    #: Who serves the kind, and how to get it.
+    #: The operator that serves the kind, and where to get it.
     operator: str
 
     async def find(self, cluster: Cluster) -> Resource | None:

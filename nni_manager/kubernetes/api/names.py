@@ -17,7 +17,7 @@ TRIAL = "nni-manager/trial"
 NONCE = "nni-manager/nonce"
 #: The identity of the manager that made it. Objects of earlier versions do not have it, and nothing is selected by it.
 MANAGER = "nni-manager/manager"
-#: The label of pods of the role whose first one reports.
+#: The label of pods of the reporting role: the first of them reports.
 REPORTS = "nni-manager/reports"
 #: Annotation: the documented name ``nni_exp_…_trial_…``, which no object may have.
 DOCUMENTED_NAME = "nni-manager/job-name"

@@ -1,4 +1,4 @@
-"""A job whose pods are filled and read by commands in them: what is done next, and what becomes of what was read."""
+"""One attempt on the exec channel: fills its pods and reads results from them by commands that run inside."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _SHORTEST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
 _GROWTH = 1.5
-#: Seconds after which a runner that posts, every few seconds, is read instead: what it says does not arrive.
+#: Seconds without posts after which a posting runner is read instead: its posts do not arrive.
 _SILENT_S = 20.0
 
 
@@ -47,7 +47,7 @@ class Channel(Protocol):
 
 
 class Attempt:
-    """One job that is served through the channel exec; its reporter is the pod that tells results."""
+    """One job on the channel exec; its reporter is the pod that results are read from."""
 
     def __init__(self, channel: Channel, memory: JobMemory, logs: Path, news: asyncio.Event) -> None:
         self._channel = channel
@@ -63,14 +63,14 @@ class Attempt:
         self._container = ""
         self._wait_s = _SHORTEST_WAIT_S
         self._is_over = False
-        #: uids of pods that were let go: what runs after them is read, too, where the operator starts pods again.
+        #: uids of released pods; pods that the operator starts after them are read, too.
         self._released: set[str] = set()
-        #: All is stored, and its pods are being told so.
+        #: All is stored, and its pods are being released.
         self.lets_go = False
         self._trouble = ""
 
     async def run(self) -> None:
-        """Serves the job's pods until it is forgotten; the operator may start others after those that have ended."""
+        """Serves the job's pods until it is forgotten; the operator may start new pods after ended ones."""
         while not self._is_over:
             self._news.clear()
             try:
@@ -79,7 +79,7 @@ class Attempt:
             except (NniManagerError, Refusal, ExecFailed, OSError) as error:
                 has_news = False
                 self._complain(error)
-            except Exception as error:  # what a pod answers may be anything, and must not end the looks at it
+            except Exception as error:  # a pod may answer anything, which must not end the loop
                 has_news = False
                 self._complain(error, is_ours=True)
             self._wait_s = _SHORTEST_WAIT_S if has_news else min(_LONGEST_WAIT_S, _GROWTH * self._wait_s)
@@ -87,14 +87,14 @@ class Attempt:
                 await self._pause()
 
     def finish(self) -> None:
-        """Ends `run` once what it is doing is done."""
+        """Ends `run` after its current step."""
         self._is_over = True
         self._news.set()
 
     async def _pause(self) -> None:
-        """Waits for news of the pods, or until one is to be looked into again.
+        """Waits for an event of the pods, or until the next read of one is due.
 
-        News come in bursts, of which nothing may follow.
+        Events arrive in bursts; most change nothing, so one wake-up serves a burst.
         """
         read = [pod for pod in self._running() if self._is_read(pod)]
         if not read:
@@ -175,7 +175,7 @@ class Attempt:
     async def _take(self, frame: Mapping[str, Any]) -> bool:
         match frame.get("event"):
             case "greeting":
-                return await self._greet(frame)
+                return await self._register(frame)
             case "lines":
                 return await self._take_lines(frame)
             case "log":
@@ -185,13 +185,13 @@ class Attempt:
                 await self._take_end(frame)
         return False
 
-    async def _greet(self, frame: Mapping[str, Any]) -> bool:
+    async def _register(self, frame: Mapping[str, Any]) -> bool:
         container = str(frame.get("container") or "")
         if self._container and container == self._container:
             return False
         version = frame.get("version")
         try:
-            await self._host.greet(
+            await self._host.register(
                 self._memory.job_name,
                 version if isinstance(version, str) else None,
                 protocol.EXEC,
@@ -272,7 +272,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _append(folder: Path, frame: Mapping[str, Any], most_bytes: int) -> None:
-    """Writes a stretch of a log at its place; what is there already stays. Blocks. Raises OSError."""
+    """Writes a part of a log at its offset and keeps bytes that exist. Blocks. Raises OSError."""
     name = frame.get("file")
     if name in protocol.LOG_FILES:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The channel exec: parameters and code are put into pods, and results taken from them, by commands that are started in
-them through the cluster's API. For clusters that can neither reach us nor share storage with us.
+"""The channel exec: commands started in pods through the cluster's API write parameters and code there and read
+results. For clusters that can neither reach this machine nor share storage with it.
 
-Each call is complete in itself: one that broke off is made again from what is stored. The runner's container waits
-until it is told that all was read. `trial_runner.runner.exec_channel` is the other side.
+Each call is complete in itself: an interrupted one is repeated from the stored offsets. The runner's container waits
+until it is released after the last read. `trial_runner.runner.exec_channel` is the other side.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ExecChannel:
         self._sends_code = sends_code
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._attempts: dict[str, Attempt] = {}
-        #: Tasks of forgotten jobs whose pods are just being let go: until they are told, they hold what they hold.
+        #: Tasks that release the pods of forgotten jobs: a pod keeps its resources until it is released.
         self._letting_go: set[asyncio.Task[None]] = set()
         self._news: dict[str, asyncio.Event] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)

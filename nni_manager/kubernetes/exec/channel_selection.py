@@ -1,7 +1,7 @@
-"""The choice of a channel by the pods of a job: those that may choose push where they reach us, and else wait for us.
+"""The choice of a channel by the pods of a job: push where they reach this machine, else exec.
 
-Whether pods reach this machine is found out by those that have to. Each tries for a few seconds; only what runs longer
-is asked, once, by a command that is started in it.
+Each pod that may choose tries to reach this machine for a few seconds. A pod that runs longer is asked once for its
+choice, by a command that is started in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trial_runner import protocol
 _TRIED_S = 6.0
 _AGAIN_S = 2.0
 
-#: A pod → what its runner says: push, exec, or empty while it tries.
+#: A pod → its runner's choice: push, exec, or empty while it tries.
 Ask = Callable[[Object], Awaitable[str]]
 
 
@@ -49,19 +49,19 @@ class Choices:
         return self._chosen.get(str(pod["metadata"].get("uid")), "")
 
     def due_s(self, pods: Iterable[Object]) -> float | None:
-        """The time, by the loop's clock, when the next of these pods is to be asked; None: none is."""
+        """The time, by the loop's clock, of the next query of one of these pods; None: none is due."""
         uids = [str(pod["metadata"].get("uid")) for pod in pods]
         return min((self._due_s[uid] for uid in uids if uid in self._due_s and uid not in self._chosen), default=None)
 
 
 def runner_container(pod: Object) -> Object:
-    """The container that a runner was put into; empty: there is none."""
+    """The name of the container with a runner; empty: there is none."""
     containers: list[Object] = (pod.get("spec") or {}).get("containers") or []
     return next((one for one in containers if _variable(one, protocol.ENV_CHANNEL)), {})
 
 
 def told_channel(pod: Object) -> str:
-    """The channel that a pod's runner was told to use; empty: there is no runner."""
+    """The channel in the environment of a pod's runner; empty: there is no runner."""
     return _variable(runner_container(pod), protocol.ENV_CHANNEL)
 
 

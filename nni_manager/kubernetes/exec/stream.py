@@ -1,4 +1,4 @@
-"""Starting a command beside the one that runs in a pod: what goes in, what comes out, how it ended."""
+"""Runs a command in a pod through the cluster's API: input, output, exit status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import aiohttp
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.kubernetes.api.client import Client
 
-#: What the first byte of a message says it is.
+#: Meanings of the first byte of a message.
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _MOST_STDERR = 2048
@@ -65,7 +65,7 @@ async def _receive(socket: Any) -> bytes:
 
 
 def _check(status: bytes, stderr: str) -> None:
-    """Raises ExecFailed unless the status tells of success, and PlatformUnavailable without one: it broke off."""
+    """Raises ExecFailed unless the status is success, and PlatformUnavailable without a status: the call broke off."""
     try:
         told = json.loads(status)
     except ValueError:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
 from nni_manager.kubernetes.api.connectivity import Reach
 from nni_manager.kubernetes.api.resource import CONFIG_MAPS, SECRETS, Resource
+from nni_manager.kubernetes.fields import AzureStorage, KubernetesSection
 from nni_manager.kubernetes.jobs import shared_objects as shared
 from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.pod import MOUNT, TOKEN_KEY, PodSettings
@@ -29,7 +29,7 @@ from trial_runner import protocol
 #: The key of a job's parameters in its Secret.
 _RECORD_KEY = "parameters"
 _NNI_FOLDER = "nni"
-#: Seconds between two looks for an object that somebody may have removed.
+#: Seconds between two checks that the runner's object still exists.
 _MEND_AGAIN_S = 60.0
 
 
@@ -39,12 +39,12 @@ class ClusterObjects:
     `prepare` comes before `pods` and `pull_secrets`.
     """
 
-    def __init__(self, cluster: Cluster, settings: Json, host: Host, platform: str) -> None:
+    def __init__(self, cluster: Cluster, config: KubernetesSection, host: Host, platform: str) -> None:
         self._cluster = cluster
-        self._settings = settings
+        self._config = config
         self._host = host
         self._platform = platform
-        self.channel = storage.channel(settings)
+        self.channel = storage.channel(config)
         self._reach = Reach(cluster)
         self._preparing = asyncio.Lock()
         self._runner_map = ""
@@ -53,16 +53,16 @@ class ClusterObjects:
         self._azure = ""
         #: Until when, by the loop's clock, the runner's object is not looked for.
         self._mend_again_s = float("-inf")
-        #: Names of jobs whose Secret goes with them.
+        #: Names of jobs that own their Secret, which is removed with them.
         self._owning: set[str] = set()
         #: The path of the packed code, as pods see it.
         self._code_archive = self._code_sha256 = ""
-        here = storage.mount_point(settings)
-        #: The storage on which this machine reads what trials leave; None on other channels.
+        here = storage.mount_point(config)
+        #: The storage on which this machine reads results; None on other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
             folder = experiment_folder(host.experiment_id, host.storage_key)
-            mode = storage.folder_mode(settings)
+            mode = storage.folder_mode(config)
             self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", folder, mode)
         self._here = here
 
@@ -76,7 +76,7 @@ class ClusterObjects:
         async with self._preparing:
             if self._runner_map:
                 return
-            for field, path in login_paths(self._settings).items():
+            for field, path in login_paths(self._config).items():
                 try:
                     login = await asyncio.to_thread(shared.read_login, Path(path), field)
                 except InvalidInput as error:
@@ -90,7 +90,7 @@ class ClusterObjects:
             self._runner_map = await self.put(CONFIG_MAPS, runner)
 
     async def mend(self) -> None:
-        """Makes what pods mount again where somebody has removed it; looks once a minute at most.
+        """Creates the objects that pods mount again where they were removed; looks once a minute at most.
 
         Raises as `prepare`.
         """
@@ -103,14 +103,14 @@ class ClusterObjects:
             await self.prepare()
 
     def pretend(self) -> None:
-        """Acts as if all objects were made: for a job that is only shown to the cluster."""
+        """Acts as if all objects were made: for the dry run of a job."""
         self._runner_map = self._azure = "nni-preflight"
-        self._logins = dict.fromkeys(login_paths(self._settings).values(), "nni-preflight")
+        self._logins = dict.fromkeys(login_paths(self._config).values(), "nni-preflight")
 
     async def _prepare_storage(self) -> None:
-        account = storage.storage_of(self._settings)
-        if account.get("storageType") == storage.AZURE:
-            key, name = await shared.account_key(account), str(account["azureAccount"])
+        account = self._config.pod_storage
+        if isinstance(account, AzureStorage):
+            key, name = await shared.account_key(account), account.azure_account
             secret = shared.azure_secret(self._host.experiment_id, self._host.service, name, key)
             self._azure = await self.put(SECRETS, secret)
         if self.storage is not None and self._here is not None:
@@ -128,7 +128,7 @@ class ClusterObjects:
                 ) from None
 
     async def put(self, resource: Resource, body: Object) -> str:
-        """Creates an object, and answers its name, which says what is in it: one that is there is the right one."""
+        """Creates an object and answers its name. The name is a hash of the content: an existing object is the same."""
         body["metadata"]["labels"][names.MANAGER] = names.label(self._host.connections.identity)
         try:
             await self._cluster.create(resource, body)
@@ -139,7 +139,6 @@ class ClusterObjects:
 
     def pods(self, *, service_account: str = "", code_in_image: str = "") -> PodSettings:
         """The settings that all pods of a job share."""
-        settings = self._settings
         channel = self._reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
         return PodSettings(
             platform=self._platform,
@@ -148,24 +147,24 @@ class ClusterObjects:
             runner_map=self._runner_map,
             code_archive=self._code_archive,
             code_sha256=self._code_sha256,
-            storage=storage.volume(settings, self._azure),
-            gpu_resource=str(settings.get("gpuResourceName") or "nvidia.com/gpu"),
-            priority_class=str(settings.get("priorityClassName") or ""),
+            storage=storage.volume(self._config, self._azure),
+            gpu_resource=self._config.gpu_resource_name or "nvidia.com/gpu",
+            priority_class=self._config.priority_class_name or "",
             service_account=service_account,
             code_in_image=code_in_image,
-            template=_mapping(settings.get("podTemplate")),
+            template=self._config.pod_template or {},
         )
 
     def folder(self, attempt_directory: str) -> AttemptFolder | None:
-        """The folder of an attempt, on storage that is mounted here, too; None: there is no such storage."""
+        """The folder of an attempt on storage that is mounted here, too; None: no storage is."""
         return self.storage.attempt(attempt_directory) if self.storage is not None else None
 
-    def pull_secrets(self, login: object) -> Sequence[str]:
+    def pull_secrets(self, login: str | None) -> Sequence[str]:
         """The names of Secrets with logins of registries for a role; `login`: its `privateRegistryAuthPath`."""
-        return (self._logins[str(login)],) if login else ()
+        return (self._logins[login],) if login else ()
 
     def note_chosen(self, channel: str) -> None:
-        """Notes the channel that a pod has chosen, one of those that may choose."""
+        """Notes the channel that a pod has chosen."""
         self._reach.note(channel)
 
     # Of one job
@@ -176,16 +175,14 @@ class ClusterObjects:
         return f"{name}-runner"
 
     async def prepare_job(self, spec: JobSpec) -> None:
-        """Puts what the job's pods find on the storage, before there is a job. Raises SubmitRejected,
-        PlatformUnavailable."""
+        """Puts the files of a job on the storage before its creation. Raises SubmitRejected, PlatformUnavailable."""
         if self.storage is not None:
             await self.storage.put(spec, {}, self._host.code)
 
     async def put_secret(self, spec: JobSpec, job: Object) -> None:
         """Makes the Secret that the job's pods need; repeatable. Raises Refusal, PlatformUnavailable.
 
-        It is made after its job, which owns it from the beginning and takes it along, whoever deletes the job; a pod
-        waits for it.
+        It is created after its job, which owns it: any deletion of the job deletes it, too. A pod waits for it.
         """
         if not (data := self._secret_data(spec)):
             return
@@ -218,8 +215,9 @@ class ClusterObjects:
         return data
 
     async def _judge_secret(self, job: Object) -> None:
-        """Looks whose the Secret is that was there: it goes with the job of its name that is gone. Raises Refusal, and
-        PlatformUnavailable where it is to be made again.
+        """Checks the owner of an existing Secret; one of an earlier job of the same name is removed.
+
+        Raises Refusal, and PlatformUnavailable where the Secret must be created again.
 
         One without an owner was made by an earlier version, before its job; it stays, and is removed by its name.
         """
@@ -248,7 +246,7 @@ class ClusterObjects:
             await self._cluster.delete(SECRETS, self.secret_name(name))
 
     async def close(self) -> None:
-        """Removes everything with our labels that is no job's. Raises Refusal."""
+        """Removes all objects with our labels except those of jobs. Raises Refusal."""
         labels = names.selector(names.service_labels(self._host.experiment_id, self._host.service))
         for resource in (SECRETS, CONFIG_MAPS):
             for found in await self._cluster.list(resource, labels):
@@ -266,21 +264,13 @@ def owner(job: Object) -> Object:
     }
 
 
-def login_paths(settings: Json) -> dict[str, str]:
+def login_paths(config: KubernetesSection) -> dict[str, str]:
     """The paths of all logins of registries in the section, by their fields."""
-    found: dict[str, str] = {}
-    for name, value in settings.items():
-        roles = enumerate(value) if isinstance(value, list | tuple) else [(None, value)]
-        for number, role in roles:
-            path = role.get("privateRegistryAuthPath") if isinstance(role, dict) else None
-            if path:
-                where = name if number is None else f"{name}[{number}]"
-                found[f"trainingService.{where}.privateRegistryAuthPath"] = str(path)
-    return found
-
-
-def _mapping(value: object) -> Object:
-    return value if isinstance(value, dict) else {}
+    return {
+        f"trainingService.{field}.privateRegistryAuthPath": role.private_registry_auth_path
+        for field, role in config.replicas()
+        if role.private_registry_auth_path
+    }
 
 
 @functools.cache

@@ -1,5 +1,5 @@
-"""A job as it would be made, shown to the cluster before there is one: it says whether it would take it, and makes
-nothing (`dryRun`). So schemas, webhooks, quotas and the security that a namespace asks of pods are known at once."""
+"""A dry run of a job's objects (`dryRun`): the cluster checks schemas, webhooks, quotas and pod security standards, and
+creates nothing."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def findings(
 
 
 async def _standard(cluster: Cluster) -> str:
-    """The Pod Security Standard that the namespace enforces; empty: none, or that is not told."""
+    """The Pod Security Standard that the namespace enforces; empty: none, or unknown."""
     try:
         namespace = await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}")
     except Refusal:
@@ -99,7 +99,7 @@ async def _standard(cluster: Cluster) -> str:
 
 
 async def _shown(cluster: Cluster, resource: Resource, body: Object) -> AsyncIterator[PreflightFinding]:
-    """Findings of showing an object strictly: fields that the cluster does not know it would drop without a word."""
+    """Findings of a strict dry run of an object: without `strict` the cluster would drop unknown fields silently."""
     try:
         await cluster.create(resource, body, _STRICT)
     except Refusal as refusal:
@@ -138,7 +138,7 @@ def _finding(severity: Severity, resource: Resource, sentence: str, fix: str) ->
 
 
 def _pods(value: Any) -> Iterator[Object]:
-    """The pods that a job's object would have, wherever its kind has them; one that two roles share, once."""
+    """The pod specs anywhere in a job's object; equal ones once."""
     told: list[Object] = []
     for template in _templates(value):
         meta = {**(template.get("metadata") or {}), "name": "nni-preflight"}
@@ -161,7 +161,7 @@ def _templates(value: Any) -> Iterator[Object]:
 
 
 def violations(spec: Object, standard: str) -> list[str]:
-    """Sentences about what a pod's `spec` lacks by the standard, `restricted` or `baseline`; any other asks nothing."""
+    """Sentences about violations of the standard, `restricted` or `baseline`, by a pod's `spec`; none for others."""
     if standard not in (RESTRICTED, BASELINE):
         return []
     return [*_against_baseline(spec), *(_against_restricted(spec) if standard == RESTRICTED else ())]

@@ -48,7 +48,7 @@ _TAKEN = frozenset(
 )
 #: Exit codes of a container that a kubelet ended: by SIGTERM, and by SIGKILL after the grace period.
 _ENDED_BY_KUBELET = (143, 137)
-#: Events of an operator about what it does with any job: they say nothing of why this one waits.
+#: Events that an operator sends for every job: no reason why this one waits.
 _SAYS_NOTHING = frozenset({"SetPodTemplateRestartPolicy", "SettedPodTemplateRestartPolicy"})
 #: Reasons of a container's end that decide something here.
 CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
@@ -68,7 +68,7 @@ class PodEnd:
     stderr_tail: str
     started_ms: int | None
     ended_ms: int | None
-    #: The cluster ended it, for its own reasons, or somebody deleted it.
+    #: The cluster ended it for reasons of its own, or a user deleted it.
     is_taken: bool
 
     @property
@@ -78,7 +78,7 @@ class PodEnd:
 
 
 def milliseconds(text: object) -> int | None:
-    """Milliseconds since the epoch of a time as the API writes it; None where it is none."""
+    """A time of the API as milliseconds since the epoch; None: it is malformed or missing."""
     if not isinstance(text, str) or not text:
         return None
     try:
@@ -130,7 +130,7 @@ def _taken(status: Object) -> str:
 
 
 def _deleted(pod: Object) -> str:
-    """The reason of the end of a pod that somebody deleted, as who drains a node does; empty: nobody did, or it had
+    """The reason of the end of a pod that was deleted, as when a node is drained; empty: it was not deleted, or it had
     ended by itself."""
     if not pod["metadata"].get("deletionTimestamp"):
         return ""
@@ -139,30 +139,30 @@ def _deleted(pod: Object) -> str:
 
 
 def failure(pods: Iterable[Object], container: str = "") -> PodEnd | None:
-    """The pod's end that explains a job's: the first that failed by itself, else one that the cluster brought about."""
+    """The pod's end that explains the job's: the first that failed by itself, else one that the cluster caused."""
     ends = [end for pod in pods if (end := pod_end(pod, container)) is not None]
     bad = [end for end in ends if end.exit_code or end.is_taken or end.reason == "Failed"]
     return min(bad, key=lambda end: (end.is_taken and not end.failed_itself, end.ended_ms or 0), default=None)
 
 
 def place(pods: Sequence[Object]) -> str:
-    """Pods and their nodes, in words."""
+    """Pods and their nodes, such as ``pod a on node-1``; at most four."""
     found = [(pod["metadata"]["name"], (pod.get("spec") or {}).get("nodeName")) for pod in pods]
     return ", ".join(f"pod {name} on {node}" if node else f"pod {name}" for name, node in sorted(found)[:4])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """A container that cannot be made or started, which nothing changes by itself."""
+    """A container that cannot be created or started without a change by the user."""
 
     reason: str
     sentence: str
-    #: It will not get better at all.
+    #: No retry can succeed.
     is_hopeless: bool
 
 
 def stuck(pods: Iterable[Object]) -> Stuck | None:
-    """The first container of these pods that cannot be made; None: there is none."""
+    """The first container of these pods that cannot be created; None: there is none."""
     for pod in pods:
         for container in _statuses(pod.get("status") or {}):
             waiting = (container.get("state") or {}).get("waiting") or {}
@@ -176,7 +176,7 @@ def stuck(pods: Iterable[Object]) -> Stuck | None:
 
 
 def is_being_made(pods: Iterable[Object]) -> bool:
-    """Whether one of these pods has a node, where its containers wait for what they mount, or for their image."""
+    """Whether one of these pods has a node, and its containers wait there for volumes or images."""
     waiting = [
         (one.get("state") or {}).get("waiting") or {} for pod in pods for one in _statuses(pod.get("status") or {})
     ]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.jobs import storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +18,7 @@ class HandleData:
     uid: str
     #: The attempt's folder, below the experiment's.
     folder: str = ""
-    #: The place where the job leaves its files, in words.
+    #: The address of the job's files, for people.
     link: str = ""
 
 
@@ -28,10 +26,8 @@ def read(handle: JobHandle) -> HandleData:
     return HandleData(**json.loads(handle.data))
 
 
-def make(platform: str, spec: JobSpec, settings: Json, created: Object) -> JobHandle:
-    """The handle of a job. `created`: its object, as the server has it."""
+def make(platform: str, spec: JobSpec, created: Object, link: str) -> JobHandle:
+    """The handle of a job. `created`: its object, as the server has it; `link`: as in `HandleData`."""
     meta = created["metadata"]
-    told = HandleData(
-        name=meta["name"], uid=meta.get("uid", ""), folder=spec.attempt_directory, link=storage.address(settings, spec)
-    )
-    return JobHandle(platform=platform, version=1, job_name=spec.name, data=json.dumps(asdict(told)))
+    content = HandleData(name=meta["name"], uid=meta.get("uid", ""), folder=spec.attempt_directory, link=link)
+    return JobHandle(platform=platform, version=1, job_name=spec.name, data=json.dumps(asdict(content)))

@@ -1,5 +1,5 @@
-"""The memory of one job: its object, its pods and what is told about them, also after they are gone, and the report
-that follows. A completed job may lose its pods, and a deleted one its object, before anybody has looked."""
+"""The memory of one job: its object, its pods and their events, kept after they are gone, and the report made of them.
+A completed job may lose its pods, and a deleted one its object, before it is observed."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class JobMemory:
     name: str
     #: The uid of the job's object; empty: whichever has the name.
     uid: str
-    #: The container that tells the exit code.
+    #: The container with the exit code.
     container: str
     #: Its operator starts it again by itself, as often as it likes.
     is_restarted: bool = False
     object: Object | None = None
-    #: When the job was made here, by the loop's clock; what was listed before need not have it.
+    #: Time of the job's creation here, by the loop's clock; earlier lists may lack it.
     made_s: float = 0.0
     pods: dict[str, Object] = field(default_factory=dict)
     #: Pods that are gone, as they were last seen.
@@ -47,21 +47,21 @@ class JobMemory:
     events: dict[str, Object] = field(default_factory=dict)
     #: Since when it is not there any more, by the loop's clock.
     removed_s: float | None = None
-    #: The server said that it was deleted; else it was merely missing.
+    #: Its deletion was watched; else a list lacked it.
     was_deleted: bool = False
     #: We asked for its end.
     is_cancelled: bool = False
     #: Ends that we saw stay as they were.
     final: Observation | None = None
-    #: It was seen running: what is pending again is being restarted.
+    #: It was seen running: if it is pending again, it is being restarted.
     has_run: bool = False
-    #: It has failed and no pod told how: they come by a stream of their own, which may be behind.
+    #: It has failed, and no pod shows how: the watch of pods may lag behind.
     lacks_pods: bool = False
     #: Its pods were asked for since, and there is no more to know.
     has_all_pods: bool = False
     #: Since when a pod that has a node is not made there, by the loop's clock.
     _making_s: float | None = None
-    #: That has taken so long that what it mounts may be missing.
+    #: That has taken so long that its mounts may be missing.
     is_slow_to_start: bool = False
     _stuck_s: float | None = None
     #: Since when the pod that reports is known to have been taken away, by the loop's clock.
@@ -77,7 +77,7 @@ class JobMemory:
         return str(found["metadata"]["name"]) if found else None
 
     def report(self, read: Read, now_s: float) -> tuple[Observation, float | None]:
-        """The report as of now, and the seconds after which to look again though nothing is heard; None: not before."""
+        """The report as of now, and the seconds after which to evaluate it again without an event; None: never."""
         if self.final is not None:
             return self.final, None
         found, again_s = self._look(read, now_s)
@@ -104,9 +104,9 @@ class JobMemory:
         return self._taken(found, now_s)
 
     def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
-        """The report on a job that runs, by its operator's word, and the seconds after which to look again.
+        """The report on a job that its operator calls running, and the seconds after which to look again.
 
-        The operator may be away when a pod is taken from it. What the runner heard then is a signal alone.
+        The operator may be away when one of its pods is evicted; the runner then sees only a signal.
         """
         end = None if self.is_restarted or self.is_cancelled else self._end_of_reporter()
         if end is None or not end.is_taken or end.failed_itself or end.exit_code == 0:
@@ -126,7 +126,7 @@ class JobMemory:
         ), None
 
     def _end_of_reporter(self) -> evidence.PodEnd | None:
-        """The end of the newest pod that reports; None while it runs, or nothing tells how it ended."""
+        """The end of the newest reporting pod; None: it runs, or its end is unknown."""
         pod = _reporter(self.all_pods)
         if pod is None:
             return None
@@ -135,7 +135,7 @@ class JobMemory:
         return evidence.pod_end(pod, self.container) if has_ended else None
 
     def _ended(self, found: Observation) -> Observation:
-        """The report on a job that has ended, with what its pods say of its end."""
+        """The report on an ended job, with the evidence of its pods."""
         pods = self.all_pods
         where = evidence.place(pods)
         if found.state is not JobState.FAILED:
@@ -163,9 +163,9 @@ class JobMemory:
         )
 
     def _removed(self, found: Observation, since_s: float, now_s: float) -> tuple[Observation, float | None]:
-        """The report on a job whose object is gone, and the seconds after which to look again.
+        """The report on a job without an object any more, and the seconds after which to look again.
 
-        Its end is told when its pods are gone: until then they hold what they hold, and may still tell results.
+        Its end is reported when its pods are gone: until then they hold resources and may still report results.
         """
         grace = max((_grace_s(pod) for pod in self.pods.values()), default=0.0)
         if self.pods and now_s < since_s + grace + _ENDING_S:

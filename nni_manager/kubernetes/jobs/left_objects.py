@@ -50,7 +50,7 @@ async def find(cluster: Cluster, resource: Resource | None, at_work: Collection[
 
 
 async def remove(cluster: Cluster, found: Sequence[Found]) -> None:
-    """Removes these very objects, jobs first; one that was made anew under the name stays. Raises Refusal."""
+    """Removes these objects by uid, jobs first; a newer object of the same name stays. Raises Refusal."""
     for one in found:
         meta = one.object["metadata"]
         await cluster.delete(one.resource, meta["name"], uid=meta["uid"])

@@ -53,7 +53,7 @@ class Role:
 class PodSettings:
     """The settings that all pods of one service share."""
 
-    #: What trials see as `NNI_PLATFORM`.
+    #: The value of `NNI_PLATFORM` in trials.
     platform: str
     #: push, push-or-exec, pull or exec.
     channel: str
@@ -124,8 +124,8 @@ def pod_template(
 
 
 def without_account_token(pod: Object, own: Object) -> Object:
-    """The pod without the token of its service account, with which a trial's code could ask the cluster: unless
-    `own`, a pod template of the user's, names an account or says what it wants."""
+    """The pod without a service account token, which would give a trial's code access to the API, unless `own`, the
+    user's pod template, names an account or sets `automountServiceAccountToken`."""
     if _ASKING.isdisjoint(own.get("spec") or {}):
         pod["spec"]["automountServiceAccountToken"] = False
     return pod
@@ -138,7 +138,7 @@ def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:
 def environment(
     spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
 ) -> list[Object]:
-    """The environment of the runner; its token stands in a Secret, where not everybody who sees pods sees it."""
+    """The environment of the runner. Its token is in a Secret, as a right to read pods does not include Secrets."""
     is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
     values = {
         protocol.ENV_COMMAND: role.command,

@@ -21,7 +21,7 @@ _AT_ONCE = 4
 
 
 async def end(cluster: Cluster, kind: Kind, resource: Resource, memories: Iterable[JobMemory]) -> None:
-    """Asks those of the jobs that run to end. Raises Refusal."""
+    """Asks running jobs to end. Raises Refusal."""
 
     async def end_one(memory: JobMemory) -> None:
         if memory.final is None and memory.object is not None and memory.removed_s is None:
@@ -32,7 +32,7 @@ async def end(cluster: Cluster, kind: Kind, resource: Resource, memories: Iterab
 
 
 async def remove(cluster: Cluster, resource: Resource, service: ClusterObjects, memories: Iterable[JobMemory]) -> None:
-    """Removes jobs and what belongs to them. Quiet for what is not there any more. Raises Refusal."""
+    """Removes jobs and their objects. Quiet for missing ones. Raises Refusal."""
 
     async def remove_one(memory: JobMemory) -> None:
         await cluster.delete(resource, memory.name, uid=memory.uid)
@@ -42,7 +42,7 @@ async def remove(cluster: Cluster, resource: Resource, service: ClusterObjects, 
 
 
 async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], job_names: frozenset[str] | None) -> None:
-    """Removes jobs with these labels, whoever made them; `job_names` None: all. Raises Refusal."""
+    """Removes jobs with these labels, made by any process; `job_names` None: all. Raises Refusal."""
 
     async def clean_one(found: Object) -> None:
         meta = found["metadata"]
@@ -55,9 +55,9 @@ async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], jo
 
 
 async def _each(things: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
-    """Does something with each of these things, a few at a time.
+    """Awaits a call for each of the items, a few at a time.
 
-    Raises the first error, when nothing is under way any more.
+    Raises the first error after all calls have ended.
     """
     left = iter(things)
 

@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
-from nni_manager.domain.experiment import Json
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.names import service_labels
+from nni_manager.kubernetes.fields import AzureStorage
 from nni_manager.kubernetes.jobs.pod import RUNNER_FILE
 
 LOGIN_KEY = ".dockerconfigjson"
@@ -74,16 +74,15 @@ def _metadata(name: str, experiment_id: str, service: str) -> Object:
 
 
 def _name(experiment_id: str, service: str, what: str, content: bytes) -> str:
-    """The name of a shared object, another one for another content: an object that is there is the right one."""
+    """The name of a shared object, with a hash of its content: an existing object of that name is the same."""
     digest = hashlib.sha256(f"{experiment_id} {service} ".encode() + content).hexdigest()[:10]
     readable = re.sub(r"[^a-z0-9]+", "-", f"nni-{experiment_id}-{service}".lower())[:40].strip("-")
     return f"{readable}-{what}-{digest}"
 
 
-async def account_key(storage: Json) -> str:
+async def account_key(storage: AzureStorage) -> str:
     """The key of a storage account, which is secret. Raises BadCredentials and PlatformUnavailable."""
-    given = storage.get("azureAccountKey")
-    return str(given) if given else await _from_vault(str(storage["keyVaultName"]), str(storage["keyVaultKey"]))
+    return storage.azure_account_key or await _from_vault(storage.key_vault_name, storage.key_vault_key)
 
 
 async def _from_vault(vault: str, name: str) -> str:
@@ -102,7 +101,7 @@ async def _from_vault(vault: str, name: str) -> str:
             raise PlatformUnavailable(f"{address} cannot be asked now ({error.status_code})", refused=True) from None
         raise BadCredentials(
             f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); "
-            "log in with `az login` as somebody who may get secrets there, or give storage.azureAccountKey"
+            "log in with `az login` as a user who may get secrets there, or give storage.azureAccountKey"
         ) from None
     except AzureError as error:
         raise PlatformUnavailable(f"{address} cannot be reached: {error}", refused=True) from None

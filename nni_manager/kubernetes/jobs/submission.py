@@ -30,7 +30,7 @@ def body(
 async def find_own(
     cluster: Cluster, resource: Resource, name: str, labels: Mapping[str, str], spec: JobSpec
 ) -> Object | None:
-    """The job's object, if it is there. Raises SubmitRejected for somebody else's of that name, and Refusal."""
+    """The job's object, if it is there. Raises SubmitRejected for a foreign object of that name, and Refusal."""
     found = await cluster.find(resource, name)
     if found is None or names.is_ours(found, labels, spec.name):
         return found

@@ -1,4 +1,4 @@
-"""The jobs of one training service while it is connected: what informers, results and logs say of each."""
+"""The jobs of one training service while it is connected: reports from informers, results and logs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LIST_S = 20.0
 
 
 class FollowedJobs:
-    """The followed jobs of one service, made by `follow`. Answers from memory: what was told last stands until the
-    cluster has said something else."""
+    """The followed jobs of one service, made by `follow`. Answers from memory: the last state stands until the
+    cluster reports another."""
 
     def __init__(
         self, kind: Kind, following: Following, reading: ResultReader | None, service: ClusterObjects, *, restarts: bool
@@ -70,7 +70,7 @@ class FollowedJobs:
         return memory
 
     async def _mend(self) -> None:
-        """Looks whether pods wait for what somebody has removed."""
+        """Creates shared objects again that were removed and that pods wait for."""
         with suppress(Refusal, PlatformError):
             await self._service.mend()
 

@@ -1,4 +1,4 @@
-"""The followed jobs of one service: what informers tell is put to the job that it is about, which is woken."""
+"""The followed jobs of one service: events of informers go to the job that they belong to, which is woken."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Following:
         #: Job → its pods, followed or not.
         self._pods_of: dict[str, dict[str, Object]] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
-        #: Job → what asks for its pods.
+        #: Job → task that asks for its pods.
         self._asking: dict[str, asyncio.Task[None]] = {}
-        #: Job that a list does not have → what asks for it by its name.
+        #: Job that a list lacks → task that asks for it by name.
         self._seeking: dict[str, asyncio.Task[None]] = {}
-        #: Called with a job whose pods or object have changed.
+        #: Called with a job when its pods or its object have changed.
         self.on_change: Callable[[JobMemory], None] = lambda memory: None
         for pod in pods.objects.values():
             self._put_pod(pod)
@@ -97,7 +97,7 @@ class Following:
         return found
 
     async def _ask_for_pods(self, memory: JobMemory) -> None:
-        """What is told of them may not be understood: then the job's own word counts."""
+        """Asks for the pods of a job; where the answer explains nothing, the job's own status counts."""
         try:
             await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
         except Exception:
@@ -105,7 +105,7 @@ class Following:
         memory.has_all_pods = True
         self._tell(memory)
 
-    # What informers tell
+    # Events of informers
 
     def on_object(self, resource: Resource, found: Object) -> None:
         if resource == EVENTS:
@@ -137,7 +137,7 @@ class Following:
                 self._remove(memory) if was_seen else self._seek(memory)
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
-        """Looks for jobs that were made before the list and are not in it."""
+        """Looks for jobs that are older than the list and missing in it."""
         if resource != self._jobs.resource:
             return
         for memory in self._memories.values():

@@ -37,7 +37,7 @@ async def read(cluster: Cluster, memory: JobMemory) -> bytes:
 
 
 def _is_lasting(refusal: Refusal) -> bool:
-    """Whether a refusal lasts, so that nobody waits for the log.
+    """Whether a refusal lasts, so that waiting for the log is pointless.
 
     The container has not begun or is gone, the right is not granted, or the node does not answer.
     """

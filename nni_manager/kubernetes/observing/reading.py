@@ -23,7 +23,7 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
 
-#: Seconds for which the end of a job waits for what it left on the storage.
+#: Seconds for which the end of a job waits for its files on the storage.
 _PATIENCE_S = 2.0
 #: Seconds that a command in a pod may take; the code goes through it.
 _COMMAND_S = 600.0
@@ -39,7 +39,7 @@ class ResultReader(Protocol):
         """Notes that a job's object or its pods have changed."""
 
     def seen(self, memory: JobMemory, report: Observation) -> Observation:
-        """The report on a job that may be told now: an end waits for what is still being read."""
+        """The report to give now: an end is held back until all results are read."""
 
     def forget(self, memory: JobMemory) -> None:
         """Stops reading a job's results. Quiet for a job that is not followed."""
@@ -67,7 +67,7 @@ class _FromStorage:
             self._pull.follow(memory.job_name, folder.here, Path(attempt_directory))
 
     def notice(self, memory: JobMemory) -> None:
-        """Does nothing: a job that runs writes by itself."""
+        """Does nothing: running jobs write results without help."""
 
     def seen(self, memory: JobMemory, report: Observation) -> Observation:
         if self._task.done():

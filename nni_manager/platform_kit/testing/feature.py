@@ -10,7 +10,7 @@ class Feature(StrEnum):
 
     # What the platform itself has
 
-    #: Somebody to whom it can refuse access.
+    #: Credentials that it can refuse.
     CREDENTIALS = "credentials"
     #: A time between accepted and running that can be seen.
     PENDING = "pending"
@@ -32,7 +32,7 @@ class Feature(StrEnum):
     WAIT_REASONS = "wait reasons"
     #: Jobs of several processes.
     REPLICAS = "replicas"
-    #: People who end jobs by means of the platform's own.
+    #: Users can end jobs by the platform's own means.
     PORTAL = "portal"
     #: Jobs of others under the name of one of ours: names mean nothing there, or others share the account.
     FOREIGN_JOBS = "foreign jobs"

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from trial_runner import protocol
 
-#: Parts of paths that are late: everything that a runner leaves but its words.
+#: Parts of paths that are late: all files of a runner except its reports.
 _LATE = frozenset({protocol.OUTBOX_FOLDER, protocol.METRICS_FILE.partition("/")[0], *protocol.LOG_FILES})
 
 
@@ -28,7 +28,7 @@ class Lag(StrEnum):
     LATE_SIZES = "late sizes"
     #: Files seem to be empty, also those that were read before.
     TRUNCATED = "truncated"
-    #: What is opened or listed is answered with ESTALE.
+    #: Opening and listing fail with ESTALE.
     STALE_HANDLES = "stale handles"
 
 

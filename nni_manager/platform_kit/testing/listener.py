@@ -57,7 +57,7 @@ class FakeListener:
         self.statuses: list[Body] = []
         self.versions: list[Body] = []
         self.posts: list[tuple[str, Body]] = []
-        #: What each request says of the container it comes from.
+        #: The container id of each request.
         self.containers: list[str | None] = []
         self.stop: float | None = None
         #: Seconds between two heartbeats of a runner.
@@ -65,13 +65,13 @@ class FakeListener:
         #: False: hangs up after every answer, so that nothing of it stays open.
         self.keeps_alive = True
         self.connections = 0
-        #: False: as an earlier manager, it takes one post in a request, and tells nothing that it is not asked for.
+        #: False: like an earlier manager, it takes one post per request, and answers without extra fields.
         self.takes_together = True
         #: Code as the answer to the greeting holds it.
         self.inline_code = ""
         #: Requests, of which one may hold several posts.
         self.requests = 0
-        #: The attempt is decided by the word about its end, as the manager does it: from then on logs alone are taken.
+        #: The report of the end decides the attempt, as in the manager: only logs are accepted after it.
         self.decides = False
         self.before: Misbehaviour = lambda route, body: None
         #: Asked after a request was handled: whether to hang up instead of answering.
@@ -85,7 +85,7 @@ class FakeListener:
         return f"http://{self._address}:{self.port}{PATH}"
 
     def variables(self, port: int | None = None) -> Mapping[str, str]:
-        """Variables of a runner of the attempt; `port`: of who stands before the listener."""
+        """Variables of a runner of the attempt; `port`: of a proxy before the listener."""
         url = f"http://{self._address}:{self.port if port is None else port}{PATH}"
         return {protocol.ENV_MANAGER_URL: url, protocol.ENV_TOKEN: TOKEN}
 

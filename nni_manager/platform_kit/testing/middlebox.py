@@ -74,7 +74,7 @@ FAULTS = (
 )
 ROUTES = ("version", "code", "parameters", "outboxes", "status", "metrics", "log", "heartbeat", protocol.TOGETHER)
 
-#: The last part of a request's path, and its body → what befalls it, or None. Called in the order of requests.
+#: The last part of a request's path, and its body → the fault to apply, or None. Called in the order of requests.
 Choice = Callable[[str, bytes], Fault | None]
 
 
@@ -199,7 +199,7 @@ _MOST_BYTES = 1024 * 1024
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:
-    """A whole request or response whose head names the length of its body."""
+    """A whole request or response with the length of its body in its head."""
     head = await reader.readuntil(b"\r\n\r\n")
     fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
     return head + await reader.readexactly(int(fields.get(b"content-length", b"0")))

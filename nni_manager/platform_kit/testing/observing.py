@@ -20,7 +20,7 @@ from nni_manager.platform_kit.testing.recorder import Recorder
 from nni_manager.platform_kit.testing.world import World
 
 _T = TypeVar("_T")
-#: Seconds between two looks at a platform that tells nothing by itself.
+#: Seconds between two observations of a platform without events.
 _LOOK_AGAIN_S = 0.02
 
 
@@ -31,12 +31,12 @@ def needs(world: World, *features: Feature) -> None:
             pytest.skip(f"{feature}: {world.absent[feature]}")
 
 
-async def accepted(world: World, platform: Platform, trial_id: str) -> JobHandle:
+async def accepted(world: World, platform: Platform[Any], trial_id: str) -> JobHandle:
     """Submits a job, as soon as the platform can be asked and has room."""
     return await taken(world, platform, world.job(trial_id))
 
 
-async def taken(world: World, platform: Platform, spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
+async def taken(world: World, platform: Platform[Any], spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
     """Submits this job, as soon as the platform can be asked and has room.
 
     `recorder`: of the platform's host, where it is not the world's.
@@ -51,12 +51,12 @@ async def taken(world: World, platform: Platform, spec: JobSpec, recorder: Recor
             await _next_look(recorder, platform)
 
 
-async def running(world: World, platform: Platform, trial_id: str) -> JobHandle:
+async def running(world: World, platform: Platform[Any], trial_id: str) -> JobHandle:
     """Submits a job and waits until it is seen running."""
     return await run(world, platform, world.job(trial_id))
 
 
-async def run(world: World, platform: Platform, spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
+async def run(world: World, platform: Platform[Any], spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
     """Submits this job and waits until it is seen running."""
     handle = await taken(world, platform, spec, recorder)
     await world.begin(handle)
@@ -65,7 +65,7 @@ async def run(world: World, platform: Platform, spec: JobSpec, recorder: Recorde
 
 
 async def seen(
-    world: World, platform: Platform, handle: JobHandle, *states: JobState, recorder: Recorder | None = None
+    world: World, platform: Platform[Any], handle: JobHandle, *states: JobState, recorder: Recorder | None = None
 ) -> Observation:
     """The first report on a job that has one of these states."""
     what = " or ".join(states)
@@ -74,7 +74,7 @@ async def seen(
 
 async def seen_as(
     world: World,
-    platform: Platform,
+    platform: Platform[Any],
     handle: JobHandle,
     is_it: Callable[[Observation], bool],
     what: str,
@@ -100,7 +100,7 @@ async def seen_as(
 
 
 async def finish(
-    world: World, platform: Platform, handles: Sequence[JobHandle], recorder: Recorder | None = None
+    world: World, platform: Platform[Any], handles: Sequence[JobHandle], recorder: Recorder | None = None
 ) -> None:
     """Ends the running jobs: each reports a result of its own, ends well, and is SUCCEEDED, with that result alone."""
     for number, handle in enumerate(handles):
@@ -163,7 +163,7 @@ async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> ob
             await asyncio.sleep(_LOOK_AGAIN_S)
 
 
-async def _next_look(recorder: Recorder, platform: Platform) -> None:
+async def _next_look(recorder: Recorder, platform: Platform[Any]) -> None:
     if platform.capabilities.watches:
         await recorder.news.wait()
     else:

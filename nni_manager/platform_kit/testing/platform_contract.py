@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -112,7 +113,7 @@ class PlatformContract(ServiceContract):
             report = await seen(world, platform, handle, *JobState)
             assert report.state is JobState.PENDING
 
-    async def test_another_exit_code_is_a_failure_with_code_and_reason(self, world: World) -> None:
+    async def test_failed_job_has_exit_code_and_reason(self, world: World) -> None:
         """Item 4: another exit code than 0 is a failure with code and reason."""
         async with world.make() as platform:
             handle = await running(world, platform, "a")
@@ -134,7 +135,7 @@ class PlatformContract(ServiceContract):
             assert world.remote_calls - before <= world.max_observe_calls
             assert reports.keys() == set(handles)
 
-    async def test_a_job_removed_behind_our_back_is_lost(self, world: World) -> None:
+    async def test_removed_job_is_lost(self, world: World) -> None:
         """Item 6: a job removed behind our back is lost."""
         needs(world, Feature.VANISH)
         async with world.make() as platform:
@@ -168,7 +169,7 @@ class PlatformContract(ServiceContract):
             await world.end_outage()
             await seen(world, platform, handle, *_ENDED)
 
-    async def test_wrong_credentials_are_named_without_being_told(self, world: World) -> None:
+    async def test_wrong_credentials_are_refused_and_not_shown(self, world: World) -> None:
         """Item 8: wrong credentials are named, and no text tells them."""
         needs(world, Feature.CREDENTIALS)
         with pytest.raises(BadCredentials) as refused:
@@ -186,7 +187,7 @@ class PlatformContract(ServiceContract):
             assert report.state in (JobState.CANCELLED, JobState.FAILED)
             await seen(world, platform, other, JobState.RUNNING)
 
-    async def test_cancelling_what_has_ended_or_was_never_there_is_quiet(self, world: World) -> None:
+    async def test_cancelling_ended_and_unknown_jobs_is_quiet(self, world: World) -> None:
         """Item 10: cancelling what has ended or was never there is quiet."""
         needs(world, Feature.VANISH)
         async with world.make() as platform:
@@ -221,8 +222,8 @@ class PlatformContract(ServiceContract):
             await world.end(handle, 0)
             await seen(world, platform, handle, JobState.SUCCEEDED)
 
-    async def test_a_job_that_ends_while_nobody_is_there_is_seen_later(self, world: World) -> None:
-        """Item 11: a job that ends while nobody is there is seen later."""
+    async def test_job_that_ends_while_disconnected_is_seen_later(self, world: World) -> None:
+        """Item 11: a job that ends while no adapter is entered is seen later."""
         async with world.make() as platform:
             handle = await running(world, platform, "a")
         await world.end(handle, 0)
@@ -332,7 +333,7 @@ class PlatformContract(ServiceContract):
             report = await seen(world, platform, handle, *_FINAL)
         _check_no_secret(world, *map(repr, (platform, platform.host, spec, handle, report, error)), caplog.text)
 
-    async def test_boxes_that_answer_in_http_cost_nothing(self, world: World) -> None:
+    async def test_proxies_between_runner_and_listener_cost_nothing(self, world: World) -> None:
         """Item 29: boxes that answer in HTTP cost no result; every request to the trial listener meets some of them,
         before and after it went through."""
         needs(world, Feature.PUSH)
@@ -352,7 +353,7 @@ class PlatformContract(ServiceContract):
 
 
 _FAULTS_A_ROUTE = 3
-#: A command whose results, output and exit code are known.
+#: A command with known results, output and exit code.
 _REPORTING = (
     'for n in 1 2 3; do echo \'{"type": "intermediate", "value": \'$n\'}\' >> $NNI_OUTBOX; done; echo printed; exit 3'
 )
@@ -371,7 +372,7 @@ _ALWAYS_SET = (
 )
 
 
-async def _submit_and_cut_off(world: World, platform: Platform, turns: int) -> None:
+async def _submit_and_cut_off(world: World, platform: Platform[Any], turns: int) -> None:
     """Cancels a submission after some turns of the loop; it may have ended before."""
     submission = asyncio.create_task(platform.submit(world.job("b")))
     for _ in range(turns):

@@ -34,7 +34,7 @@ class Recorder:
 
     def __init__(self, experiment_id: str = "contract", connections: Connections | None = None) -> None:
         self.experiment_id = experiment_id
-        #: What instances share; a world that restarts makes new ones.
+        #: Shared by instances; a world that restarts makes new ones.
         self.connections = connections or Connections()
         #: Names of the jobs that `wake` was called with.
         self.woken: list[str] = []
@@ -47,12 +47,12 @@ class Recorder:
         #: The experiment's folder, and its packed code; set by worlds of adapters that use them.
         self.folder = Path("no-folder")
         self.code_archive = Path("no-archive")
-        #: Job name → (version, channel), and → the word about the end, of runners that are read.
+        #: Job name → (version, channel), and → the report of the end, of runners that are read.
         self.greetings: dict[str, tuple[str | None, str]] = {}
         self.ends: dict[str, str] = {}
         #: Job name → identities of its containers, the newest last.
         self.containers: dict[str, list[str]] = {}
-        #: Ends that were told together with a job's last lines.
+        #: Ends that were delivered together with a job's last lines.
         self.told_ends: dict[str, Observation] = {}
         self._stored = asyncio.Event()
         self._accepted: set[str] = set()
@@ -77,7 +77,7 @@ class Recorder:
             connections=self.connections,
             folder=self.folder,
             code=self._code,
-            greet=self._greet,
+            register=self._register,
             exited=self._exited,
         )
 
@@ -116,7 +116,7 @@ class Recorder:
     async def _code(self) -> Path:
         return self.code_archive
 
-    async def _greet(
+    async def _register(
         self,
         job_name: str,
         runner_version: str | None,
@@ -125,13 +125,13 @@ class Recorder:
         container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> None:
-        """Takes a greeting as the store does: the newest container counts.
+        """Registers a container as the store does: the newest container counts.
 
         Offsets begin at 0 again where it found less than is stored.
         """
         known = self.containers.setdefault(job_name, [])
         if container and container in known[:-1]:
-            raise AttemptDecided("a newer container has greeted")
+            raise AttemptDecided("a newer container has registered")
         if container and known and container not in known:
             self.ends.pop(job_name, None)
             stored = self._offsets.get(job_name, {})

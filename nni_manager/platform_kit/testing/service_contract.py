@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ _GIVEN_UP_S = 0.3
 #: Seconds that leaving may take, as the scheduler has it.
 _EXIT_S = 10.0
 _LOOK_AGAIN_S = 0.02
-#: A command whose results are known.
+#: A command with known results.
 _REPORTING = 'for n in 1 2; do echo \'{"type": "intermediate", "value": \'$n\'}\' >> $NNI_OUTBOX; done'
 
 
@@ -50,7 +51,7 @@ _REPORTING = 'for n in 1 2; do echo \'{"type": "intermediate", "value": \'$n\'}\
 class ServiceContract:
     """The contract's tests of a training service as a whole; inherit `PlatformContract`, which has the rest."""
 
-    async def test_entered_during_an_outage_it_is_well_after_it(self, world: World) -> None:
+    async def test_entering_during_an_outage_works_after_it(self, world: World) -> None:
         """Item 18: an adapter that was entered during an outage is well after it."""
         needs(world, Feature.OUTAGE)
         async with world.make() as platform:
@@ -74,7 +75,7 @@ class ServiceContract:
         finally:
             await platform.__aexit__(None, None, None)
 
-    async def test_one_machine_cannot_be_reached_and_the_other_goes_on(self, world: World) -> None:
+    async def test_unreachable_machine_does_not_stop_the_other(self, world: World) -> None:
         """Item 19: one machine cannot be reached, and the other goes on."""
         needs(world, Feature.MACHINES)
         async with world.make_on_machines() as platform:
@@ -94,7 +95,7 @@ class ServiceContract:
             assert [await world.count(one.job_name) for one in (cut_off, other, third)] == [1, 1, 1]
             await finish(world, platform, [cut_off])
 
-    async def test_where_there_is_no_room_nothing_is_taken_until_there_is(self, world: World) -> None:
+    async def test_no_room_is_answered_until_there_is_room(self, world: World) -> None:
         """Item 20: where there is no room, no job is taken until there is."""
         needs(world, Feature.ROOM)
         async with world.make() as platform:
@@ -117,7 +118,7 @@ class ServiceContract:
             assert await world.count(handle.job_name) == 1
             await finish(world, platform, [first, handle])
 
-    async def test_why_a_job_waits_is_told_and_told_again_when_it_changes(self, world: World) -> None:
+    async def test_wait_reason_is_reported_and_updated(self, world: World) -> None:
         """Item 21: the reason for which a job waits is told, and told again when it changes."""
         needs(world, Feature.WAIT_REASONS)
         told: list[Wait] = []
@@ -152,14 +153,14 @@ class ServiceContract:
             await world.start_hanging()
             for ask in _questions(world, platform, handle, over):
                 await _give_up(ask)
-            assert await _give_up(lambda: platform.submit(spec)) is None, "nobody has answered"
+            assert await _give_up(lambda: platform.submit(spec)) is None, "no answer has come"
             await world.end_hanging()
             await seen(world, platform, handle, JobState.RUNNING)
             other = await run(world, platform, dataclasses.replace(spec, is_repeat=True))
             assert [await world.count(one.job_name) for one in (handle, other)] == [1, 1]
             await finish(world, platform, [handle, other])
 
-    async def test_it_is_left_also_while_nothing_is_answered(self, world: World) -> None:
+    async def test_leaving_works_while_nothing_answers(self, world: World) -> None:
         """Item 22: an adapter can be left also while nothing is answered."""
         needs(world, Feature.HANG)
         world.job("a")
@@ -175,8 +176,8 @@ class ServiceContract:
         async with world.make() as platform:
             await seen(world, platform, handle, JobState.RUNNING)
 
-    async def test_a_submission_whose_answer_was_lost_is_repeated_as_one_job(self, world: World) -> None:
-        """Item 23: a submission whose answer was lost is repeated as one job."""
+    async def test_repeated_submission_after_a_lost_answer_is_the_same_job(self, world: World) -> None:
+        """Item 23: a submission with a lost answer is repeated as one job."""
         needs(world, Feature.LOST_ANSWERS)
         async with world.make() as platform:
             await running(world, platform, "a")  # it is connected now
@@ -184,8 +185,8 @@ class ServiceContract:
             assert await world.count(handle.job_name) == 1
             await finish(world, platform, [handle])
 
-    async def test_a_job_of_somebody_else_under_the_same_name_is_left_alone(self, world: World) -> None:
-        """Item 23: a job of somebody else under the same name is left alone: it is not taken for ours, whether the
+    async def test_foreign_job_of_the_same_name_is_left_alone(self, world: World) -> None:
+        """Item 23: a foreign job under the same name is left alone: it is not taken for ours, whether the
         platform allows a second job of the name or not."""
         needs(world, Feature.LOST_ANSWERS, Feature.FOREIGN_JOBS)
         spec = dataclasses.replace(world.job("b"), nonce=_NONCE)
@@ -220,7 +221,7 @@ class ServiceContract:
         assert [await world.count(handle.job_name) for handle in (one, two)] == [1, 1]
         assert one.job_name not in recorder.told_ends and two.job_name not in world.recorder.told_ends
 
-    async def test_experiments_on_one_connection_keep_one_pace(self, world: World) -> None:
+    async def test_experiments_on_a_connection_share_its_pace(self, world: World) -> None:
         """Item 24: experiments on one connection keep one pace."""
         needs(world, Feature.SHARED_CONNECTION, Feature.PACE)
         recorder, (calls, per_s) = world.recorder.other("neighbour"), world.pace
@@ -234,7 +235,7 @@ class ServiceContract:
         busiest = max(sum(start <= moment < start + per_s for moment in moments) for start in moments)
         assert busiest <= calls + 1, "and one that was on its way for longer"
 
-    async def test_nothing_is_there_after_all_was_forgotten_and_closed(self, world: World) -> None:
+    async def test_forgetting_and_closing_leave_nothing(self, world: World) -> None:
         """Item 25: nothing of an experiment is there after all was forgotten and closed."""
         needs(world, Feature.TRACES)
         async with world.make() as platform:
@@ -278,7 +279,7 @@ class ServiceContract:
             assert await world.traces(recorder.experiment_id)
             await finish(world, neighbour, [theirs], recorder)
 
-    async def test_of_two_replicas_one_reports(self, world: World) -> None:
+    async def test_single_replica_reports(self, world: World) -> None:
         """Item 26: only one of two replicas reports."""
         needs(world, Feature.REPLICAS)
         async with world.make_replicated() as platform:
@@ -291,7 +292,7 @@ class ServiceContract:
             await seen(world, platform, handle, JobState.SUCCEEDED)
             await check_results(world, handle, [result_line(0)])
 
-    async def test_a_job_that_a_person_cancelled_is_told_as_such(self, world: World) -> None:
+    async def test_job_cancelled_by_a_user_is_reported_as_cancelled(self, world: World) -> None:
         """Item 27: a job that a person cancelled is reported as cancelled."""
         needs(world, Feature.PORTAL)
         async with world.make() as platform:
@@ -302,7 +303,7 @@ class ServiceContract:
             await finish(world, platform, [other])
 
 
-async def _enters(platform: Platform) -> bool:
+async def _enters(platform: Platform[Any]) -> bool:
     """Whether an adapter can be entered now; False: it raised PlatformUnavailable."""
     try:
         await platform.__aenter__()
@@ -312,7 +313,7 @@ async def _enters(platform: Platform) -> bool:
 
 
 def _questions(
-    world: World, platform: Platform, handle: JobHandle, over: JobHandle
+    world: World, platform: Platform[Any], handle: JobHandle, over: JobHandle
 ) -> Sequence[Callable[[], Awaitable[object]]]:
     """Calls of all verbs that change nothing."""
     questions: list[Callable[[], Awaitable[object]]] = [
@@ -334,8 +335,8 @@ async def _give_up(ask: Callable[[], Awaitable[object]]) -> object:
     return None
 
 
-async def _repeated(world: World, platform: Platform, spec: JobSpec) -> JobHandle:
-    """The handle of a job that was submitted, whose answer was lost, and that was submitted again; it runs."""
+async def _repeated(world: World, platform: Platform[Any], spec: JobSpec) -> JobHandle:
+    """The handle of a running job that was submitted twice, because the first answer was lost."""
     await world.lose_answer()
     with pytest.raises(PlatformUnavailable) as lost:
         await platform.submit(spec)
@@ -343,7 +344,7 @@ async def _repeated(world: World, platform: Platform, spec: JobSpec) -> JobHandl
     return await run(world, platform, dataclasses.replace(spec, is_repeat=True))
 
 
-async def _ask_for(seconds: float, platform: Platform, handle: JobHandle) -> None:
+async def _ask_for(seconds: float, platform: Platform[Any], handle: JobHandle) -> None:
     """Observes a job for so many seconds, again as soon as it is answered."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -362,7 +363,7 @@ async def _until_gone(world: World, experiment_id: str) -> None:
         pytest.fail(f"still there after {world.patience_s} s: {sorted(left)}")
 
 
-async def _check_posted_once(world: World, platform: Platform) -> None:
+async def _check_posted_once(world: World, platform: Platform[Any]) -> None:
     """Asserts that the results of only one replica are taken where replicas post."""
     with fake_listener() as listener:
         handle = await taken(world, platform, world.pushing_job("a", _REPORTING, listener.variables()))

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.keeper.client import Keeper
@@ -26,14 +26,14 @@ class World(abc.ABC):
     called for jobs that were accepted, and return when it is done, whether or not the adapter has noticed.
 
     A method that says "unless Feature.X is absent" is needed where `absent` does not name X. Only the far side is
-    played: whatever is done here is done as somebody else would do it, past the adapter.
+    played: its methods act on the platform directly, past the adapter.
     """
 
-    #: What the platform does without → why, in a sentence for the test's report.
+    #: Feature that the platform lacks → the reason, a sentence for the test's report.
     absent: ClassVar[Mapping[Feature, str]] = {}
     #: Remote calls that one `observe` may take, however many handles it is given.
     max_observe_calls: ClassVar[int] = 2
-    #: What the adapter promises of `calls_seen`: at most so many in any so many seconds. Unless Feature.PACE is absent.
+    #: The adapter's limit on `calls_seen`: (calls, seconds) of any window. Unless Feature.PACE is absent.
     pace: ClassVar[tuple[int, float]]
     #: Logins or connections that the platform sees of any number of experiments on one account.
     max_sessions: ClassVar[int] = 1
@@ -41,7 +41,7 @@ class World(abc.ABC):
     patience_s: ClassVar[float] = 20.0
     #: A file of `read_file` that `write_log` adds to.
     log_name: ClassVar[str] = "stdout"
-    #: What the code directory holds: name → text.
+    #: Files of the code directory: name → text.
     code_files: ClassVar[Mapping[str, str]] = {"greeting.txt": "hello from the code directory\n"}
     #: Every native status that the platform's documentation names.
     native_states: ClassVar[Collection[str]]
@@ -63,28 +63,28 @@ class World(abc.ABC):
     # The adapter
 
     @abc.abstractmethod
-    def make(self) -> Platform:
+    def make(self) -> Platform[Any]:
         """A new adapter of the platform, not entered, with a host of `recorder`."""
 
-    def make_unauthorised(self) -> Platform:
+    def make_unauthorised(self) -> Platform[Any]:
         """An adapter with wrong credentials; they are among `secrets`. Unless Feature.CREDENTIALS is absent."""
         raise NotImplementedError
 
-    def make_pushing(self) -> Platform:
-        """An adapter whose runners post to the trial listener. Unless Feature.PUSH is absent."""
+    def make_pushing(self) -> Platform[Any]:
+        """An adapter with runners that post to the trial listener. Unless Feature.PUSH is absent."""
         raise NotImplementedError
 
-    def make_of(self, recorder: Recorder) -> Platform:
+    def make_of(self, recorder: Recorder) -> Platform[Any]:
         """An adapter of another experiment on the same account: with a host of `recorder`, which is one of
         `self.recorder.other` and shares its connections. Unless Feature.SHARED_CONNECTION is absent."""
         raise NotImplementedError
 
-    def make_on_machines(self) -> Platform:
+    def make_on_machines(self) -> Platform[Any]:
         """An adapter of a platform with two machines: the first two jobs run on one each; a third one, on either
         when those have ended. Unless Feature.MACHINES is absent."""
         raise NotImplementedError
 
-    def make_replicated(self) -> Platform:
+    def make_replicated(self) -> Platform[Any]:
         """An adapter with jobs of two processes that do the same. Unless Feature.REPLICAS is absent."""
         raise NotImplementedError
 
@@ -117,7 +117,7 @@ class World(abc.ABC):
         """Has the running job end by itself."""
 
     async def vanish(self, handle: JobHandle) -> None:
-        """Removes the job, and every trace of it, as somebody else would. Unless Feature.VANISH is absent."""
+        """Removes the job, and every trace of it, past the adapter. Unless Feature.VANISH is absent."""
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -170,7 +170,7 @@ class World(abc.ABC):
         raise NotImplementedError
 
     async def plant(self, spec: JobSpec) -> None:
-        """Makes somebody else's job of this name, which runs: of another experiment, without our nonce, and not seen
+        """Makes a running job of this name that is not ours: of another experiment, without our nonce, and not seen
         by the adapter. Unless Feature.FOREIGN_JOBS is absent."""
         raise NotImplementedError
 
@@ -223,7 +223,7 @@ class World(abc.ABC):
         raise NotImplementedError
 
     async def start_shortage(self) -> None:
-        """Leaves the platform no room for another job from now on (somebody else has it, a quota is used up); it
+        """Leaves the platform no room for another job from now on (other users have it, a quota is used up); it
         runs what it has. Returns when a submission would find none. Unless Feature.ROOM is absent."""
         raise NotImplementedError
 

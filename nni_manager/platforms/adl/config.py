@@ -56,6 +56,11 @@ class AdlConfig(KubernetesSection):
     nfs: Nfs | None = Field(default=None, description="A folder that every container mounts.")
     checkpoint: Checkpoint | None = Field(default=None, description="The volume of checkpoints.")
 
+    @property
+    def secret_names(self) -> list[str]:
+        """The names of the Secrets with logins of private registries."""
+        return [secret.name for secret in self.image_pull_secrets or ()]
+
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         if self.nni_manager_ip is None and self.channel == "push":
             yield "nniManagerIp", "is not set: trials report to this machine's own address, which pods must reach"

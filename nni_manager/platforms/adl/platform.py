@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
 
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
@@ -17,10 +15,11 @@ from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_templ
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.kubernetes.preflight import secrets_there, storage_class_there
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platforms.adl.config import AdlConfig
 from nni_manager.platforms.adl.states import report
 
 
-class AdlPlatform(KubernetesPlatform):
+class AdlPlatform(KubernetesPlatform[AdlConfig]):
     """The adapter of `adl`: one AdaptDLJob for every attempt.
 
     Adaptive ones are started again by their scheduler, from checkpoints.
@@ -29,12 +28,12 @@ class AdlPlatform(KubernetesPlatform):
     name = "adl"
 
     @classmethod
-    def restarts(cls, settings: Json) -> bool:
-        return bool(settings.get("adaptive"))
+    def restarts(cls, config: AdlConfig) -> bool:
+        return config.adaptive
 
     @classmethod
-    def sends_code(cls, settings: Json) -> bool:
-        return not settings.get("trialCodeDirectory")
+    def sends_code(cls, config: AdlConfig) -> bool:
+        return not config.trial_code_directory
 
     def job_kind(self) -> Kind:
         return kind()
@@ -43,16 +42,13 @@ class AdlPlatform(KubernetesPlatform):
         return names.dashed(spec)
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
-        code = "" if self.sends_code(self.settings) else str(self.settings["trialCodeDirectory"])
-        pods = service.pods(code_in_image=code)
-        return job(spec, self.settings, pods, labels, service.secret_name(name), name)
+        pods = service.pods(code_in_image=self.config.trial_code_directory or "")
+        return job(spec, self.config, pods, labels, service.secret_name(name), name)
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
-        secrets: Any = self.settings.get("imagePullSecrets") or ()
-        async for finding in secrets_there(cluster, [one["name"] for one in secrets]):
+        async for finding in secrets_there(cluster, self.config.secret_names):
             yield finding
-        checkpoint: Any = self.settings.get("checkpoint")
-        if checkpoint:
+        if self.config.checkpoint is not None:
             if not await cluster.may("create", CLAIMS):
                 yield PreflightFinding(
                     severity=Severity.WRONG,
@@ -60,13 +56,13 @@ class AdlPlatform(KubernetesPlatform):
                     sentence=f"we may not create persistentvolumeclaims in namespace {cluster.namespace}",
                     fix="have create granted, or leave checkpoint out",
                 )
-            async for finding in storage_class_there(cluster, checkpoint["storageClass"]):
+            async for finding in storage_class_there(cluster, self.config.checkpoint.storage_class):
                 yield finding
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: ClusterObjects) -> None:
         await super().on_created(cluster, created, spec, service)
         meta = created["metadata"]
-        of_checkpoints = claim(self.settings, meta["name"], meta["labels"], owner(created))
+        of_checkpoints = claim(self.config, meta["name"], meta["labels"], owner(created))
         if of_checkpoints is not None:
             await service.put(CLAIMS, of_checkpoints)
 
@@ -79,7 +75,6 @@ _ENVIRONMENT = {
     "ADAPTDL_SHARE_PATH": _SHARE_PATH,
     "ADAPTDL_TENSORBOARD_LOGDIR": _BOARD_PATH,
 }
-_DEFAULT_SIZE = "1Gi"
 
 
 def kind() -> Kind:
@@ -94,19 +89,18 @@ def kind() -> Kind:
     )
 
 
-def role(spec: JobSpec, settings: Json) -> Role:
-    """The only role of an AdaptDLJob, whose rank 0 reports. Its GPUs are those of one replica."""
-    secrets: list[Mapping[str, str]] = settings.get("imagePullSecrets") or []  # type: ignore[assignment]
+def role(spec: JobSpec, config: AdlConfig) -> Role:
+    """The only role of an AdaptDLJob: its rank 0 reports. Its GPUs are those of one replica."""
     return Role(
         name="main",
         count=1,
         command=spec.command,
-        image=str(settings["dockerImage"]),
+        image=config.docker_image,
         container=CONTAINER,
         reports=True,
         gpus=spec.gpu_number,
-        resources={"cpu": str(settings["trialCpuNumber"]), "memory": str(settings["trialMemorySize"])},
-        pull_secrets=[one["name"] for one in secrets],
+        resources={"cpu": str(config.trial_cpu_number), "memory": config.trial_memory_size},
+        pull_secrets=config.secret_names,
     )
 
 
@@ -115,39 +109,36 @@ def claim_name(name: str) -> str:
     return f"{name}-checkpoint"
 
 
-def job(spec: JobSpec, settings: Json, pods: PodSettings, labels: Mapping[str, str], secret: str, name: str) -> Object:
-    """The AdaptDLJob of an attempt: an object with nothing but its `spec`."""
-    is_adaptive = bool(settings.get("adaptive"))
-    template = pod_template(spec, role(spec, settings), pods, labels, secret, is_alone=not is_adaptive)
-    wanted: Object = {"template": merged(template, _volumes(template, settings, name), CONTAINER)}
-    wanted["preemptible"] = is_adaptive
-    if not is_adaptive:
-        wanted |= {"minReplicas": 1, "maxReplicas": 1}
-    return {"spec": wanted}
+def job(
+    spec: JobSpec, config: AdlConfig, pods: PodSettings, labels: Mapping[str, str], secret: str, name: str
+) -> Object:
+    """The AdaptDLJob of an attempt: its `spec` alone."""
+    template = pod_template(spec, role(spec, config), pods, labels, secret, is_alone=not config.adaptive)
+    whole = merged(template, _volumes(template, config, name), CONTAINER)
+    replicas = {} if config.adaptive else {"minReplicas": 1, "maxReplicas": 1}
+    return {"spec": {"template": whole, "preemptible": config.adaptive, **replicas}}
 
 
-def _volumes(template: Object, settings: Json, name: str) -> Object:
-    """What the pod template gets besides: volumes for checkpoints, which outlive a pod, and what the section mounts."""
+def _volumes(template: Object, config: AdlConfig, name: str) -> Object:
+    """Additions to the pod template: volumes for checkpoints, which outlive a pod, and mounts of the section."""
     container = template["spec"]["containers"][0]
     volumes, mounts = list(template["spec"]["volumes"]), list(container["volumeMounts"])
     source: Object = {"emptyDir": {}}
-    if settings.get("checkpoint"):
+    if config.checkpoint is not None:
         source = {"persistentVolumeClaim": {"claimName": claim_name(name)}}
     volumes.append({"name": _CHECKPOINTS, **source})
     for path in (_CHECKPOINT_PATH, _SHARE_PATH, _BOARD_PATH):
         mounts.append({"name": _CHECKPOINTS, "mountPath": path, "subPath": path.lstrip("/")})
-    nfs: Any = settings.get("nfs")
-    if nfs:
-        volumes.append({"name": _NFS, "nfs": {"server": nfs["server"], "path": nfs["path"]}})
-        mounts.append({"name": _NFS, "mountPath": nfs["containerMountPath"]})
+    if (nfs := config.nfs) is not None:
+        volumes.append({"name": _NFS, "nfs": {"server": nfs.server, "path": nfs.path}})
+        mounts.append({"name": _NFS, "mountPath": nfs.container_mount_path})
     env = [*container["env"], *({"name": key, "value": value} for key, value in _ENVIRONMENT.items())]
     return {"spec": {"containers": [{"name": CONTAINER, "env": env, "volumeMounts": mounts}], "volumes": volumes}}
 
 
-def claim(settings: Json, name: str, labels: Mapping[str, str], owner: Object) -> Object | None:
+def claim(config: AdlConfig, name: str, labels: Mapping[str, str], owner: Object) -> Object | None:
     """The claim of the volume of checkpoints, which goes with its job; None without checkpoints."""
-    told: Any = settings.get("checkpoint")
-    if not told:
+    if config.checkpoint is None:
         return None
     return {
         "apiVersion": "v1",
@@ -156,7 +147,7 @@ def claim(settings: Json, name: str, labels: Mapping[str, str], owner: Object) -
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "volumeMode": "Filesystem",
-            "storageClassName": told["storageClass"],
-            "resources": {"requests": {"storage": told.get("storageSize") or _DEFAULT_SIZE}},
+            "storageClassName": config.checkpoint.storage_class,
+            "resources": {"requests": {"storage": config.checkpoint.storage_size}},
         },
     }

@@ -19,7 +19,7 @@ PHASES = {
     "Succeeded": JobState.SUCCEEDED,
     "Failed": JobState.FAILED,
 }
-#: Reasons of a job whose pods never were.
+#: Reasons of a job that never had pods.
 _NEVER_MADE = ("PodCreationError", "Invalid")
 _BODY = "HTTP response body: "
 

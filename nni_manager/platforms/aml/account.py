@@ -18,7 +18,7 @@ from nni_manager.web_services.pacing import Pacing
 
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 _MOST_WORDS = 300
-#: What azure-identity logs in with, where the manager's environment has it.
+#: Variables of the manager's environment with secrets that azure-identity logs in with.
 _SECRET_VARIABLES = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERTIFICATE_PASSWORD")
 
 
@@ -122,7 +122,7 @@ class AmlAccount(WebAccount):
             return "", response.text
 
     async def refreshed(self) -> None:
-        """Signs anew: a token lasts for an hour, and azure-identity keeps one as long as it is good."""
+        """Renews the signature: a token lasts for an hour, and azure-identity caches a valid one."""
         self.sign(await self.signature_of(""))
 
     async def put(self, path: str, body: Json) -> Any:
@@ -134,7 +134,7 @@ class AmlAccount(WebAccount):
         return await self.ask("POST", path, pace="write", params=_VERSION, json=body or {})
 
     async def get(self, path: str) -> Any | None:
-        """What stands at a path below the workspace; None: there is none."""
+        """The resource at a path below the workspace; None: it does not exist."""
         await self.refreshed()
         try:
             return await self.ask_json("GET", path, pace="read", params=_VERSION)

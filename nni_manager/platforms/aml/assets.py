@@ -36,7 +36,7 @@ class Assets:
         self._known: dict[Path, str] = {}
 
     async def put(self, account: AmlAccount, blobs: Blobs) -> str:
-        """The code asset's id; the environment is there then, too. Raises SubmitRejected, PlatformUnavailable."""
+        """The code asset's id, after the environment exists, too. Raises SubmitRejected, PlatformUnavailable."""
         try:
             archive = await self._code()
         except InvalidInput as error:
@@ -67,7 +67,7 @@ class Assets:
 
 
 async def _put_or_find(account: AmlAccount, path: str, properties: Json) -> None:
-    """Puts an asset, or leaves the one that was put meanwhile. Raises Refused where there is none then."""
+    """Creates an asset, or keeps one that was created meanwhile. Raises Refused where neither exists."""
     try:
         await account.put(path, {"properties": properties})
     except Refused:
@@ -79,7 +79,7 @@ _SLOT = {"pendingUploadType": "TemporaryBlobReference"}
 
 
 def _places(slot: Any) -> tuple[str, str]:
-    """The address where the code will be, and the same with the right to write there."""
+    """The address of the code, and the same address with the right to write there."""
     try:
         reference = slot["blobReferenceForConsumption"]
         return str(reference["blobUri"]), str(reference["credential"]["sasUri"])

@@ -38,7 +38,7 @@ class Blobs:
         await self._send("PUT", place, headers=headers, content=data, secret=_signature_in(place))
 
     async def read(self, name: str, start: int, limit: int) -> bytes:
-        """At most `limit` bytes of a blob from `start` on; empty where there is no more."""
+        """At most `limit` bytes of a blob from `start` on; empty: its end, or no such blob."""
         headers = {"Range": f"bytes={start}-{start + limit - 1}"}
         response = await self._ask("GET", f"{self._url}/{quote(name)}", headers=headers, quiet=(404, 416))
         if response.status_code in (404, 416):
@@ -46,7 +46,7 @@ class Blobs:
         return (response.content if response.status_code == 206 else response.content[start:])[:limit]
 
     async def sizes(self, prefix: str) -> Mapping[str, int]:
-        """The bytes of all blobs whose names begin with `prefix`, by name."""
+        """The sizes in bytes of all blobs with a name that begins with `prefix`, by name."""
         found: dict[str, int] = {}
         marker = ""
         while True:

@@ -28,7 +28,7 @@ class AmlConfig(PlatformSection):
     )
     identity: Literal["UserIdentity", "Managed", "AMLToken"] | None = Field(
         default=None,
-        description="As whom a job reaches the workspace's datastores: `UserIdentity` (who submits it), "
+        description="The identity by which a job reaches the workspace's datastores: `UserIdentity` (the submitter's), "
         "`Managed` (the cluster), `AMLToken`. Needed where datastores take identities alone. Default: none is named.",
     )
     endpoint: str | None = Field(

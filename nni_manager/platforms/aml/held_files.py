@@ -19,7 +19,7 @@ _PREFIX = f"{protocol.PIECES_FOLDER}/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFile:
-    """A log or an outbox. `whole`: bytes of it that are there under its own name; None: it is not."""
+    """A log or an outbox. `whole`: its size in bytes under its own name; None: it is not uploaded yet."""
 
     name: str
     whole: int | None
@@ -47,7 +47,7 @@ def containers(sizes: Mapping[str, int]) -> set[str]:
 
 
 def container_in(greeting: bytes) -> str:
-    """The container that has greeted so; empty: it does not say."""
+    """The id of the container in a greeting; empty: it has none."""
     try:
         found = json.loads(greeting).get("container")
     except (ValueError, AttributeError, RecursionError):

@@ -15,7 +15,7 @@ from trial_runner import protocol
 
 #: Name of the output by which the container sees the attempt's folder.
 _OUTPUT = "nni"
-#: Tags of a job may be changed by whoever puts it again; its variables may not, so a job with another one is refused.
+#: Variable that tells jobs of one name apart. A second PUT may change tags; one with another variable is refused.
 _NONCE = "NNI_MANAGER_NONCE"
 _DATASTORE = "workspaceblobstore"
 VARIABLES_FILE = "variables.sh"
@@ -55,7 +55,7 @@ def is_ours(job: Any, spec: JobSpec) -> bool:
 
 
 def names(spec: JobSpec) -> list[str]:
-    """The names that a job may get: the documented one, and another where somebody else's job has that."""
+    """The names that a job may get: the documented one, and another where a foreign job has that."""
     return [spec.name, f"{spec.name}-{spec.nonce[:8]}"] if spec.nonce else [spec.name]
 
 
@@ -64,7 +64,7 @@ def environment_name(config: AmlConfig) -> str:
 
 
 def variables(spec: JobSpec) -> str:
-    """Shell text that sets what the runner is told, but for the token."""
+    """Shell text that sets the runner's variables, except the token."""
     told = variables_of(spec, "aml")
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
 

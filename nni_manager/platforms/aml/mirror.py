@@ -1,7 +1,7 @@
 """A mirror of the runners' files: copied from the workspace's storage to a folder of this machine, where `pull` reads
 it.
 
-Only what grew is read. The runner's word about the end comes last, so that what it speaks of is here before it. A file
+Only files that grew are read. The runner's report of the end is copied last, after the files that it refers to. A file
 that its command holds open is not on the storage yet, or not all of it: it is read in pieces, see `held_files`.
 """
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 #: Seconds between two looks at an attempt: while something happens, and at most.
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 15.0
 _GROWTH = 1.5
-#: Bytes that are asked for at a time, and most of a runner's word.
+#: Bytes read at a time, and most bytes of a runner's report.
 _PIECE_BYTES = 8 * 2**20
 _WORD_BYTES = 2**20
 
@@ -48,10 +48,10 @@ class _Attempt:
 
 
 class Mirror:
-    """The mirror of one experiment's runners. `run` until it is cancelled; `sync` whenever somebody cannot wait."""
+    """The mirror of one experiment's runners. `run` copies until it is cancelled; `sync` copies at once."""
 
     def __init__(self, blobs: Blobs, most_log_bytes: int) -> None:
-        """`most_log_bytes`: of each log of an attempt; what is longer stays on the workspace's storage."""
+        """`most_log_bytes`: copied of each log of an attempt; the rest stays on the workspace's storage."""
         self._blobs = blobs
         self._most_log_bytes = most_log_bytes
         self._attempts: dict[str, _Attempt] = {}
@@ -65,7 +65,7 @@ class Mirror:
             self._news.set()
 
     def hurry(self, job_name: str) -> None:
-        """Reads what a job that has ended left now, and soon again."""
+        """Reads the files of an ended job now, and again soon."""
         if (attempt := self._attempts.get(job_name)) is not None:
             attempt.next_at, attempt.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
             self._news.set()
@@ -99,7 +99,7 @@ class Mirror:
         attempt.next_at = asyncio.get_running_loop().time() + attempt.wait_s
 
     async def sync(self, job_name: str) -> bool:
-        """Copies what is new of a job; answers whether anything was. Quiet for a job that is not followed.
+        """Copies new parts of a job's files; answers whether there were any. Quiet for a job that is not followed.
 
         Raises PlatformError and OSError.
         """
@@ -116,8 +116,8 @@ class Mirror:
             return greeted or ended or any(grown)
 
     async def _take_greeting(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
-        """Copies a new greeting. Of another container than the one before, whose files may have been longer, everything
-        is read from the beginning."""
+        """Copies a new greeting. After a change of the container all files are read from the beginning, as those of the
+        old one may have been longer."""
         known = await asyncio.to_thread(_container, attempt.folder)
         is_another = bool(held_files.containers(sizes) - {known})
         if not is_another and not _is_new(attempt.folder / protocol.RUNNER_FILE, sizes.get(protocol.RUNNER_FILE)):
@@ -162,12 +162,12 @@ class Mirror:
 
 
 def _is_new(path: Path, size: int | None) -> bool:
-    """Whether a word of `size` bytes, None: there is none, is not the one that was copied."""
+    """Whether a report of `size` bytes differs from the copied one. None: there is no report."""
     return size is not None and not (path.exists() and path.stat().st_size == size)
 
 
 def _container(folder: Path) -> str:
-    """The container whose greeting was copied; empty: none was."""
+    """The container of the copied greeting; empty: none was copied."""
     try:
         return held_files.container_in((folder / protocol.RUNNER_FILE).read_bytes())
     except OSError:

@@ -19,7 +19,7 @@ import httpx
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
@@ -37,14 +37,14 @@ from nni_manager.web_services.account import Refused, WebLease
 from nni_manager.web_services.jobs import UnlistedJobs
 from trial_runner import protocol
 
-#: Seconds that what a job left may take to be copied after its end.
+#: Seconds that copying a job's files may take after its end.
 _READ_PATIENCE_S = 10.0
 _SLOW_POLL_S = 20.0
 #: Jobs that a list does not have and that are asked for one by one, in one round.
 _MOST_ASKED = 10
 
 
-class AmlPlatform(Platform):
+class AmlPlatform(Platform[AmlConfig]):
     """The adapter of `aml`: the service is asked for the states of jobs again and again."""
 
     #: The transport of tests; None: httpx's own.
@@ -62,13 +62,12 @@ class AmlPlatform(Platform):
         slow_poll_s=_SLOW_POLL_S,
     )
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
-        self._config = AmlConfig.model_validate(settings)
+    def __init__(self, config: AmlConfig, host: Host) -> None:
+        super().__init__(config, host)
         self._lease: WebLease[AmlAccount] = WebLease(
-            host.connections, self.connection_key(settings), f"{host.experiment_id}/{host.service}", self._account, ""
+            host.connections, self.connection_key(config), f"{host.experiment_id}/{host.service}", self._account, ""
         )
-        self._assets = Assets(self._config, host.code)
+        self._assets = Assets(self.config, host.code)
         self._unlisted = UnlistedJobs(_MOST_ASKED)
         self._pull = Pull(host)
         self._shared = SharedFolder.of(host, in_containers=True)
@@ -76,32 +75,31 @@ class AmlPlatform(Platform):
         self._blobs: Blobs | None = None
         self._mirror: Mirror | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        #: Names of jobs whose runner had ended when they were forgotten.
+        #: Names of jobs that were forgotten after the end of their runner.
         self._left: set[str] = set()
 
     def _tokens(self) -> Tokens:
-        return AzureTokens(self._config.authority or "")
+        return AzureTokens(self.config.authority or "")
 
     def _account(self) -> AmlAccount:
-        key = self.connection_key(self.settings)
-        config = self._config
+        key = self.connection_key(self.config)
+        config = self.config
         return AmlAccount(
             key, endpoint=config.address, resource=config.resource, tokens=self._tokens(), transport=self.transport
         )
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        config = AmlConfig.model_validate(settings)
+    def connection_key(cls, config: AmlConfig) -> str:
         return f"aml:{config.address}{config.resource}"
 
     @classmethod
-    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
+    def check(cls, spec: ExperimentSpec, config: AmlConfig) -> None:
         sharing.check(spec.shared_storage)
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
         async with self._lease.entered():
-            found = await preflight.look(self._config, lambda path: self._lease.call(lambda account: account.get(path)))
+            found = await preflight.look(self.config, lambda path: self._lease.call(lambda account: account.get(path)))
         return (*storage, *found)
 
     async def __aenter__(self) -> Self:
@@ -119,14 +117,14 @@ class AmlPlatform(Platform):
         return self
 
     async def _connect(self) -> None:
-        """Opens the workspace's storage, whose address the workspace tells. Raises PlatformUnavailable,
+        """Opens the workspace's storage, at the address that the workspace gives. Raises PlatformUnavailable,
         BadCredentials."""
         store = await self._lease.call(lambda account: account.get("datastores/workspaceblobstore"))
         told = (store or {}).get("properties") or {}
         if not told.get("containerName"):
             raise PlatformUnavailable("the workspace has no datastore workspaceblobstore with a blob container")
         address = f"{told.get('protocol') or 'https'}://{told.get('accountName')}.blob.{told.get('endpoint')}"
-        place = f"{self._config.storage_endpoint or address}/{told['containerName']}"
+        place = f"{self.config.storage_endpoint or address}/{told['containerName']}"
         self._blobs = Blobs(place, self._blob_tokens, self.transport)
         self._mirror = Mirror(self._blobs, self.host.max_log_bytes)
 
@@ -162,7 +160,7 @@ class AmlPlatform(Platform):
             await storage.put(f"{folder}/{sharing.PROGRAM_FILE}", program.encode())
         await storage.put(f"{folder}/{protocol.PARAMETER_FILE}", spec.parameter_record.encode())
         await storage.put(f"{folder}/{jobs.VARIABLES_FILE}", jobs.variables(spec).encode())
-        body = jobs.creation(self._config, spec, resource=self._config.resource, code=code, folder=folder)
+        body = jobs.creation(self.config, spec, resource=self.config.resource, code=code, folder=folder)
         for name in jobs.names(spec):
             taken = await self._put(name, body)
             if jobs.is_ours(taken, spec):
@@ -170,9 +168,9 @@ class AmlPlatform(Platform):
         raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
-        """The job of that name, whosever it is, put there or found: the same body twice is the same job.
+        """The job of that name, created or found; a found one may be foreign. The same body twice is the same job.
 
-        Another body is refused.
+        Azure ML refuses another body under the same name.
         """
         try:
             return await self._lease.call(lambda account: account.put(f"jobs/{name}", body))
@@ -220,7 +218,7 @@ class AmlPlatform(Platform):
         return self._with_what_is_read(handle, states.job_report(job))
 
     def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
-        """The report on a job that may be told: an end is told when what the job left was read."""
+        """The report to give: an end is held back until the job's files are read."""
         name, mirror = handle.job_name, self._mirror
         assert mirror is not None, "entered"
         mirror.follow(name, self._prefix(name), self._folder(name))
@@ -296,13 +294,13 @@ class AmlPlatform(Platform):
                 await self._blob_tokens.close()
 
     async def _cancel(self, names: Sequence[str]) -> None:
-        """Cancels all of these jobs, whatever becomes of one. Raises what was raised first."""
+        """Cancels all of these jobs, also after a failure. Raises the first error."""
         ended = await asyncio.gather(*map(self._cancel_one, names), return_exceptions=True)
         for error in filter(None, ended):
             raise error
 
     async def _cancel_one(self, name: str) -> None:
-        """Cancels a job. Quiet for one that has ended or is not there."""
+        """Cancels a job. Quiet for an ended or unknown one."""
         found = await self._lease.call(lambda account: account.get(f"jobs/{name}"))
         status = str(((found or {}).get("properties") or {}).get("status") or "")
         if found is None or states.job_state(status).is_final or status == "CancelRequested":

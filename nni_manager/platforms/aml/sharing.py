@@ -1,6 +1,6 @@
 """Shared storage of the jobs of Azure ML: their container mounts it, or has it mounted, before the trial runs there.
 
-Only NFS: the program that mounts it lies in the attempt's folder, where many can read, and has no secret in it.
+Only NFS: the program that mounts it is in the attempt's folder, readable for others, and must hold no secret.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROGRAM_FILE = "nni-storage.py"
 
 
 def check(storage: Json | None) -> None:
-    """Raises InvalidInput for storage whose place in a container is not certain."""
+    """Raises InvalidInput for storage with an unknown path in containers."""
     if storage is not None and not str(storage["remoteMountPoint"]).startswith("/"):
         raise InvalidInput(f"{REMOTE_FIELD}: jobs of aml need a full path, such as /mnt/nni; write one")
 

@@ -11,7 +11,7 @@ Queued           PENDING     waits for nodes
 Paused           PENDING     its queue is
 Running          RUNNING     the command runs
 Finalizing       RUNNING     outputs are stored
-CancelRequested  RUNNING     somebody asked it to stop
+CancelRequested  RUNNING     a stop was requested
 NotResponding    RUNNING     not heard of; it may come back
 Completed        SUCCEEDED   exit code 0
 Failed           FAILED      another exit code, or the service could not run it

@@ -1,7 +1,7 @@
 """An account that experiments of one access key share: a client, and the pace at which the service may be asked.
 
-The vendor publishes no limits. Reads and writes go at paces of their own, so that a hundred submissions do not keep
-anybody from hearing how jobs are; what the service says itself (flow control) holds for both. The list of an
+The vendor publishes no limits. Reads and writes have separate paces, so that a hundred submissions do not delay the
+observation of jobs; the service's own flow control holds for both. The list of an
 experiment's jobs comes in pages, as far back as it must, and late by an unknown time.
 """
 
@@ -94,7 +94,7 @@ class DlcAccount(Connection):
         client = self._make(credential)
         try:
             await self._paced(self._reads, lambda: client.list_jobs(tags={}, since_ms=self._clock(), page=1, size=1))
-        except DlcRefused as error:  # whoever may not even list jobs: a workspace of others, a clock that is wrong
+        except DlcRefused as error:  # a foreign workspace, or a wrong clock: not even a list is allowed
             raise BadCredentials(
                 f"{error}; look at accessKeyId, workspaceId, region and this machine's clock"
             ) from error

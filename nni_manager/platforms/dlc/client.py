@@ -46,8 +46,7 @@ class DlcRefused(PlatformError):
 
 
 class Throttled(PlatformUnavailable):
-    """A request that flow control refused; nothing was done. `wait_s`: seconds that the service wants to be left
-    alone, 0: it does not say."""
+    """A request that flow control refused, without an effect. `wait_s`: seconds to wait; 0: unknown."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__("PAI-DLC's flow control refuses calls for a moment; they are made again", refused=True)
@@ -118,7 +117,7 @@ class SdkClient:
         return Page(jobs=jobs, total=int(answer.get("TotalCount") or 0))
 
     async def get_job(self, id: str) -> Item | None:
-        """The job of an id; None: there is no such job. The service may say that with any other refusal, too."""
+        """The job of an id; None: there is no such job. The service may answer another refusal for it, too."""
         request = self._models.GetJobRequest(need_detail=False)
         try:
             found: Item = await self._call_about_a_job(
@@ -143,7 +142,7 @@ class SdkClient:
         return found[0] if found else None
 
     async def _call_about_a_job(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """As `_call`; a right that is missing for this job says nothing of the access key."""
+        """As `_call`; a missing right for this job does not refuse the access key."""
         return await self._call(call, is_about_a_job=True)
 
     async def _call(self, call: Callable[[], Awaitable[Any]], *, is_about_a_job: bool = False) -> Any:
@@ -175,7 +174,7 @@ def _status(error: Exception) -> int:
 
 
 def _is_unsent(error: BaseException | None) -> bool:
-    """Whether no connection came about, so that nothing can have been done."""
+    """Whether no connection was made, so that the call had no effect."""
     import aiohttp  # the SDK's own
 
     seen: set[int] = set()

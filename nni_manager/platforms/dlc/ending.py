@@ -1,8 +1,8 @@
-"""The ending of jobs: at once where that is asked for, and later where they end by themselves.
+"""Ends jobs: at once on request, and after a delay where they should end by themselves.
 
-A job whose runner has said its last word ends a moment later; stopped in that moment, it would stand in the console as
-one that was stopped. So it is left alone for a while, and stopped only if something in it goes on. A stop that the
-service refuses is repeated as long as the list has the job; it says nothing of other jobs.
+A job ends a moment after its runner's last report; stopped in that moment, the console would show it as stopped. So it
+is stopped only if it still runs after a while. A stop that the service refuses is repeated as long as the list has the
+job; a refusal for one job does not affect others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ending:
         self._refusals: dict[str, int] = {}
 
     async def look(self, listed: Mapping[str, Item]) -> None:
-        """Notes which of the listed jobs have ended, and stops those whose time is up. Raises PlatformUnavailable."""
+        """Notes which of the listed jobs have ended, and stops those with no time left. Raises PlatformUnavailable."""
         ended = {id for id, item in listed.items() if states.job_state(str(item.get("Status"))).is_final}
         self._ended |= ended
         self._listed = set(listed)
@@ -52,7 +52,7 @@ class Ending:
         await self.stop(id for id, until_ms in self._left.items() if until_ms <= self._clock())
 
     async def leave(self, id: str, *, is_ending: bool) -> None:
-        """Lets go of a job that nobody asks about any more. `is_ending`: it ends by itself; else it is stopped.
+        """Releases a job that is not observed any more. `is_ending`: it ends by itself; else it is stopped.
 
         Raises PlatformUnavailable.
         """
@@ -69,8 +69,8 @@ class Ending:
         self._left.clear()
 
     async def stop(self, ids: Iterable[str]) -> None:
-        """Stops jobs. Quiet for those that have ended or are not there. Raises PlatformUnavailable when some are not
-        told; a refusal of one is repeated by `look`."""
+        """Stops jobs. Quiet for ended and unknown ones. Raises PlatformUnavailable for an undelivered stop; `look`
+        repeats a refused one."""
         now_ms = self._clock()
         due = [id for id in ids if id not in self._ended and self._told.get(id, 0) <= now_ms - _REPEAT_MS]
         results = await asyncio.gather(*(self._stop(id) for id in due), return_exceptions=True)
@@ -89,7 +89,7 @@ class Ending:
         self._refusals.pop(id, None)
 
     async def _has_ended(self, id: str) -> bool:
-        """Whether a job that cannot be stopped has ended, or is not there."""
+        """Whether a job that cannot be stopped has ended, or does not exist."""
         try:
             item = await self._read(lambda client: client.get_job(id))
         except DlcRefused:

@@ -1,4 +1,4 @@
-"""The job of an attempt as PAI-DLC wants it: the body of CreateJob, and what tells it from others."""
+"""The job of an attempt as PAI-DLC wants it: the body of CreateJob, and the tags that identify it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from nni_manager.domain.job import JobSpec
 from nni_manager.platforms.dlc.config import DlcConfig, UserVpc
 
-#: What tells our jobs from others, and one experiment's from another's.
+#: Tags that identify our jobs and their experiments.
 TAG_EXPERIMENT, TAG_TRIAL, TAG_JOB, TAG_NONCE = "nni_experiment", "nni_trial", "nni_job", "nni_nonce"
 #: The program that prints a replica's name; none for the first container, by what PAI-DLC tells each of its place.
 _REPLICA = """\
@@ -29,7 +29,7 @@ def start_command(config: DlcConfig, command: Callable[[str], str]) -> str:
 
 
 def creation(config: DlcConfig, spec: JobSpec, command: str, secrets: Mapping[str, str]) -> dict[str, Any]:
-    """The body of CreateJob. No word of the user's stands in it. `secrets`: variables for the job's runner alone."""
+    """The body of CreateJob, without text of the user's. `secrets`: variables for the job's runner alone."""
     body: dict[str, Any] = {
         "DisplayName": spec.name,
         "JobType": config.job_type,
@@ -55,7 +55,7 @@ def tags(spec: JobSpec) -> dict[str, str]:
 
 
 def is_ours(item: Mapping[str, Any], spec: JobSpec) -> bool:
-    """Whether a listed job is this one: others may have the same name, of whoever likes the name."""
+    """Whether a listed job is this one: names are not unique."""
     if item.get("DisplayName") != spec.name:
         return False
     found = (item.get("Settings") or {}).get("Tags") or {}

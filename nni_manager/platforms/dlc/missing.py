@@ -1,4 +1,4 @@
-"""Jobs that the list does not have: each is asked about by itself, some in every round.
+"""Jobs that the list lacks: each is queried by itself, some in every round.
 
 A list is late, and has an end. What the service answers about a job that there is not is documented nowhere, and a
 refusal may as well be about rights for this one job. So a job is gone when the service says 404, or when it is refused
@@ -35,7 +35,7 @@ class MissingJobs:
         self._refusals: dict[str, int] = {}
 
     async def look(self, missing: Sequence[JobHandle], *, is_list_complete: bool) -> dict[JobHandle, Item | None]:
-        """What is known now of some of them; None: gone. Raises PlatformUnavailable."""
+        """The entries of some of them; None: gone. Raises PlatformUnavailable."""
         found: dict[JobHandle, Item | None] = {}
         for handle in self._unlisted.due(missing):
             try:

@@ -1,4 +1,4 @@
-"""The adapter of Alibaba's PAI-DLC; a NAS that both sides mount brings jobs their files, and us their results.
+"""The adapter of Alibaba's PAI-DLC; a NAS that both sides mount carries files to jobs and results back.
 
 What runs is told by one list for all jobs, what they say by their runners: pushed where they reach us, else read from
 the NAS.
@@ -20,7 +20,6 @@ from typing import ClassVar, Self, TypeVar
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
@@ -45,17 +44,17 @@ log = logging.getLogger(__name__)
 
 #: Our folder below the mount point, as NNI has it.
 FOLDER = "nni-experiments"
-#: Seconds that what a job left may take to be seen after its end.
+#: Seconds that a job's files may take to appear after its end.
 _READ_PATIENCE_S = 5.0
 _SLOW_POLL_S = 30.0
-#: Seconds for which one list is good for all who ask.
+#: Seconds for which further calls get the same list.
 _FRESH_S = 2.0
 #: Submissions under way at a time; more would only wait for their turn.
 _MOST_SUBMISSIONS = 20
 T = TypeVar("T")
 
 
-class DlcPlatform(Platform):
+class DlcPlatform(Platform[DlcConfig]):
     """The adapter of `dlc`. `clock`: milliseconds since the epoch; `list_lag_s`: see `submitting`."""
 
     instead_of_shared_storage: ClassVar[str] = (
@@ -74,21 +73,20 @@ class DlcPlatform(Platform):
 
     def __init__(
         self,
-        settings: Json,
+        config: DlcConfig,
         host: Host,
         clock: Clock = now_ms,
         *,
         list_lag_s: float = LIST_LAG_S,
         fresh_s: float = _FRESH_S,
     ) -> None:
-        super().__init__(settings, host)
-        self._config = config = DlcConfig.model_validate(settings)
+        super().__init__(config, host)
         self._clock, self._lag_s = clock, list_lag_s
         self._lease = WebLease(
             host.connections,
-            self.connection_key(settings),
+            self.connection_key(config),
             f"{host.service}:{host.experiment_id}",
-            lambda: DlcAccount(self.connection_key(self.settings), _maker(self._config)),
+            lambda: DlcAccount(self.connection_key(self.config), _maker(self.config)),
             config.access_key_secret,
         )
         self._mount_point = Path(config.local_storage_mount_point)
@@ -103,7 +101,7 @@ class DlcPlatform(Platform):
         self._under_way = 0
         self._pull = Pull(host)
         self._pulling: asyncio.Task[None] | None = None
-        #: Ids of jobs that the service has told of.
+        #: Ids of jobs that the service has reported.
         self._seen: set[str] = set()
         self._restarts = RestartRecords(lambda id: self._raw_read(_getting(id)))
         self._missing = MissingJobs(lambda handle: self._raw_read(_getting(_id(handle))))
@@ -111,20 +109,18 @@ class DlcPlatform(Platform):
         self._is_out_of_reach = False
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        """The key of the account's connection; whose access key it is, only a hash in it says."""
-        place = settings.get("endpoint") or settings.get("region")
-        owner = hashlib.sha256(str(settings.get("accessKeyId")).encode()).hexdigest()[:16]
-        return f"dlc://{owner}@{place}/{settings.get('workspaceId') or ''}"
+    def connection_key(cls, config: DlcConfig) -> str:
+        """The key of the account's connection; it holds a hash of the access key's id."""
+        owner = hashlib.sha256(config.access_key_id.encode()).hexdigest()[:16]
+        return f"dlc://{owner}@{config.endpoint or config.region}/{config.workspace_id or ''}"
 
-    def renew(self, settings: Json) -> None:
-        super().renew(settings)
-        self._config = DlcConfig.model_validate(settings)
-        self._lease.renew(self._config.access_key_secret, self.connection_key(settings))
+    def renew(self, config: DlcConfig) -> None:
+        super().renew(config)
+        self._lease.renew(self.config.access_key_secret, self.connection_key(config))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         async with self._lease.entered():
-            return await preflight.look(self._config, self._mount_point, self._raw_read)
+            return await preflight.look(self.config, self._mount_point, self._raw_read)
 
     async def __aenter__(self) -> Self:
         await self._lease.enter()
@@ -169,17 +165,17 @@ class DlcPlatform(Platform):
                 submission = await self._submitting.send(spec, await self._prepare(spec))
         data = json.dumps({"id": submission.job_id, "sentMs": submission.sent_ms})
         link = self._link(submission.job_id)
-        return JobHandle(platform=self._config.platform, version=1, job_name=spec.name, data=data, link=link)
+        return JobHandle(platform=self.config.platform, version=1, job_name=spec.name, data=data, link=link)
 
     async def _prepare(self, spec: JobSpec) -> dict[str, object]:
         """The body of CreateJob, after everything that the job needs was put on the NAS."""
         await asyncio.to_thread(self._make_folder)
         told = spec if not self._is_out_of_reach else dataclasses.replace(spec, runner_environment={})
-        variables = variables_of(told, self._config.platform)
+        variables = variables_of(told, self.config.platform)
         folder = await self._storage.put(spec, variables, self.host.code)
-        command = job.start_command(self._config, lambda replica: self._storage.start_command(folder, replica))
+        command = job.start_command(self.config, lambda replica: self._storage.start_command(folder, replica))
         token = told.runner_environment.get(protocol.ENV_TOKEN)
-        return job.creation(self._config, spec, command, {protocol.ENV_TOKEN: token} if token else {})
+        return job.creation(self.config, spec, command, {protocol.ENV_TOKEN: token} if token else {})
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
@@ -231,10 +227,10 @@ class DlcPlatform(Platform):
         return self._with_what_is_read(handle, states.job_report(item, link))
 
     def _link(self, id: str) -> str:
-        return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={id}&regionId={self._config.region}"
+        return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={id}&regionId={self.config.region}"
 
     def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
-        """The report on a job that may be told: an end is told when what the job left was read."""
+        """The report to give: an end is held back until the job's files are read."""
         name = handle.job_name
         folder = self._storage.attempt(attempt_directory_of(name)).here
         self._pull.follow(name, folder, self.host.folder / "trials" / attempt_directory_of(name))
@@ -250,8 +246,8 @@ class DlcPlatform(Platform):
         return report if report.state is not JobState.FAILED else self._explained(report, folder)
 
     def _explained(self, report: Observation, folder: Path) -> Observation:
-        """The report on a failed job with a reason: PAI-DLC tells no exit codes, and a job that left nothing at all
-        has seen another storage, or never began."""
+        """The report on a failed job with a reason: PAI-DLC reports no exit codes. A job without any
+        files has another storage, or never began."""
         if (folder / protocol.CODE_FOLDER).exists():
             return report
         sentence = (
@@ -266,7 +262,7 @@ class DlcPlatform(Platform):
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Forgets jobs, and stops those that still run.
 
-        Their page in the console stays, and what they wrote: it is their user's.
+        Their page in the console and their files stay: they are the user's.
         """
         for handle in handles:
             self._pull.forget(handle.job_name)
@@ -298,7 +294,7 @@ class DlcPlatform(Platform):
     # The account
 
     async def _read(self, verb: Callable[[DlcClient], Awaitable[T]]) -> T:
-        """The answer to a question; one that is refused says nothing of any job, and is PlatformUnavailable."""
+        """The answer to a query; a refusal is about no job in particular, and becomes PlatformUnavailable."""
         try:
             return await self._raw_read(verb)
         except DlcRefused as error:
@@ -316,7 +312,7 @@ _ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="PAI-DLC has accepted the job
 
 
 async def _nothing(_account: DlcAccount) -> None:
-    """Asks nothing: only the credential is checked."""
+    """Makes no call; `WebLease.call` checks the credential."""
 
 
 def _maker(config: DlcConfig) -> Callable[[str], DlcClient]:

@@ -1,4 +1,4 @@
-"""Records of restarts, which lists do not have: a job that has failed after restarts is asked about once.
+"""Records of restarts, which lists lack: a job that has failed after restarts is queried once.
 
 Only the record of a restart that failed says that the job's machines were taken away, where its reason does not.
 """
@@ -45,7 +45,7 @@ class RestartRecords:
 
 
 def _may_tell_more(item: Item) -> bool:
-    """Whether a job has failed after restarts, of which ``used/most`` tells, and does not say why."""
+    """Whether a job has failed after restarts (``used/most``) without a reason."""
     used = str(item.get("RestartTimes") or "").partition("/")[0]
     was_restarted = used.isdigit() and int(used) > 0
     return was_restarted and "RestartRecord" not in item and states.job_report(item, "").state is JobState.FAILED

@@ -19,7 +19,7 @@ Succeeded           SUCCEEDED   it has ended
 Completed           SUCCEEDED   of older versions
 FailedReserving     FAILED      it has ended; its machines are kept (and paid) for a while
 Failed              FAILED      it has ended
-Stopped             CANCELLED   somebody stopped it: we, or a person in the console
+Stopped             CANCELLED   stopped by us, or by a user in the console
 ==================  ==========  =======================================================================
 
 A job that has ended because its machines were taken away is PREEMPTED. Its sub-status says so, or the reason of its
@@ -66,7 +66,7 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "SanityChecking": (WaitCode.SUBMITTED, "tests the machines"),
 }
 _TABLE = StateTable("PAI-DLC", STATES)
-#: Machines that were taken away, in what codes and sentences of the service may say.
+#: Marks of reclaimed machines in the service's codes and sentences.
 _TAKEN_AWAY = re.compile(r"preempt|evict|reclaim|spot.{0,20}(releas|recycl|interrupt|terminat)", re.IGNORECASE)
 
 
@@ -94,8 +94,8 @@ _REASONED = (JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)
 
 
 def _state(status: str, item: Mapping[str, Any]) -> JobState:
-    """The state of a job, PREEMPTED where what is said of its end says so. What was before the end does not count: the
-    service may have begun the job again then."""
+    """The state of a job; PREEMPTED by the events of its end. Earlier events do not count: the service may have
+    restarted the job after them."""
     state = job_state(status)
     if state is JobState.CANCELLED:
         words: Iterator[object] = iter((item.get("ReasonCode"),))
@@ -128,7 +128,7 @@ def _place(item: Mapping[str, Any]) -> str:
 
 
 def _ms(text: object) -> int | None:
-    """Milliseconds since the epoch of a time as ``2021-01-12T14:35:01Z``; None where it is none."""
+    """A time such as ``2021-01-12T14:35:01Z`` as milliseconds since the epoch; None: malformed or missing."""
     try:
         return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
     except ValueError:

@@ -43,7 +43,7 @@ class Submissions:
             return Submission(**json.loads(self._path(job_name).read_text()))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError):  # half a file after a loss of power: sent, nobody knows when
+        except (ValueError, TypeError):  # half a file after a loss of power: sent, at an unknown time
             return Submission(sent_ms=round(self._path(job_name).stat().st_mtime * 1000))
 
     def put(self, job_name: str, submission: Submission) -> None:
@@ -114,7 +114,7 @@ class Submitting:
         return submission
 
     def _take_back(self, job_name: str, before: Submission | None) -> None:
-        """Takes the note of a job back that was certainly not taken: what was known before holds."""
+        """Restores the earlier record of a job that was certainly not taken."""
         if before is None:
             self._submissions.remove(job_name)
         else:

@@ -1,4 +1,4 @@
-"""The account of a DLWorkspace dashboard: a method for each remote call, shared by all who use the account.
+"""The account of a DLWorkspace dashboard: a method for each remote call, shared by all experiments of the account.
 
 The dashboard wants the password in every address, answers many failures with 200, and a list holds what is active and
 the newest others only.
@@ -84,14 +84,14 @@ class DltsAccount(ListingAccount):
         return self._gpu_type
 
     async def submit(self, job: Json) -> str:
-        """Submits the job; answers the reason of a refusal, empty where it was taken."""
+        """Submits the job; answers the reason of a refusal, empty: it was accepted."""
         answer = await self.ask_json("POST", f"clusters/{self._cluster}/jobs", json=dict(job))
         if isinstance(answer, dict) and answer.get("jobId"):
             return ""
         return self.redacted(str(answer.get("error") if isinstance(answer, dict) else answer))
 
     async def status(self, job_id: str) -> Entry | None:
-        """The status of a job, as its entry in the list would be; None: there is no such job."""
+        """The status of a job in the form of a list entry; None: there is no such job."""
         try:
             answer = await self.ask_json("GET", f"clusters/{self._cluster}/jobs/{quote(job_id, safe='')}/status")
         except Refused as error:
@@ -101,7 +101,7 @@ class DltsAccount(ListingAccount):
         return {"jobId": job_id, "jobStatus": answer.get("status"), "errorMsg": answer.get("message")}
 
     async def kill(self, job_ids: Sequence[str]) -> None:
-        """Kills jobs. Quiet for those that are not there, or have ended: the answer says so, in words."""
+        """Kills jobs. Quiet for ended and unknown ones, which the answer only names."""
         if not job_ids:
             return
         body = {"status": {job_id: "killing" for job_id in job_ids}}

@@ -43,7 +43,7 @@ def _hashed_prefix(experiment_id: str) -> str:
 
 
 def _hashed(experiment_id: str, attempt: str, nonce: str) -> str:
-    """The id of a job whose experiment's id is too long, or cannot be part of a name."""
+    """The id of a job where the experiment's id is too long, or cannot be part of a name."""
     return f"{_hashed_prefix(experiment_id)}{attempt.lower()}{_suffix(nonce)}"
 
 
@@ -54,7 +54,7 @@ def _suffix(nonce: str) -> str:
 
 
 def job(id: str, spec: JobSpec, *, team: str, email: str, image: str, gpu_type: str, command: str) -> dict[str, Any]:
-    """The job that is sent, with all fields that the service reads without asking whether they are there."""
+    """The job as it is sent, with all fields that the service requires."""
     token = spec.runner_environment.get(protocol.ENV_TOKEN, "")
     return {
         "userName": email,

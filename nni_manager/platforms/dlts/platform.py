@@ -1,25 +1,26 @@
 """The adapter of DLWorkspace: trials run as its jobs, one job for each attempt.
 
-Jobs of DLWorkspace have their user's home folder, as has whoever runs the manager there: code, the trial runner and
-results lie in the experiment's folder, unless the section says where else both sides meet.
+Jobs of DLWorkspace and a manager that runs there share the user's home folder: code, the trial runner and results lie
+in the experiment's folder, unless the section names other shared storage.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.folder_mode import number
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
+from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.job import ids_of, job, job_id
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
 from nni_manager.shared_storage.storage_folders import experiment_folder
@@ -28,12 +29,12 @@ from nni_manager.web_services.jobs import WebJobs
 
 #: Field → variable of the manager's environment, which the service sets in its jobs.
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
-#: DLWorkspace's words for every failure to store a job, that its id is taken among them.
+#: DLWorkspace's message for every failure to store a job, also for an id that is in use.
 _NOT_STORED = "Cannot add job into database"
 
 
-class DltsPlatform(WebJobs[DltsAccount]):
-    """The adapter of `dlts`: the dashboard is asked again and again; what runners leave in their folders is read."""
+class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
+    """The adapter of `dlts`: it polls the dashboard and reads results from the runners' folders."""
 
     instead_of_shared_storage: ClassVar[str] = (
         "say where both sides have the home folder that jobs share: localStorageMountPoint and"
@@ -42,24 +43,22 @@ class DltsPlatform(WebJobs[DltsAccount]):
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
 
     def _account(self) -> DltsAccount:
-        return DltsAccount(*_account_settings(self.settings))
+        return DltsAccount(*_account_settings(self.config))
 
     @classmethod
-    def _credential(cls, settings: Json) -> str:
-        return _value(settings, "password")
+    def _credential(cls, config: DltsConfig) -> str:
+        return _value(config, "password")
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        return key_of(*_account_settings(settings))
+    def connection_key(cls, config: DltsConfig) -> str:
+        return key_of(*_account_settings(config))
 
     @classmethod
-    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
+    def check(cls, spec: ExperimentSpec, config: DltsConfig) -> None:
         for field, variable in _VARIABLES.items():
-            if not _value(service.settings, field):
+            if not _value(config, field):
                 raise InvalidInput(f"{field}: is required and not set; add it, or set {variable} for the manager")
-        if bool(service.settings.get("localStorageMountPoint")) != bool(
-            service.settings.get("containerStorageMountPoint")
-        ):
+        if bool(config.local_storage_mount_point) != bool(config.container_storage_mount_point):
             raise InvalidInput("localStorageMountPoint and containerStorageMountPoint: give both, or none of them")
 
     async def preflight(self) -> Sequence[PreflightFinding]:
@@ -74,10 +73,10 @@ class DltsPlatform(WebJobs[DltsAccount]):
             return [PreflightFinding(severity=Severity.AWAY, subject="dashboard", sentence=str(error))]
 
     async def _looked(self) -> PreflightFinding:
-        """The finding on account and team. The list of teams lacks those whose cluster cannot be asked now: that a team
-        is not in it says nothing, the cluster's own answer does."""
+        """The finding on account and team. The list of teams lacks teams with an unreachable cluster, so the cluster is
+        asked about a team that is not listed."""
         teams = await self._lease.call(lambda account: account.teams())
-        email, team = _value(self.settings, "email"), _value(self.settings, "team")
+        email, team = _value(self.config, "email"), _value(self.config, "team")
         if team not in teams:
             try:
                 await self._lease.call(lambda account: account.gpu_type())
@@ -89,12 +88,12 @@ class DltsPlatform(WebJobs[DltsAccount]):
 
     def _made_storage(self) -> MountedStorage:
         own = self.host.folder / self.host.service
-        here = Path(str(self.settings.get("localStorageMountPoint") or own))
+        here = Path(self.config.local_storage_mount_point or own)
         if here == own:
             own.mkdir(mode=0o755, parents=True, exist_ok=True)
-        there = str(self.settings.get("containerStorageMountPoint") or here)
+        there = self.config.container_storage_mount_point or str(here)
         folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
-        return MountedStorage(here, there, folder, number(self.settings.get("storageMode")))
+        return MountedStorage(here, there, folder, number(self.config.storage_mode))
 
     # Submitting
 
@@ -108,9 +107,9 @@ class DltsPlatform(WebJobs[DltsAccount]):
         made = job(
             id,
             spec,
-            team=_value(self.settings, "team"),
-            email=_value(self.settings, "email"),
-            image=str(self.settings["dockerImage"]),
+            team=_value(self.config, "team"),
+            email=_value(self.config, "email"),
+            image=self.config.docker_image,
             gpu_type=gpu_type,
             command=storage.start_command(folder),
         )
@@ -154,10 +153,9 @@ class DltsPlatform(WebJobs[DltsAccount]):
     def _judged(self, handle: JobHandle, entry: Entry) -> Observation:
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
-        dashboard, cluster, _, _ = _account_settings(self.settings)
         report = dataclasses.replace(
             states.report(entry),
-            link=f"{dashboard}jobs/{cluster}/{handle.data}",
+            link=f"{self.config.dashboard}jobs/{self.config.cluster}/{handle.data}",
             place=f"files in {self._folders.here(handle.job_name)}",
         )
         return self._noted(handle, report)
@@ -169,7 +167,7 @@ class DltsPlatform(WebJobs[DltsAccount]):
             listed = await self._lease.call(lambda account: account.jobs(float("-inf")))
             patterns = [ids_of(self.host.experiment_id, name) for name in job_names]
             await self._kill([id for id in listed if any(one.fullmatch(id) for one in patterns)])
-        if self.settings.get("localStorageMountPoint") and not self._folders.is_entered:
+        if self.config.local_storage_mount_point and not self._folders.is_entered:
             await self._made_storage().remove_shared()
 
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
@@ -179,15 +177,14 @@ class DltsPlatform(WebJobs[DltsAccount]):
         await self._lease.call(lambda account: account.kill(ids))
 
 
-def _value(settings: Json, field: str) -> str:
+def _value(config: DltsConfig, field: str) -> str:
     """The value of a field: of the section, else of the variable that the service sets in its jobs; empty: neither."""
-    return str(settings.get(field) or os.environ.get(_VARIABLES[field], ""))
+    return str(getattr(config, field) or os.environ.get(_VARIABLES[field], ""))
 
 
-def _account_settings(settings: Mapping[str, object]) -> tuple[str, str, str, str]:
+def _account_settings(config: DltsConfig) -> tuple[str, str, str, str]:
     """The settings that name an account: dashboard, cluster, team, email."""
-    dashboard, cluster = str(settings.get("dashboard")), str(settings.get("cluster", ".default"))
-    return dashboard, cluster, _value(settings, "team"), _value(settings, "email")
+    return config.dashboard, config.cluster, _value(config, "team"), _value(config, "email")
 
 
 def _wrong(subject: str, sentence: str, fix: str) -> PreflightFinding:

@@ -32,10 +32,10 @@ STATES: Mapping[str, JobState] = {
     "killed": JobState.CANCELLED,
 }
 _WAITS = {
-    "unapproved": "it waits for somebody to approve it",
+    "unapproved": "it waits for approval",
     "queued": "it waits for its team's turn",
     "scheduling": "its pod is being placed",
-    "paused": "somebody has paused it; it goes on when it is resumed in the dashboard",
+    "paused": "it was paused; it goes on when it is resumed in the dashboard",
 }
 _TABLE = StateTable("DLWorkspace", STATES)
 

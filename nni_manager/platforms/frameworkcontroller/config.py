@@ -79,6 +79,9 @@ class FrameworkcontrollerConfig(KubernetesSection):
         default=None, gt=0, description="How many trials may share a GPU at a time."
     )
 
+    def replicas(self) -> Iterator[tuple[str, TaskRole]]:
+        return ((f"taskRoles[{number}]", role) for number, role in enumerate(self.task_roles or ()))
+
     @classmethod
     def supplies_command(cls, values: Mapping[str, object]) -> bool:
         roles = values.get("taskRoles")

@@ -7,12 +7,11 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.kind import Kind
 from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_template, without_account_token
-from nni_manager.platforms.frameworkcontroller.config import legal_role_name
+from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig, TaskRole, legal_role_name
 from nni_manager.platforms.frameworkcontroller.states import report
 
 CONTAINER = "framework"
@@ -24,97 +23,102 @@ _FIRST_PORT = 4000
 _NO_RETRY: Object = {"fancyRetryPolicy": False, "maxRetryCount": 0}
 
 
-def kind(settings: Json) -> Kind:
+def kind(config: FrameworkcontrollerConfig) -> Kind:
     """The kind Framework, in the version that the section asks for."""
-    version = str(settings.get("apiVersion") or "")
     return Kind(
         group="frameworkcontroller.microsoft.com",
         plural="frameworks",
         kind="Framework",
         container=CONTAINER,
         read=report,
-        version=version.rpartition("/")[2],
+        version=(config.api_version or "").rpartition("/")[2],
         stop={"spec": {"executionType": "Stop"}},
         operator="FrameworkController (https://github.com/microsoft/frameworkcontroller)",
     )
 
 
 def roles(
-    settings: Json, command: str, pull_secrets: Callable[[object], Sequence[str]]
-) -> list[tuple[Role, Mapping[str, Any]]]:
-    """The roles of a job, with what the config says of each. The first reports."""
-    told: Sequence[Mapping[str, Any]] = settings["taskRoles"]  # type: ignore[assignment]
-    ports = _ports(told)
-    return [(_role(one, command, pull_secrets, number == 0, ports), one) for number, one in enumerate(told)]
+    config: FrameworkcontrollerConfig, command: str, pull_secrets: Callable[[str | None], Sequence[str]]
+) -> list[tuple[Role, Object]]:
+    """The roles of a job, each with its completion policy. The first reports."""
+    ports = {} if is_alone(config) else _ports(config)
+    return [
+        (_role(role, role.command or command, pull_secrets, number == 0, ports), _policy(role))
+        for number, role in enumerate(config.task_roles or ())
+    ]
 
 
 def _role(
-    told: Mapping[str, Any],
+    role: TaskRole,
     command: str,
-    pull_secrets: Callable[[object], Sequence[str]],
+    pull_secrets: Callable[[str | None], Sequence[str]],
     is_first: bool,
     ports: Mapping[str, int],
 ) -> Role:
-    own = str(told.get("command") or command)
     return Role(
-        name=legal_role_name(told["name"]),
-        count=int(told["taskNumber"]),
-        command=with_barrier(own, ports) if ports else own,
-        image=str(told["dockerImage"]),
+        name=legal_role_name(role.name),
+        count=role.task_number,
+        command=with_barrier(command, ports) if ports else command,
+        image=role.docker_image,
         container=CONTAINER,
         reports=is_first,
-        gpus=int(told.get("gpuNumber") or 0),
-        resources={"cpu": str(told["cpuNumber"]), "memory": f"{told['memorySize']}Mi"},
-        pull_secrets=pull_secrets(told.get("privateRegistryAuthPath")),
+        gpus=role.gpu_number,
+        resources={"cpu": str(role.cpu_number), "memory": f"{role.memory_size}Mi"},
+        pull_secrets=pull_secrets(role.private_registry_auth_path),
     )
 
 
-def _ports(told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The port of each role; none where a single task has nobody to wait for."""
-    if sum(int(one["taskNumber"]) for one in told) == 1:
-        return {}
-    return {legal_role_name(one["name"]): _FIRST_PORT + number for number, one in enumerate(told)}
+def is_alone(config: FrameworkcontrollerConfig) -> bool:
+    """Whether a job has a single task, which needs no barrier."""
+    return sum(role.task_number for role in config.task_roles or ()) == 1
+
+
+def _ports(config: FrameworkcontrollerConfig) -> dict[str, int]:
+    return {legal_role_name(role.name): _FIRST_PORT + number for number, role in enumerate(config.task_roles or ())}
+
+
+def _policy(role: TaskRole) -> Object:
+    told = role.framework_attempt_completion_policy
+    return policy(told.min_failed_task_count, told.min_succeed_task_count)
 
 
 def with_barrier(command: str, ports: Mapping[str, int]) -> str:
-    """A command that tells the tasks of each other before it runs, as NNI does."""
+    """The command after a barrier that exports the addresses of all tasks, as NNI does."""
     exports = " ".join(f"FB_{name.upper()}_PORT={port}" for name, port in ports.items())
     return f"export {exports}; . {_BARRIER_MOUNT}/injector.sh && {{ {command}\n}}"
 
 
 def framework(
     spec: JobSpec,
-    wanted: Sequence[tuple[Role, Mapping[str, Any]]],
+    wanted: Sequence[tuple[Role, Object]],
     pods: PodSettings,
     labels: Mapping[str, str],
     secret: str,
 ) -> Object:
-    """The Framework of a job: an object with nothing but its `spec`."""
+    """The Framework of a job: its `spec` alone. `wanted`: the result of `roles`."""
     is_alone = sum(role.count for role, _ in wanted) == 1
     task_roles = [
         {
             "name": role.name,
             "taskNumber": role.count,
-            "frameworkAttemptCompletionPolicy": policy(told.get("frameworkAttemptCompletionPolicy")),
+            "frameworkAttemptCompletionPolicy": completion,
             "task": {
                 "retryPolicy": dict(_NO_RETRY),
                 "podGracefulDeletionTimeoutSec": 600,
                 "pod": _pod(spec, role, pods, labels, secret, number, is_alone),
             },
         }
-        for number, (role, told) in enumerate(wanted)
+        for number, (role, completion) in enumerate(wanted)
     ]
     return {"spec": {"executionType": "Start", "retryPolicy": dict(_NO_RETRY), "taskRoles": task_roles}}
 
 
-def policy(told: Mapping[str, Any] | None) -> Object:
-    """The completion policy that the API gets, without 0, which passes its schema and means nothing."""
-    found = told or {}
-    succeeded = found.get("minSucceedTaskCount", found.get("minSucceededTaskCount", -1))
-    return {
-        "minFailedTaskCount": int(found.get("minFailedTaskCount") or 0) or 1,
-        "minSucceededTaskCount": int(succeeded or 0) or -1,
-    }
+def policy(failed: int | None, succeeded: int | None) -> Object:
+    """The completion policy for the API, with defaults in place of 0, which the schema accepts without a meaning.
+
+    `failed`, `succeeded`: numbers of tasks that end the framework.
+    """
+    return {"minFailedTaskCount": failed or 1, "minSucceededTaskCount": succeeded or -1}
 
 
 def _pod(
@@ -157,8 +161,8 @@ def without_profile(pod: Object) -> Object:
 # A template of the user's
 
 
-def template_roles(template: Object) -> list[tuple[Role, Mapping[str, Any]]]:
-    """The roles of a Framework that a file describes: one container each, whose command is the trial's."""
+def template_roles(template: Object) -> list[Role]:
+    """The roles of a Framework that a file describes: one container each, with the trial's command."""
     found = []
     for number, told in enumerate(template["spec"]["taskRoles"]):
         container = told["task"]["pod"]["spec"]["containers"][0]
@@ -170,12 +174,12 @@ def template_roles(template: Object) -> list[tuple[Role, Mapping[str, Any]]]:
             container=container["name"],
             reports=number == 0,
         )
-        found.append((role, told))
+        found.append(role)
     return found
 
 
 def shell_text(container: Mapping[str, Any]) -> str:
-    """Shell text that runs what the container would."""
+    """The container's command and arguments as shell text."""
     return shlex.join([*(container.get("command") or ()), *(container.get("args") or ())])
 
 
@@ -183,21 +187,25 @@ def from_template(template: Object, spec: JobSpec, pods: PodSettings, labels: Ma
     """The user's Framework with our runner in each role; everything else stays as it was written."""
     found = copy.deepcopy(template)
     wanted = template_roles(template)
-    is_alone = sum(role.count for role, _ in wanted) == 1
+    is_alone = sum(role.count for role in wanted) == 1
     found["spec"].setdefault("executionType", "Start")
-    for (role, _), told in zip(wanted, found["spec"]["taskRoles"], strict=True):
+    for role, told in zip(wanted, found["spec"]["taskRoles"], strict=True):
         told.setdefault("taskNumber", 1)
-        told["frameworkAttemptCompletionPolicy"] = policy(
-            told.get("frameworkAttemptCompletionPolicy") or {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
-        )
+        told["frameworkAttemptCompletionPolicy"] = _template_policy(told)
         pod = told["task"]["pod"]
         told["task"]["pod"] = _in_template(pod, pod_template(spec, role, pods, labels, secret, is_alone=is_alone), role)
     return {"spec": found["spec"]}
 
 
+def _template_policy(role: Mapping[str, Any]) -> Object:
+    told = role.get("frameworkAttemptCompletionPolicy") or {}
+    succeeded = told.get("minSucceedTaskCount", told.get("minSucceededTaskCount"))
+    return policy(int(told.get("minFailedTaskCount") or 0), int(succeeded or 0))
+
+
 def _in_template(pod: Object, ours: Object, role: Role) -> Object:
-    """The user's pod with what is ours: command, environment, labels, the runner's volume; where the user mounts
-    something at our folder, that stays."""
+    """The user's pod with our command, environment, labels and runner volume; a mount of the user's at our folder
+    stays."""
     container, own = pod["spec"]["containers"][0], ours["spec"]["containers"][0]
     container.pop("args", None)
     mounted = {one.get("mountPath") for one in container.get("volumeMounts") or ()}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from nni_manager.domain.errors import SubmitRejected
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
@@ -21,10 +19,10 @@ from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.frameworkcontroller import jobs
-from nni_manager.platforms.frameworkcontroller.config import legal_role_name
+from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig, legal_role_name
 
 
-class FrameworkcontrollerPlatform(KubernetesPlatform):
+class FrameworkcontrollerPlatform(KubernetesPlatform[FrameworkcontrollerConfig]):
     """The adapter of `frameworkcontroller`: one Framework for every attempt.
 
     A completed one has lost its pods: it says itself how it ended.
@@ -33,23 +31,23 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
     name = "frameworkcontroller"
 
     @classmethod
-    def restarts(cls, settings: Json) -> bool:
-        return bool(settings.get("configPath"))  # its policies may
+    def restarts(cls, config: FrameworkcontrollerConfig) -> bool:
+        return config.config_path is not None  # policies of the template may
 
     def job_kind(self) -> Kind:
-        found = jobs.kind(self.settings)
+        found = jobs.kind(self.config)
         if (template := self._template) is None:
             return found
-        return dataclasses.replace(found, container=jobs.template_roles(template)[0][0].container)
+        return dataclasses.replace(found, container=jobs.template_roles(template)[0].container)
 
     @cached_property
     def _template(self) -> Object | None:
         """The user's template, read from `configPath`; None: the section names none. Raises SubmitRejected."""
-        path = self.settings.get("configPath")
-        if not path:
+        path = self.config.config_path
+        if path is None:
             return None
         try:
-            template: Object = yaml.safe_load(Path(str(path)).read_text(encoding="utf-8"))
+            template: Object = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
             jobs.template_roles(template)
         except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError) as error:
             raise SubmitRejected(f"configPath: {path} is no Framework that can be used ({error!r})") from None
@@ -60,11 +58,10 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
         """A finding where the service account may not get Frameworks: tasks ask for theirs to wait for each other."""
-        told: Sequence[Mapping[str, Any]] = self.settings.get("taskRoles") or ()  # type: ignore[assignment]
         resource = await self.job_kind().find(cluster)
-        if self._template is not None or resource is None or sum(int(one["taskNumber"]) for one in told) == 1:
+        if self._template is not None or resource is None or jobs.is_alone(self.config):
             return
-        account = str(self.settings.get("serviceAccountName") or "default")
+        account = self.config.service_account_name or "default"
         if await cluster.account_may(account, "get", resource) is False:
             yield PreflightFinding(
                 severity=Severity.WRONG,
@@ -75,16 +72,16 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
 
     def _role_names(self) -> list[str]:
         if (template := self._template) is not None:
-            return [role.name for role, _ in jobs.template_roles(template)]
-        return [legal_role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
+            return [role.name for role in jobs.template_roles(template)]
+        return [legal_role_name(role.name) for role in self.config.task_roles or ()]
 
     def object_name(self, spec: JobSpec) -> str:
         return names.alphanumeric(spec, max(map(len, self._role_names())))
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
         secret = service.secret_name(name)
-        pods = service.pods(service_account=str(self.settings.get("serviceAccountName") or ""))
+        pods = service.pods(service_account=self.config.service_account_name or "")
         if (template := self._template) is not None:
             return jobs.from_template(template, spec, pods, labels, secret)
-        wanted = jobs.roles(self.settings, spec.command, service.pull_secrets)
+        wanted = jobs.roles(self.config, spec.command, service.pull_secrets)
         return jobs.framework(spec, wanted, pods, labels, secret)

@@ -22,11 +22,11 @@ STATES = {
     "AttemptCompleted": JobState.RUNNING,  # a retry may follow
     COMPLETED: JobState.FAILED,  # unless its completion says that it succeeded, or was stopped
 }
-#: Somebody asked for the stop.
+#: The stop was requested.
 _STOPPED = -210
 #: Codes of the platform's own failures that another attempt may not meet: pods lost, evicted, deleted from outside.
 _TRANSIENT = range(-199, -99)
-#: What the controller's config says of a pod that the cluster ended, as when a node evicts it.
+#: Reasons in the controller's config for a pod that the cluster ended, such as an eviction.
 _TRANSIENT_TYPE = "Transient"
 #: A pod that could not be created, for good.
 _NOT_CREATED = -200

@@ -50,6 +50,9 @@ class KubeflowConfig(KubernetesSection):
         default=None, gt=0, description="How many trials may share a GPU at a time."
     )
 
+    def replicas(self) -> Iterator[tuple[str, Role]]:
+        return ((name, role) for name in ROLES if (role := getattr(self, name)) is not None)
+
     @classmethod
     def supplies_command(cls, values: Mapping[str, object]) -> bool:
         return any(isinstance(role := values.get(name), dict) and "command" in role for name in ROLES)

@@ -10,7 +10,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.jobs.evidence import milliseconds
 
-#: The first of these that is true says what is so.
+#: The first of these conditions that is true gives the state.
 STATES = {
     "Failed": JobState.FAILED,
     "Succeeded": JobState.SUCCEEDED,

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_of, gpu_environment
 from nni_manager.machines.keeper.jobs import KeeperJobs, spawn_request
@@ -32,78 +31,77 @@ from trial_runner import protocol
 _THIS_MACHINE = KeeperMachine(name="local:this machine", places=None)
 
 
-class LocalPlatform(Platform):
-    """The adapter of `local`: the keeper tells of every change; `observe` answers from what it told."""
+class LocalPlatform(Platform[LocalConfig]):
+    """The adapter of `local`: the keeper reports every change; `observe` answers from memory."""
 
     capabilities = Capabilities(watches=True, reads_files=True)
     mounts: ClassVar[frozenset[str]] = KINDS
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
+    def __init__(self, config: LocalConfig, host: Host) -> None:
+        super().__init__(config, host)
         self._shared = SharedFolder.of(host)
         self.jobs = KeeperJobs(host) if self._shared is None else _Jobs(host, self._shared)
         self.capabilities = replace(self.capabilities, ships_code=self._shared is not None)
-        self._config = LocalConfig.model_validate(settings)
         #: None where trials have no GPUs of their own, and need no places.
-        self._park = self._machine_park() if self._config.trial_gpu_number else None
+        self._pool = self._machine_pool() if self.config.trial_gpu_number else None
 
-    def _machine_park(self) -> MachinePool:
+    def _machine_pool(self) -> MachinePool:
         demand = demand_of(
-            self._config.trial_gpu_number,
-            gpu_indices=self._config.gpu_indices,
-            max_trial_number_per_gpu=self._config.max_trial_number_per_gpu,
-            use_active_gpu=self._config.use_active_gpu,
-            gpu_memory_mib=self._config.trial_gpu_memory,
+            self.config.trial_gpu_number,
+            gpu_indices=self.config.gpu_indices,
+            max_trial_number_per_gpu=self.config.max_trial_number_per_gpu,
+            use_active_gpu=self.config.use_active_gpu,
+            gpu_memory_mib=self.config.trial_gpu_memory,
         )
-        parked = PoolMachine(machine=_THIS_MACHINE, demand=demand, jobs=self.jobs)
-        return MachinePool(self.host, [parked], lambda: self.host.wake(""))
+        machine = PoolMachine(machine=_THIS_MACHINE, demand=demand, jobs=self.jobs)
+        return MachinePool(self.host, [machine], lambda: self.host.wake(""))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
         return (*storage, *await self._look_at_gpus())
 
     async def _look_at_gpus(self) -> Sequence[PreflightFinding]:
-        if self._park is None:
+        if self._pool is None:
             return ()
         # at the keeper one of another name: the experiment may be at work, and would not hear of its jobs any more
         host = replace(self.host, service=f"preflight of {self.host.service}")
-        async with LocalPlatform(self.settings, host) as looking:
-            assert looking._park is not None, "it has the same settings"
-            return await looking._park.preflight()
+        async with LocalPlatform(self.config, host) as looking:
+            assert looking._pool is not None, "it has the same settings"
+            return await looking._pool.preflight()
 
     async def __aenter__(self) -> Self:
-        await self.jobs.enter([_THIS_MACHINE] if self._park is not None else [])
+        await self.jobs.enter([_THIS_MACHINE] if self._pool is not None else [])
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        if self._park is not None:
-            self._park.want(0)
+        if self._pool is not None:
+            self._pool.want(0)
         await self.jobs.leave()
 
     # GPUs
 
     def room(self) -> Room:
-        return Room() if self._park is None else self._park.room()
+        return Room() if self._pool is None else self._pool.room()
 
     def want(self, jobs: int) -> None:
-        if self._park is not None:
-            self._park.want(jobs)
+        if self._pool is not None:
+            self._pool.want(jobs)
 
     async def plan(self, jobs: int) -> JobPlan | None:
-        return JobPlan(places=["this machine"] * jobs) if self._park is None else await self._park.plan(jobs)
+        return JobPlan(places=["this machine"] * jobs) if self._pool is None else await self._pool.plan(jobs)
 
     # Verbs
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
-        if self._park is None or not spec.gpu_number:
+        if self._pool is None or not spec.gpu_number:
             await self._start(spec, None)
             return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
-        found = await self._park.reserve(spec)
+        found = await self._pool.reserve(spec)
         if isinstance(found, NoRoom):
             return found
-        with self._park.held(found, spec.name):
+        with self._pool.held(found, spec.name):
             await self._start(spec, found.reservation)
         return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
 
@@ -169,7 +167,7 @@ class _Place:
 
 
 class _Jobs(KeeperJobs):
-    """The jobs of a service whose trials work on shared storage."""
+    """The jobs of a service with trials that work on shared storage."""
 
     def __init__(self, host: Host, shared: SharedFolder) -> None:
         super().__init__(host)

@@ -13,6 +13,7 @@ import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Json
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.web_services.account import Refused, Signature
 from nni_manager.web_services.jobs import ListingAccount
 from nni_manager.web_services.pacing import Pacing
@@ -20,7 +21,7 @@ from nni_manager.web_services.shared_list import SharedList
 
 #: The beginning of every job's name; the list is asked for jobs with it.
 PREFIX = "nni_exp_"
-#: Seconds for which a list may be given to others who ask.
+#: Seconds for which further calls get the same list.
 _FRESH_S = 1.0
 #: Entries of a list: so many at least, at most, and for each job that is followed.
 _LEAST, _MOST, _PER_JOB = 200, 50_000, 2
@@ -33,7 +34,7 @@ Entry = Mapping[str, Any]
 
 
 def paces() -> dict[str, Pacing]:
-    """The paces of calls, below what the shipped service configuration allows a user: 600 calls a minute, 120 of
+    """The paces of calls, below the limits per user of the shipped configuration: 600 calls a minute, 120 of
     them lists, and 3600 jobs an hour. Where an administrator allows less, 429 says so."""
     return {
         "all": Pacing(calls=500, per_s=60, burst=60),
@@ -93,7 +94,7 @@ class OpenpaiAccount(ListingAccount):
         self._password = json.loads(credential).get("password") or ""
 
     async def signed_anew(self) -> bool:
-        """Whether there is another token now: those that were got for a password end after a while."""
+        """Gets another token for the password, as tokens expire. False: there is no password."""
         if not self._password:
             return False
         self._tokens.pop(self._password, None)
@@ -123,7 +124,7 @@ class OpenpaiAccount(ListingAccount):
                     break
         raise BadCredentials(f"{self.name} refuses the credentials of {self._user}: {refused.words}")
 
-    # What there is
+    # The cluster
 
     async def info(self) -> Any:
         """The cluster's description of itself. Needs no credentials."""
@@ -151,7 +152,7 @@ class OpenpaiAccount(ListingAccount):
         return 0.0 if pacing is None else pacing.wait_s()
 
     async def config(self, name: str) -> Any | None:
-        """The configuration of a job as it was submitted; None where there is no such job, or nobody knows it."""
+        """The configuration of a job as it was submitted; None: no such job, or no configuration."""
         try:
             answer = await self.ask("GET", f"{self._job(name)}/config")
         except Refused as error:
@@ -172,7 +173,7 @@ class OpenpaiAccount(ListingAccount):
         return {**answer.get("jobStatus", {}), "name": name}
 
     async def stop(self, name: str) -> None:
-        """Stops a job. Quiet for one that is not there, or has ended."""
+        """Stops a job. Quiet for an ended or unknown one."""
         try:
             await self.ask("PUT", f"{self._job(name)}/executionType", json={"value": "STOP"})
         except Refused as error:
@@ -188,7 +189,7 @@ class OpenpaiAccount(ListingAccount):
         return await self._list.get(not_before_s)
 
     def note_overlooked(self) -> None:
-        """Notes that a job that is there was not on the list, which was cut off: the next lists are longer."""
+        """Makes the next lists longer: a job that exists was cut off the last one."""
         self._longer = min(2 * self._longer, _MOST)
 
     async def _listed(self) -> Listing:
@@ -222,9 +223,10 @@ def key_of(host: str, user: str) -> str:
     return f"openpai:{user}@{host}"
 
 
-def credential_of(settings: Json) -> str:
+def credential_of(config: OpenpaiConfig) -> str:
     """The credential in a section, as JSON. Secret."""
-    return json.dumps({name: settings[name] for name in ("token", "password") if settings.get(name)})
+    given = {"token": config.token, "password": config.password}
+    return json.dumps({name: value for name, value in given.items() if value})
 
 
 def _bearer(token: str) -> Signature:

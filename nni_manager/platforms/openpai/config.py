@@ -13,7 +13,7 @@ from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, Remark, marked, secret
 
 _JOB = ("openpaiConfig", "openpaiConfigFile")
-#: What a job of one's own has in itself.
+#: Fields that a user's own job supplies: attribute → field.
 _IN_JOB = {
     "trial_gpu_number": "trialGpuNumber",
     "trial_cpu_number": "trialCpuNumber",

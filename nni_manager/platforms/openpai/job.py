@@ -1,6 +1,6 @@
 """The job that is sent to OpenPAI for an attempt: one of our own, or the user's with each role's commands wrapped.
 
-Nothing of the user's command stands in a job of ours: it lies on the storage, so that neither YAML, nor ``<% %>``
+A job of ours does not hold the user's command: that is on the storage, so that neither YAML, nor ``<% %>``
 templates, nor a shell changes it. In a job of the user's own, roles' commands stay in the job, as its templates are the
 user's, too. The runner's token is one of the job's `secrets`, which the portal masks.
 """
@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.states import USER_CODE
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
@@ -29,27 +29,27 @@ class UserJob:
     `copy`: of the file, made when it is first used, so that all trials run the same; None: only for reading.
     """
 
-    def __init__(self, settings: Json, copy: Path | None) -> None:
-        self._inline = settings.get("openpaiConfig")
-        self._file = settings.get("openpaiConfigFile")
+    def __init__(self, config: OpenpaiConfig, copy: Path | None) -> None:
+        self._inline = config.openpai_config
+        self._file = config.openpai_config_file
         self._copy = copy
-        #: What `keep` found.
+        #: The job that `keep` has read.
         self.kept: Mapping[str, Any] | None = None
 
     def keep(self) -> Mapping[str, Any] | None:
         """The user's job, after the file was copied; None: there is none. Blocks. Raises InvalidInput or OSError."""
         if self._file is not None and self._copy is not None and not self._copy.exists():
-            text = self._text(Path(str(self._file)))
+            text = self._text(Path(self._file))
             self._copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             foreign_files.write_whole(os.path.realpath(self._copy.parent), self._copy.name, text.encode())
         self.kept = self.read()
         return self.kept
 
     def read(self) -> Mapping[str, Any] | None:
-        """The user's job, read without leaving anything; None: there is none. Blocks. Raises InvalidInput."""
+        """The user's job, read without a copy; None: there is none. Blocks. Raises InvalidInput."""
         if self._file is None:
-            return self._inline if isinstance(self._inline, dict) else None
-        path = Path(str(self._file))
+            return self._inline
+        path = Path(self._file)
         if self._copy is not None and self._copy.exists():
             path = self._copy
         return _parsed(self._text(path))
@@ -72,7 +72,7 @@ def _parsed(text: str) -> Mapping[str, Any]:
     return job  # type: ignore[no-any-return]
 
 
-#: The key in `extras` whose value says whose job it is.
+#: The key in `extras` of the mark that says which experiment made the job.
 OURS = "nniManager"
 _ROLE = "taskrole"
 _IMAGE = "docker_image_0"
@@ -87,7 +87,7 @@ Start = Callable[[str], str]
 
 
 def mark(spec: JobSpec) -> dict[str, str]:
-    """The mark that tells a job from any other of its name."""
+    """The mark that identifies a job among those of its name."""
     return {"experiment": spec.experiment_id, "nonce": spec.nonce}
 
 
@@ -100,16 +100,17 @@ def is_of(config: Any, spec: JobSpec) -> bool:
     return found.get("experiment") == spec.experiment_id and spec.nonce in ("", found.get("nonce"))
 
 
-def own_job(settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str, Any]:
+def own_job(config: OpenpaiConfig, spec: JobSpec, name: str, start: Start) -> dict[str, Any]:
     """A job of our own, made of the section's fields."""
-    storage = str(settings["storageConfigName"])
-    mount = {"name": storage, **_mount_path(storage, str(settings["containerStorageMountPoint"]))}
+    storage, path = config.storage_config_name, config.container_storage_mount_point
+    assert storage is not None and path is not None, "the section was judged"
+    mount = {"name": storage, **_mount_path(storage, path)}
     job: dict[str, Any] = {
         "protocolVersion": 2,
         "name": name,
         "type": "job",
         "jobRetryCount": 0,
-        "prerequisites": [{"type": "dockerimage", "uri": settings["dockerImage"], "name": _IMAGE}],
+        "prerequisites": [{"type": "dockerimage", "uri": config.docker_image, "name": _IMAGE}],
         "taskRoles": {
             _ROLE: {
                 "instances": 1,
@@ -118,21 +119,23 @@ def own_job(settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str,
                 "dockerImage": _IMAGE,
                 "resourcePerInstance": {
                     "gpu": spec.gpu_number or 0,
-                    "cpu": settings["trialCpuNumber"],
-                    "memoryMB": settings["trialMemorySize"],
+                    "cpu": config.trial_cpu_number,
+                    "memoryMB": config.trial_memory_size,
                 },
                 "commands": [_command(spec, start(""))],
             }
         },
         "extras": {"storages": [mount], "submitFrom": "submit-job-v2", OURS: mark(spec)},
     }
-    return _with_common(job, settings, spec)
+    return _with_common(job, config, spec)
 
 
-def users_job(user_job: Mapping[str, Any], settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str, Any]:
-    """A job made of one of protocol 2 that the user wrote; only names, commands and what is missing are ours."""
+def users_job(
+    user_job: Mapping[str, Any], config: OpenpaiConfig, spec: JobSpec, name: str, start: Start
+) -> dict[str, Any]:
+    """The user's job of protocol 2 with our names, commands and missing fields."""
     job = {**copy.deepcopy(dict(user_job)), "name": name}
-    reporter = reporting_role(job, settings)
+    reporter = reporting_role(job, config)
     for role, its in job["taskRoles"].items():
         replica = f"{role}-{_INDEX}"
         if role == reporter:
@@ -144,35 +147,34 @@ def users_job(user_job: Mapping[str, Any], settings: Json, spec: JobSpec, name: 
         given = f"{protocol.ENV_COMMAND}=$(cat <<'{_END}'\n{text}\n{_END}\n)\nexport {protocol.ENV_COMMAND}"
         its["commands"] = [f"{given}\n{_command(spec, start(replica))}"]
     extras = job["extras"] = {"submitFrom": "submit-job-v2", **(job.get("extras") or {}), OURS: mark(spec)}
-    storage = settings.get("storageConfigName")
+    storage = config.storage_config_name
     if storage is not None:
         known = extras.get("storages") or []
         if not any(isinstance(one, dict) and one.get("name") == storage for one in known):
-            path = settings.get("containerStorageMountPoint") or f"/mnt/{storage}"
-            extras["storages"] = [*known, {"name": storage, **_mount_path(str(storage), str(path))}]
-    return _with_common(job, settings, spec)
+            path = config.container_storage_mount_point or f"/mnt/{storage}"
+            extras["storages"] = [*known, {"name": storage, **_mount_path(storage, path)}]
+    return _with_common(job, config, spec)
 
 
-def reporting_role(job: Mapping[str, Any], settings: Json) -> str:
-    """The role whose first task reports. Raises InvalidInput."""
+def reporting_role(job: Mapping[str, Any], config: OpenpaiConfig) -> str:
+    """The reporting role: its first task reports. Raises InvalidInput."""
     roles = list(job["taskRoles"])
-    chosen = settings.get("reporter")
+    chosen = config.reporter
     if chosen is None:
         return str(roles[0])
     if chosen not in roles:
         raise InvalidInput(f"reporter: the job has no task role '{chosen}'; it has {', '.join(map(str, roles))}")
-    return str(chosen)
+    return chosen
 
 
-def mount_point(settings: Json, user_job: Mapping[str, Any] | None) -> str:
+def mount_point(config: OpenpaiConfig, user_job: Mapping[str, Any] | None) -> str:
     """The place where containers see the storage. Raises InvalidInput where neither section nor job says that."""
-    told = settings.get("containerStorageMountPoint")
-    if told:
-        return str(told)
+    if config.container_storage_mount_point:
+        return config.container_storage_mount_point
     extras = (user_job or {}).get("extras")
     listed = extras.get("storages") if isinstance(extras, dict) else None
     storages = [one for one in listed or [] if isinstance(one, dict) and one.get("name")]
-    wanted = settings.get("storageConfigName")
+    wanted = config.storage_config_name
     for one in storages:
         if wanted in (None, one["name"]):
             return str(one.get("mountPath") or f"/mnt/{one['name']}")
@@ -184,16 +186,16 @@ def mount_point(settings: Json, user_job: Mapping[str, Any] | None) -> str:
     )
 
 
-def _with_common(job: dict[str, Any], settings: Json, spec: JobSpec) -> dict[str, Any]:
-    if settings.get("virtualCluster"):
-        job["defaults"] = {**(job.get("defaults") or {}), "virtualCluster": settings["virtualCluster"]}
+def _with_common(job: dict[str, Any], config: OpenpaiConfig, spec: JobSpec) -> dict[str, Any]:
+    if config.virtual_cluster:
+        job["defaults"] = {**(job.get("defaults") or {}), "virtualCluster": config.virtual_cluster}
     if token := spec.runner_environment.get(protocol.ENV_TOKEN):
         job["secrets"] = {**(job.get("secrets") or {}), _TOKEN: token}
     return job
 
 
 def _mount_path(storage: str, path: str) -> dict[str, str]:
-    """The field of a mount that says where; empty where the storage is mounted there, or above it, anyway."""
+    """The path field of a mount; empty where the storage is mounted there, or above it, by default."""
     usual = f"/mnt/{storage}"
     return {} if f"{path}/".startswith(f"{usual}/") else {"mountPath": path}
 

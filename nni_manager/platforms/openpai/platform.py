@@ -1,7 +1,7 @@
 """The adapter of OpenPAI: trials run as jobs of a cluster, one job for each attempt.
 
 Runners report over the network and, where that does not work, through the team's storage, which this machine and the
-containers mount. What OpenPAI says of jobs is asked for all experiments of an account at once.
+containers mount. One list of jobs serves all experiments of an account.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host, NoRoom, PreflightFinding, Room
@@ -25,6 +25,7 @@ from nni_manager.platform_kit.folder_mode import number
 from nni_manager.platforms.openpai import job as jobs
 from nni_manager.platforms.openpai import preflight, states
 from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.job import UserJob
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
 from nni_manager.shared_storage.storage_folders import experiment_folder
@@ -46,8 +47,8 @@ _FAULTS = {
 }
 
 
-class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
-    """The adapter of `openpai`: the cluster is asked again and again; what runners leave on the storage is read."""
+class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
+    """The adapter of `openpai`: it polls the cluster and reads results from the storage."""
 
     instead_of_shared_storage: ClassVar[str] = (
         "name the cluster's own: storageConfigName, and where both sides have it, localStorageMountPoint and"
@@ -62,34 +63,32 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         }
     )
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
-        self._host_url, self._user = str(settings["host"]), str(settings["username"])
-        self._user_job = UserJob(settings, host.folder / host.service / "job.yml")
+    def __init__(self, config: OpenpaiConfig, host: Host) -> None:
+        super().__init__(config, host)
+        self._user_job = UserJob(config, host.folder / host.service / "job.yml")
 
     def _account(self) -> OpenpaiAccount:
-        return OpenpaiAccount(self._host_url, self._user)
+        return OpenpaiAccount(self.config.host, self.config.username)
 
     @classmethod
-    def _credential(cls, settings: Json) -> str:
-        return credential_of(settings)
+    def _credential(cls, config: OpenpaiConfig) -> str:
+        return credential_of(config)
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        return key_of(str(settings.get("host")), str(settings.get("username")))
+    def connection_key(cls, config: OpenpaiConfig) -> str:
+        return key_of(config.host, config.username)
 
     @classmethod
-    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
-        user_job = UserJob(service.settings, None).read()
-        jobs.mount_point(service.settings, user_job)
+    def check(cls, spec: ExperimentSpec, config: OpenpaiConfig) -> None:
+        user_job = UserJob(config, None).read()
+        jobs.mount_point(config, user_job)
         if user_job is not None:
-            jobs.reporting_role(user_job, service.settings)
-        elif service.settings.get("reporter") is not None:
+            jobs.reporting_role(user_job, config)
+        elif config.reporter is not None:
             raise InvalidInput("reporter: names a task role of a job configuration, and there is none; remove it")
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        named = self.settings.get("storageConfigName")
-        return await preflight.look(self.settings, self._lease, [str(named)] if named else [])
+        return await preflight.look(self.config, self._lease)
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._user_job.keep)
@@ -119,9 +118,9 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
                     return self._handle(spec, name)
                 continue
             if user_job is None:
-                job = jobs.own_job(self.settings, spec, name, start)
+                job = jobs.own_job(self.config, spec, name, start)
             else:
-                job = jobs.users_job(user_job, self.settings, spec, name, start)
+                job = jobs.users_job(user_job, self.config, spec, name, start)
             outcome = await self._send(job, spec)
             if isinstance(outcome, NoRoom):
                 return outcome
@@ -130,7 +129,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(_names(spec))}; remove those")
 
     async def _send(self, job: Json, spec: JobSpec) -> bool | NoRoom:
-        """Whether a job was taken; False: there is somebody else's job of that name. Raises SubmitRejected."""
+        """Whether a job was taken; False: a foreign job has that name. Raises SubmitRejected."""
         name = str(job["name"])
         try:
             await self._lease.call(lambda account: account.submit(job))
@@ -189,8 +188,8 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         return self._noted(handle, self._folders.storage.explained(report, _FIELDS))
 
     def _link(self, handle: JobHandle) -> str:
-        query = urlencode({"username": self._user, "jobName": _name(handle)})
-        return f"{self._host_url}/job-detail.html?{query}"
+        query = urlencode({"username": self.config.username, "jobName": _name(handle)})
+        return f"{self.config.host}/job-detail.html?{query}"
 
     # Ending
 
@@ -203,13 +202,13 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
 
     def _made_storage(self) -> MountedStorage:
         """The storage on which jobs and we meet. The section, else the job as kept, says where containers have it."""
-        there = jobs.mount_point(self.settings, self._user_job.kept or _read(self._user_job))
+        there = jobs.mount_point(self.config, self._user_job.kept or _read(self._user_job))
         folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
-        here, mode = Path(str(self.settings["localStorageMountPoint"])), number(self.settings.get("storageMode"))
+        here, mode = Path(self.config.local_storage_mount_point), number(self.config.storage_mode)
         return MountedStorage(here, there, folder, mode)
 
     async def _called(self, job_name: str) -> list[str]:
-        """The names of the jobs submitted for this one. Where one has the other name, the first was somebody else's."""
+        """The names of the jobs submitted for this one. Where a second name exists, a foreign job has the first."""
         listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
         others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
         return [name for name in others or [job_name] if self._is_ours(await self._config(name))]
@@ -224,7 +223,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
         await self._stop_all([_name(handle) for handle in handles])
 
     async def _stop_all(self, names: Sequence[str]) -> None:
-        """Stops all of these jobs, whatever becomes of one. Raises what was raised first."""
+        """Stops all of these jobs, also after a failure. Raises the first error."""
         ended = await asyncio.gather(*map(self._stop_one, names), return_exceptions=True)
         for error in filter(None, ended):
             raise error
@@ -234,7 +233,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
 
 
 def _names(spec: JobSpec) -> list[str]:
-    """The names that a job may get: the documented one, and another where somebody else's job has that."""
+    """The names that a job may get: the documented one, and another where a foreign job has that."""
     return [spec.name, f"{spec.name}_{spec.nonce[:8]}"] if spec.nonce else [spec.name]
 
 
@@ -247,7 +246,7 @@ def _too_often(wait_s: float) -> Wait:
 
 
 def _read(user_job: UserJob) -> Mapping[str, Any] | None:
-    """The user's job; None also where the file is gone: what is known then is the section's."""
+    """The user's job; None: there is none, or its file is gone."""
     try:
         return user_job.read()
     except InvalidInput:

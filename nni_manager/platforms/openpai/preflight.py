@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
-from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.openpai.account import OpenpaiAccount
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.web_services.account import Refused, WebLease
 
 Findings = list[PreflightFinding]
 
 
-async def look(settings: Json, lease: WebLease[OpenpaiAccount], storages: Sequence[str]) -> Findings:
-    """Findings about login, virtual cluster and storages. `storages`: names of those that jobs mount.
-
-    Raises nothing on purpose.
-    """
-    host, user = str(settings["host"]), str(settings["username"])
+async def look(config: OpenpaiConfig, lease: WebLease[OpenpaiAccount]) -> Findings:
+    """Findings about login, virtual cluster and storage. Raises nothing on purpose."""
+    host, user = config.host, config.username
     try:
         async with lease.entered():
             await lease.connection.info()
             known = await lease.call(lambda account: account.user())
             found = [_fine(f"{host}: login", f"{user} is logged in")]
-            found += _virtual_cluster(settings, known.get("virtualCluster"))
-            if storages:
+            found += _virtual_cluster(config, known.get("virtualCluster"))
+            if config.storage_config_name:
                 there = await lease.call(lambda account: account.storages())
-                found += [one for name in storages for one in _storage(settings, name, there)]
+                found += _storage(config, config.storage_config_name, there)
             return found
     except BadCredentials as error:
-        fix = "give another token, from the portal's profile page" if settings.get("token") else "correct the password"
-        return [_wrong("token" if settings.get("token") else "password", str(error), fix)]
+        fix = "give another token, from the portal's profile page" if config.token else "correct the password"
+        return [_wrong("token" if config.token else "password", str(error), fix)]
     except Refused as error:
         if error.code == "NoUserError" or error.status == 404:
             return [_wrong("username", f"OpenPAI at {host} knows no {user}: {error.words}", "correct username or host")]
@@ -41,8 +38,8 @@ async def look(settings: Json, lease: WebLease[OpenpaiAccount], storages: Sequen
         return [PreflightFinding(severity=Severity.AWAY, subject=host, sentence=str(error))]
 
 
-def _virtual_cluster(settings: Json, allowed: object) -> Findings:
-    wanted = str(settings.get("virtualCluster") or "default")
+def _virtual_cluster(config: OpenpaiConfig, allowed: object) -> Findings:
+    wanted = config.virtual_cluster or "default"
     if not isinstance(allowed, list) or wanted in allowed:
         return []
     names = ", ".join(map(str, allowed)) or "none"
@@ -50,17 +47,17 @@ def _virtual_cluster(settings: Json, allowed: object) -> Findings:
     return [_wrong("virtualCluster", sentence, "set virtualCluster to one of those")]
 
 
-def _storage(settings: Json, name: str, there: Mapping[str, bool]) -> Iterator[PreflightFinding]:
+def _storage(config: OpenpaiConfig, name: str, there: Mapping[str, bool]) -> Iterator[PreflightFinding]:
     """`there`: see `OpenpaiAccount.storages`."""
     if name not in there:
         sentence = f"the account has no storage '{name}'; it has: {', '.join(there) or 'none'}"
         yield _wrong("storageConfigName", sentence, "set storageConfigName to one of those")
-    elif not there[name] and Path(str(settings["localStorageMountPoint"])).name != settings["username"]:
+    elif not there[name] and Path(config.local_storage_mount_point).name != config.username:
         yield PreflightFinding(
             severity=Severity.WARNING,
             subject="localStorageMountPoint",
-            sentence=f"the storage '{name}' is not shared: containers see its folder {settings['username']} alone",
-            fix=f"set localStorageMountPoint to the folder {settings['username']} in the storage as it is mounted here",
+            sentence=f"the storage '{name}' is not shared: containers see its folder {config.username} alone",
+            fix=f"set localStorageMountPoint to the folder {config.username} in the storage as it is mounted here",
         )
 
 

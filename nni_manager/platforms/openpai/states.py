@@ -10,8 +10,8 @@ The rest-server makes `state` of the Framework's `subState` and exit code; -210 
     FAILED     Completed, anything else
     UNKNOWN    anything else
 
-A job whose end OpenPAI calls transient (a signal among the container's codes, a node lost, a pod evicted) is none of
-these: it waits and runs again, as another attempt of the same job, however often; nothing in a job turns that off.
+A job with an end that OpenPAI calls transient (a signal among the container's codes, a node lost, a pod evicted) does
+not end: OpenPAI restarts it any number of times, as another attempt of the same job, and no field of a job prevents it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STATES: Mapping[str, JobState] = {
     "STOPPED": JobState.CANCELLED,
     "SUCCEEDED": JobState.SUCCEEDED,
     "FAILED": JobState.FAILED,
-    "UNKNOWN": JobState.UNKNOWN,  # to them it is no failure of anybody
+    "UNKNOWN": JobState.UNKNOWN,  # OpenPAI's word for a failure without a known cause
 }
 _WAITS = {
     "AttemptCreationPending": "it was accepted and is not looked at yet",
@@ -42,7 +42,7 @@ _WAITS = {
 }
 #: The exit code of a command in place of those from 128 on, after most of which OpenPAI starts jobs again, always.
 USER_CODE = 220
-#: OpenPAI's exit code in place of all that it has no pattern for: says nothing.
+#: OpenPAI's exit code for all codes without a pattern; it has no meaning of its own.
 _NO_PATTERN = 255
 #: Phrases of a failure that decide something here.
 _CAUSES = {
@@ -80,7 +80,7 @@ def _end(state: JobState) -> Observation:
 
 
 def _failure(detail: Mapping[str, Any]) -> Observation:
-    """The report on a failed job. OpenPAI's code is none of a command; the container's is in what the runtime said."""
+    """The report on a failed job. OpenPAI's own code is not the command's; the runtime's output has the container's."""
     spec, said = _mapping(detail, "appExitSpec"), _mapping(_mapping(detail, "appExitMessages"), "runtime")
     phrase = _phrase(detail, spec, said)
     is_theirs = spec.get("type") == "PLATFORM_FAILURE"

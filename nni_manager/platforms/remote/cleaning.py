@@ -1,4 +1,4 @@
-"""The cleaning of machines: ends and removes what an experiment left on them, without its being at work."""
+"""Ends and removes what an experiment that is not open left on its machines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Seconds for a machine that was taken out, whose jobs have all ended: it may be there no more.
+#: Seconds for a removed machine without open jobs: it may not exist any more.
 _FORMER_S = 10.0
 
 
 async def clean(machines: Mapping[str, Known], host: Host, *, is_deleted: bool) -> None:
-    """Ends and removes what the experiment left on its machines. `is_deleted`: also what trials wrote for their users.
+    """Ends jobs and removes files of the experiment on its machines. `is_deleted`: also files that trials wrote.
 
-    Raises PlatformUnavailable when not all of it is gone, after all that could be done.
+    Raises PlatformUnavailable after all machines were tried and one is not clean.
     """
     tasks = [_clean(one.entry, host, is_deleted) for one in machines.values() if one.has_jobs]
     if is_deleted:
@@ -36,7 +36,7 @@ async def clean(machines: Mapping[str, Known], host: Host, *, is_deleted: bool) 
 
 
 async def _clean_former(entry: Entry, host: Host) -> str:
-    """Cleans a machine that was taken out of the list, for a short time: nobody waits for files there."""
+    """Cleans a removed machine, for a short time: its files are of no more use."""
     try:
         async with asyncio.timeout(_FORMER_S):
             trouble = await _clean(entry, host, is_deleted=True)

@@ -18,10 +18,10 @@ class Machine(Part):
 
     host: str = Field(min_length=1, description="Name or address.")
     port: int = Field(default=22, ge=1, le=65535, description="TCP port of its SSH server.")
-    user: str = Field(min_length=1, description="Who logs in.")
+    user: str = Field(min_length=1, description="Account on the machine.")
     password: str | None = secret("Password of that user. Where it is given, `sshKeyFile` is not used.", default=None)
     ssh_key_file: str | None = marked(
-        "Private key, of whoever runs the manager. Default: those of ~/.ssh/config, ~/.ssh/id_rsa and its like, and"
+        "Private key on the manager's machine. Default: those of ~/.ssh/config, ~/.ssh/id_rsa and its like, and"
         " the agent's.",
         default=None,
         format="file",

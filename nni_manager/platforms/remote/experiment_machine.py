@@ -16,7 +16,7 @@ from nni_manager.machines.ssh.machine import Machine
 from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.platforms.remote.job_locations import JobLocations
 from nni_manager.platforms.remote.machine_jobs import MachineJobs
 from nni_manager.platforms.remote.shipping import ship
 from nni_manager.shared_storage.checked_code import sha256_of
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two tries to log in to a machine for the first time; the last one repeats.
 _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
-#: Seconds between two tries of a login or host key that was refused; the last one repeats. A machine that is starting
-#: refuses for a moment; one that counts refusals locks out whoever collects many.
+#: Seconds between two tries of a login or host key that was refused; the last one repeats. A starting machine refuses
+#: for a moment; a machine that counts refusals locks the account out after many.
 _REFUSED_WAITS_S = (30.0, 120.0, 300.0, 600.0)
 #: Seconds for which nothing is sent to a machine that took no code, or started no job; the last one repeats.
 _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 
 
-class Site:
+class ExperimentMachine:
     """A machine as one experiment uses it, between `start` and `stop`.
 
     `first`: set when it takes jobs, or it is known why not.
@@ -45,7 +45,7 @@ class Site:
         self,
         entry: Entry,
         host: Host,
-        placed: Placed,
+        locations: JobLocations,
         changed: Callable[[], None],
         *,
         has_gpus: bool,
@@ -62,7 +62,7 @@ class Site:
         self.shared_folder = ""
         #: The experiment's jobs there; entered while the machine can be logged in to.
         self.jobs = MachineJobs(
-            host, placed, entry.address, self._on_up, self._on_down, self._explained, self.note_start, self.set_aside
+            host, locations, entry.address, self._on_up, self._on_down, self._explained, self.note_start, self.set_aside
         )
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
@@ -77,10 +77,10 @@ class Site:
         #: The path of the code there; empty: it is not there yet.
         self._archive = ""
         self._progress = ""
-        #: Why it is left alone for a while, though it answers; empty: it is not.
+        #: Why it is excluded for a while, though it answers; empty: it is not.
         self._aside = ""
         self._refused_jobs = Backoff(_ASIDE_WAITS_S)
-        #: Names of jobs that are to end, which nobody could be told.
+        #: Names of jobs with a cancellation that could not be delivered.
         self._untold: set[str] = set()
         #: Nothing can be started: the code cannot be packed.
         self.code_error = ""
@@ -130,7 +130,7 @@ class Site:
             except PlatformUnavailable as error:
                 self._be_troubled(str(error))
                 await self._pause(failed)
-            except Exception as error:  # it would not be used again, and nobody would say so
+            except Exception as error:  # else the machine would be out of use without a word in the log
                 log.exception("machine %s", self.entry.address.host, extra={"action": "barrier"})
                 self._be_troubled(f"a fault in the manager: {error!r}")
                 await self._pause(failed)
@@ -184,7 +184,7 @@ class Site:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether a keeper of another version is there, which keeps its jobs until they end."""
+        """Whether a keeper of another version runs there; it keeps its jobs until they end."""
         return self._lease is not None and not self.is_up and self._lease.connection.keeper.is_other_version
 
     @property
@@ -195,7 +195,7 @@ class Site:
     def is_out_of_use(self) -> bool:
         """Whether the machine cannot be reached, or starts nothing for a while.
 
-        False where merely its code is on the way, or nobody wants it to start anything.
+        False while its code is being sent, or the machine is drained.
         """
         return self.first.is_set() and (not self.is_up or bool(self._aside))
 
@@ -217,14 +217,15 @@ class Site:
 
     @property
     def _fault_words(self) -> str:
-        """What is wrong with its connection, with what to do where a person must act; empty: nothing."""
+        """The fault of its connection, with the next step where the user must act; empty: none."""
         fault = self._lease.connection.fault if self._lease is not None else None
         return "" if fault is None else str(fault) if fault.is_wrong else fault.sentence
 
     def unasked(self, name: str) -> Observation:
-        """The report on a job while there is nobody to ask: it is given up in time, unless it is known to be kept.
+        """The report on a job while its machine cannot be asked: it counts as lost in time, unless its keeper is known
+        to run.
 
-        A job that is to end and was not told so counts as unreachable, whatever keeps it.
+        A job with an undelivered cancellation counts as unreachable in any case.
         """
         host = self.entry.address.host
         if self.is_left_alone and name not in self._untold:
@@ -232,7 +233,7 @@ class Site:
         return Observation(state=JobState.UNKNOWN, unreachable=self.why or host, place=host)
 
     async def cancel(self, names: Sequence[str], grace_period_s: float) -> None:
-        """Asks jobs to end, and notes those that could not be told. Raises PlatformUnavailable."""
+        """Asks jobs to end, and notes undelivered cancellations. Raises PlatformUnavailable."""
         try:
             await self.jobs.cancel(names, grace_period_s)
         except PlatformUnavailable:
@@ -295,9 +296,9 @@ class Site:
         self._refused_jobs.reset()
 
     def set_aside(self, why: str) -> None:
-        """Sets a machine aside that answers and starts no job: the others go on.
+        """Excludes a machine that answers and starts no job, for a while; the others go on.
 
-        After a while it is tried again, with its code, which may be what is missing.
+        The next try sends the code again, as it may be missing.
         """
         if why != self._aside:
             log.warning("%s takes no trials for a while: %s", self.entry.address.host, why)
@@ -319,7 +320,7 @@ class Site:
     # Shared storage
 
     async def _share(self, shared: SharedFolder) -> str:
-        """The path of the code on shared storage, once that is mounted on the machine and is what is mounted here."""
+        """The path of the code on shared storage, once the machine has mounted the same storage as this one."""
         from nni_manager.platforms.remote import sharing
 
         mark = await shared.ready(now=True)
@@ -338,7 +339,7 @@ class Site:
             log.warning("%s: its shared storage stays mounted: %s", self.entry.address.host, failure)
 
     def _explained(self, report: Observation) -> Observation:
-        """The report on a trial; one that did not find the storage has it looked at again before the next one."""
+        """The report on a trial; after a trial without its storage, the storage is checked again before the next."""
         if self._shared is None:
             return report
         explained = self._shared.explained(report, REMOTE_FIELD)
@@ -351,7 +352,7 @@ class Site:
 
     @property
     def archive(self) -> str:
-        """The path of the code on the machine; empty: it is not there."""
+        """The path of the code on the machine; empty: it was not sent yet."""
         return self._archive
 
     @property

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Host, JobPlan, Room
 from nni_manager.platforms.remote import removed_machines
-from nni_manager.platforms.remote.experiment_machine import Site
-from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.platforms.remote.config import RemoteConfig
+from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
+from nni_manager.platforms.remote.job_locations import JobLocations
 from nni_manager.shared_storage.shared_folder import SharedFolder
 
 log = logging.getLogger(__name__)
@@ -33,50 +33,56 @@ class Known:
     has_jobs: bool
 
 
-class Sites:
+class ExperimentMachines:
     """The machines of one service, by the keys of their connections; used between `start` and `stop`."""
 
     def __init__(
-        self, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool, shared: SharedFolder | None
+        self,
+        host: Host,
+        locations: JobLocations,
+        changed: Callable[[], None],
+        *,
+        has_gpus: bool,
+        shared: SharedFolder | None,
     ) -> None:
         self._host = host
-        self._placed = placed
+        self._locations = locations
         self._changed = changed
         self._has_gpus = has_gpus
         self._shared = shared
         self._renewing: asyncio.Task[None] | None = None
         #: One write at a time of the file of former machines.
         self._writing = asyncio.Lock()
-        self._all: dict[str, Site] = {}
+        self._all: dict[str, ExperimentMachine] = {}
         #: Seconds for which machines are waited for when one can be used: trials go to all of them.
         self.together_s = 2.0
 
-    def __iter__(self) -> Iterator[Site]:
+    def __iter__(self) -> Iterator[ExperimentMachine]:
         return iter(self._all.values())
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def get(self, key: str) -> Site | None:
+    def get(self, key: str) -> ExperimentMachine | None:
         return self._all.get(key)
 
     # Their life
 
-    async def load(self, settings: Json) -> None:
+    async def load(self, config: RemoteConfig) -> None:
         """Reads the machines of the list, and former ones that have jobs. Raises OSError."""
-        known = await self.look_up(settings)
-        await self.keep(settings)
+        known = await self.look_up(config)
+        await self.keep(config)
         self._all = {key: self._site(one.entry) for key, one in known.items() if one.has_jobs}
 
-    async def look_up(self, settings: Json) -> dict[str, Known]:
+    async def look_up(self, config: RemoteConfig) -> dict[str, Known]:
         """All machines of the list, and former ones that have had a job, by key. Raises OSError."""
-        return await asyncio.to_thread(self._look_up, settings)
+        return await asyncio.to_thread(self._look_up, config)
 
-    async def keep(self, settings: Json) -> None:
-        """Writes down what the next daemon has to find. Raises OSError."""
+    async def keep(self, config: RemoteConfig) -> None:
+        """Writes the machines to the file that the next daemon reads. Raises OSError."""
         if self._host.folder.is_dir():  # a plan is made for no experiment
             async with self._writing:
-                await asyncio.to_thread(self._keep, settings)
+                await asyncio.to_thread(self._keep, config)
 
     async def start(self) -> None:
         """Starts the use of all machines. Raises BadCredentials when all of them refuse."""
@@ -89,49 +95,51 @@ class Sites:
     async def stop(self) -> None:
         if self._renewing is not None:
             await asyncio.wait([self._renewing])
-        sites, self._all = tuple(self), {}
-        await asyncio.gather(*(site.stop() for site in sites))
+        machines, self._all = tuple(self), {}
+        await asyncio.gather(*(site.stop() for site in machines))
 
-    def renew(self, settings: Json) -> None:
+    def renew(self, config: RemoteConfig) -> None:
         """Takes other credentials for the same machines."""
-        for entry in entries_of(settings):
+        for entry in entries_of(config):
             if (site := self._all.get(entry.address.key)) is not None:
                 site.renew(entry)
-        self._renewing = asyncio.create_task(self.try_to_keep(settings), name="machines written down")
+        self._renewing = asyncio.create_task(self.try_to_keep(config), name="machines written down")
 
-    async def try_to_keep(self, settings: Json) -> None:
-        """Writes down, as `keep` does, where nothing depends on it now: a failure is only logged."""
+    async def try_to_keep(self, config: RemoteConfig) -> None:
+        """As `keep`, but a failure is only logged."""
         try:
-            await self.keep(settings)
+            await self.keep(config)
         except OSError as error:
             log.warning("which machines there are is not written down: %s", error)
 
-    def _keep(self, settings: Json) -> None:
-        removed_machines.save(self._folder, self._sections(settings), self._host.private)
+    def _keep(self, config: RemoteConfig) -> None:
+        removed_machines.save(self._folder, self._sections(config), self._host.private)
 
-    def _look_up(self, settings: Json) -> dict[str, Known]:
-        self._placed.load()
-        listed = {entry.address.key for entry in entries_of(settings)}
+    def _look_up(self, config: RemoteConfig) -> dict[str, Known]:
+        self._locations.load()
+        listed = {entry.address.key for entry in entries_of(config)}
         return {
             key: Known(
                 entry=Entry.of(section if key in listed else {**section, "drain": True}),
-                has_jobs=key in listed or self._placed.has_jobs_on(key),
+                has_jobs=key in listed or self._locations.has_jobs_on(key),
             )
-            for key, section in self._sections(settings).items()
+            for key, section in self._sections(config).items()
         }
 
-    def _sections(self, settings: Json) -> dict[str, removed_machines.Section]:
+    def _sections(self, config: RemoteConfig) -> dict[str, removed_machines.Section]:
         """The sections of all machines that are in the list, or were used, by key. Blocks."""
         before = removed_machines.load(self._folder, self._host.private)
-        used = {key: section for key, section in before.items() if self._placed.was_used(key)}
-        return used | removed_machines.by_key(_sections(settings))
+        used = {key: section for key, section in before.items() if self._locations.was_used(key)}
+        return used | removed_machines.by_key(_sections(config))
 
     @property
     def _folder(self) -> Path:
         return self._host.folder / self._host.service
 
-    def _site(self, entry: Entry) -> Site:
-        return Site(entry, self._host, self._placed, self._changed, has_gpus=self._has_gpus, shared=self._shared)
+    def _site(self, entry: Entry) -> ExperimentMachine:
+        return ExperimentMachine(
+            entry, self._host, self._locations, self._changed, has_gpus=self._has_gpus, shared=self._shared
+        )
 
     async def _until_first(self) -> None:
         """Returns when a machine can be used and the others have had a moment, too, when it is known that none can,
@@ -170,7 +178,7 @@ class Sites:
             return Room(why=self.why_not_all())
         return Room(free=0, why=self.why())
 
-    def choose(self) -> Site | None:
+    def choose(self) -> ExperimentMachine | None:
         """The machine with most processors that no job of ours has, of equal ones the first; None: none takes jobs."""
         able = [site for site in self if site.takes_jobs]
         return max(able, key=lambda site: site.free_processors, default=None)
@@ -182,21 +190,20 @@ class Sites:
         out = [site for site in self if site.is_out_of_use]
         return self.why(out) if out else None
 
-    def why(self, sites: Collection[Site] = ()) -> Wait:
+    def why(self, machines: Collection[ExperimentMachine] = ()) -> Wait:
         """The reasons why machines take no jobs: of these, or of all of them."""
-        sites = sites or tuple(self)
-        answers = any(site.is_up or site.is_left_alone for site in sites)
+        machines = machines or tuple(self)
+        answers = any(site.is_up or site.is_left_alone for site in machines)
         code = WaitCode.PLATFORM_UNAVAILABLE if answers else WaitCode.MACHINE_DOWN
-        details = {"machines": {site.entry.address.host: site.why for site in sites}}
-        return Wait(code=code, sentence="; ".join(site.why for site in sites), details=details)
+        details = {"machines": {site.entry.address.host: site.why for site in machines}}
+        return Wait(code=code, sentence="; ".join(site.why for site in machines), details=details)
 
 
-def entries_of(settings: Json) -> list[Entry]:
+def entries_of(config: RemoteConfig) -> list[Entry]:
     """The entries of the section's `machineList`."""
-    return [Entry.of(section) for section in _sections(settings)]
+    return [Entry.of(section) for section in _sections(config)]
 
 
-def _sections(settings: Json) -> list[removed_machines.Section]:
-    machines = settings["machineList"]
-    assert isinstance(machines, list), "the section was judged"
-    return machines
+def _sections(config: RemoteConfig) -> list[removed_machines.Section]:
+    """The entries as they are written down, in camelCase."""
+    return [machine.model_dump(by_alias=True, exclude_none=True) for machine in config.machine_list]

@@ -1,4 +1,4 @@
-"""The request of a job to a machine's keeper: where it works there, what it runs, and what it sees."""
+"""The request of a job to a machine's keeper: its folder, its command and its environment."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def place_of(handle: JobHandle) -> tuple[str, str]:
 
 
 def _command(command: str, before: str) -> str:
-    """The trial's command after `preCommand`, whose failure fails the trial."""
+    """The trial's command after `preCommand`; a failure of that fails the trial."""
     if not before:
         return command
     return f"{before.rstrip()}\n_nni_status=$?; [ $_nni_status = 0 ] || exit $_nni_status\n{command}"

@@ -1,7 +1,7 @@
-"""The machine that each job was started on: written before it is, so that a job whose submission broke off is looked
-for there.
+"""The machine of each job, written before its submission, so that a job with an interrupted submission is looked for
+there.
 
-A line a job, in the service's folder; a later line wins. Not a word about how jobs are: that is the keepers'.
+A file in the service's folder with a line for each job; a later line wins. The state of jobs is the keepers'.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _FILE = "machines.tsv"
-#: In place of a machine: nobody wants the job any more; and, with `_GONE`, its keeper was told so.
+#: In place of a machine: the job is unwanted; with `_GONE`: and its keeper has forgotten it.
 _UNWANTED = "-"
 _GONE = "--"
 
 
-class Placed:
+class JobLocations:
     """The file of the machines that jobs were started on. Blocks for moments; it is small and on this machine."""
 
     def __init__(self, folder: Path) -> None:
@@ -41,11 +41,11 @@ class Placed:
         return self._machines.get(job_name)
 
     def has_jobs_on(self, machine: str) -> bool:
-        """Whether jobs were started on a machine that its keeper was not told to forget."""
+        """Whether a machine has started jobs that its keeper has not forgotten."""
         return any(at == machine and name not in self._gone for name, at in self._machines.items())
 
     def was_used(self, machine: str) -> bool:
-        """Whether a job was ever started on a machine; what it wrote is there until the experiment is deleted."""
+        """Whether a job was ever started on a machine; its files stay there until the experiment is deleted."""
         return machine in self._machines.values()
 
     def is_wanted(self, job_name: str) -> bool:
@@ -66,7 +66,7 @@ class Placed:
             self._write([job_name], _UNWANTED)
 
     def note_gone(self, job_names: Iterable[str]) -> None:
-        """Notes that the keeper of these jobs was told to forget them, or is no more. Raises OSError."""
+        """Notes that the keeper of these jobs has forgotten them, or is gone. Raises OSError."""
         if names := [name for name in job_names if name not in self._gone]:
             self._write(names, _GONE)
 

@@ -1,4 +1,4 @@
-"""The jobs of one experiment on one machine: what the keeper there tells, with the machine's name."""
+"""The jobs of one experiment on one machine: its keeper's reports, with the machine's name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.machines.keeper.jobs import KeeperJobs
 from nni_manager.machines.ssh.address import Address
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.platforms.remote.job_locations import JobLocations
 from trial_runner import protocol
 
-#: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
+#: Seconds for a machine to accept a cancellation; the stop of an experiment waits for it.
 _STOP_PATIENCE_S = 5.0
 
 
@@ -25,7 +25,7 @@ class MachineJobs(KeeperJobs):
     def __init__(
         self,
         host: Host,
-        placed: Placed,
+        locations: JobLocations,
         address: Address,
         on_up: Callable[[], None],
         on_down: Callable[[], None],
@@ -36,11 +36,11 @@ class MachineJobs(KeeperJobs):
         key = address.key
 
         async def known(names: Collection[str]) -> Collection[str]:
-            return [name for name in names if placed.is_wanted(name) and placed.machine(name) in (key, None)]
+            return [name for name in names if locations.is_wanted(name) and locations.machine(name) in (key, None)]
 
         async def followed(names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
             found = await host.followed(names)
-            return {name: at for name, at in found.items() if name in names or placed.machine(name) in (key, None)}
+            return {name: at for name, at in found.items() if name in names or locations.machine(name) in (key, None)}
 
         super().__init__(
             replace(host, followed=followed), known=known, key=key, place=address.host, stop_patience_s=_STOP_PATIENCE_S

@@ -14,7 +14,6 @@ from typing import ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_of
 from nni_manager.machines.ledger import Demand
@@ -22,56 +21,61 @@ from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platforms.remote import cleaning, job
 from nni_manager.platforms.remote.config import RemoteConfig
-from nni_manager.platforms.remote.experiment_machine import Site
-from nni_manager.platforms.remote.experiment_machines import Sites, entries_of
-from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
+from nni_manager.platforms.remote.experiment_machines import ExperimentMachines, entries_of
+from nni_manager.platforms.remote.job_locations import JobLocations
 from nni_manager.platforms.remote.starting import Starting
 from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from trial_runner import protocol
 
 
-class RemotePlatform(Platform):
-    """The adapter of `remote`: keepers tell of every change; `observe` answers from what they told."""
+class RemotePlatform(Platform[RemoteConfig]):
+    """The adapter of `remote`: keepers report every change; `observe` answers from memory."""
 
     changeable = frozenset({"machineList", "machineGracePeriod"})
     mounts: ClassVar[frozenset[str]] = KINDS
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
-        self._placed = Placed(host.folder / host.service)
+    def __init__(self, config: RemoteConfig, host: Host) -> None:
+        super().__init__(config, host)
+        self._locations = JobLocations(host.folder / host.service)
         self._shared = SharedFolder.of(host)
-        config = RemoteConfig.model_validate(settings)
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
-        self._sites = Sites(host, self._placed, self._on_change, has_gpus=bool(self._gpu_number), shared=self._shared)
+        self._machines = ExperimentMachines(
+            host, self._locations, self._on_change, has_gpus=bool(self._gpu_number), shared=self._shared
+        )
         #: None where trials have no GPUs of their own.
-        self._park: MachinePool | None = None
+        self._pool: MachinePool | None = None
 
     @classmethod
-    def capabilities_for(cls, settings: Json) -> Capabilities:
-        grace_s = settings["machineGracePeriod"]
-        assert isinstance(grace_s, int | float), "the section was judged"
+    def capabilities_for(cls, config: RemoteConfig) -> Capabilities:
         return Capabilities(
-            watches=True, reads_files=True, ships_code=True, leaves_files=True, unreachable_grace_s=grace_s
+            watches=True,
+            reads_files=True,
+            ships_code=True,
+            leaves_files=True,
+            unreachable_grace_s=config.machine_grace_period,
         )
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        return " ".join(sorted(entry.address.key for entry in entries_of(settings)))
+    def connection_key(cls, config: RemoteConfig) -> str:
+        return " ".join(sorted(entry.address.key for entry in entries_of(config)))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         from nni_manager.platforms.remote.preflight import look
 
-        demands = {entry: self._demand(entry) for entry in entries_of(self.settings)}
+        demands = {entry: self._demand(entry) for entry in entries_of(self.config)}
         return await look(demands, self.host.connections, self._shared)
 
     # Its life
 
     async def __aenter__(self) -> Self:
         with _written_down():
-            await self._sites.load(self.settings)
-        self._park = MachinePool(self.host, self._parked(), lambda: self.host.wake("")) if self._gpu_number else None
+            await self._machines.load(self.config)
+        self._pool = (
+            MachinePool(self.host, self._pool_machines(), lambda: self.host.wake("")) if self._gpu_number else None
+        )
         try:
-            await self._sites.start()
+            await self._machines.start()
         except BaseException:
             await self._stop()
             raise
@@ -83,22 +87,22 @@ class RemotePlatform(Platform):
         await self._stop()
 
     async def _stop(self) -> None:
-        if self._park is not None:
-            self._park.want(0)
-        await self._sites.stop()
+        if self._pool is not None:
+            self._pool.want(0)
+        await self._machines.stop()
 
-    def renew(self, settings: Json) -> None:
-        super().renew(settings)
-        self._sites.renew(settings)
+    def renew(self, config: RemoteConfig) -> None:
+        super().renew(config)
+        self._machines.renew(config)
 
     def try_again(self) -> None:
-        for site in self._sites:
+        for site in self._machines:
             site.try_again()
 
-    def _parked(self) -> list[PoolMachine]:
+    def _pool_machines(self) -> list[PoolMachine]:
         return [
             PoolMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
-            for site in self._sites
+            for site in self._machines
         ]
 
     def _demand(self, entry: Entry) -> Demand:
@@ -112,29 +116,29 @@ class RemotePlatform(Platform):
 
     def _on_change(self) -> None:
         """Notes that a machine can be used, or cannot any more."""
-        if self._park is not None:
-            self._park.reach({site.keeper_machine.name: site.why for site in self._sites if not site.takes_jobs})
+        if self._pool is not None:
+            self._pool.reach({site.keeper_machine.name: site.why for site in self._machines if not site.takes_jobs})
         self.host.wake("")
 
     # Room
 
     def want(self, jobs: int) -> None:
-        if self._park is not None:
-            self._park.want(jobs)
+        if self._pool is not None:
+            self._pool.want(jobs)
 
     async def plan(self, jobs: int) -> JobPlan | None:
-        return self._sites.plan(jobs) if self._park is None else await self._park.plan(jobs)
+        return self._machines.plan(jobs) if self._pool is None else await self._pool.plan(jobs)
 
     def room(self) -> Room:
-        if self._park is None:
-            return self._sites.room()
-        room = self._park.room()
-        return room if room.free == 0 else replace(room, why=self._sites.why_not_all())
+        if self._pool is None:
+            return self._machines.room()
+        room = self._pool.room()
+        return room if room.free == 0 else replace(room, why=self._machines.why_not_all())
 
     # Verbs
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
-        return await Starting(self._sites, self._placed, self._park, self._shared, self.room).start(spec)
+        return await Starting(self._machines, self._locations, self._pool, self._shared, self.room).start(spec)
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         reports: dict[JobHandle, Observation] = {}
@@ -143,7 +147,7 @@ class RemotePlatform(Platform):
         return reports
 
     async def _observe(self, key: str, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        site = self._sites.get(key)
+        site = self._machines.get(key)
         if site is None:
             report = Observation(state=JobState.LOST, message=f"{_host(key)} is not in machineList any more")
             return dict.fromkeys(handles, report)
@@ -162,22 +166,22 @@ class RemotePlatform(Platform):
             reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
             await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
         for handle in handles:
-            self._placed.give_up(handle.job_name)
+            self._locations.give_up(handle.job_name)
         away = await self._each(handles, self._forget_at)
         if away:
             raise PlatformUnavailable("; ".join(away))
 
-    async def _forget_at(self, site: Site, names: Sequence[str]) -> None:
+    async def _forget_at(self, site: ExperimentMachine, names: Sequence[str]) -> None:
         await site.jobs.forget(names)
-        self._placed.note_gone(names)
+        self._locations.note_gone(names)
 
     async def _each(
-        self, handles: Sequence[JobHandle], ask: Callable[[Site, Sequence[str]], Awaitable[None]]
+        self, handles: Sequence[JobHandle], ask: Callable[[ExperimentMachine, Sequence[str]], Awaitable[None]]
     ) -> list[str]:
         """Asks the machines that jobs are on; answers why some could not be asked."""
         away = []
         for key, group in self._by_machine(handles).items():
-            if (site := self._sites.get(key)) is not None:
+            if (site := self._machines.get(key)) is not None:
                 try:
                     await ask(site, [handle.job_name for handle in group])
                 except PlatformUnavailable as error:
@@ -191,7 +195,7 @@ class RemotePlatform(Platform):
 
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         key, folder = job.place_of(handle)
-        site = self._sites.get(key)
+        site = self._machines.get(key)
         if site is None or not site.is_up:
             why = site.why if site is not None else f"{_host(key)} is not in machineList any more"
             raise NotFound(f"{name} cannot be read now: {why}")
@@ -203,9 +207,9 @@ class RemotePlatform(Platform):
         return base64.b64decode(told["data"])
 
     async def close(self) -> None:
-        """Removes the code, and mounts of ours; what trials wrote stays until the experiment is deleted."""
-        await self._sites.try_to_keep(self.settings)
-        up = [site for site in self._sites if site.is_up]
+        """Removes the code and our mounts; files of trials stay until the experiment is deleted."""
+        await self._machines.try_to_keep(self.config)
+        up = [site for site in self._machines if site.is_up]
         if self._shared is None:
             for site in up:
                 if site.archive:
@@ -216,16 +220,16 @@ class RemotePlatform(Platform):
         await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:
-        if not self._sites:
+        if not self._machines:
             with _written_down():
-                known = await self._sites.look_up(self.settings)
+                known = await self._machines.look_up(self.config)
             await cleaning.clean(known, self.host, is_deleted=not job_names)
             if self.host.folder.is_dir():  # it may be deleted
-                await asyncio.to_thread(self._placed.note_gone, job_names)
+                await asyncio.to_thread(self._locations.note_gone, job_names)
             return
         for name in job_names:
-            await asyncio.to_thread(self._placed.give_up, name)  # wherever it is found later
-        for site in self._sites:
+            await asyncio.to_thread(self._locations.give_up, name)  # wherever it is found later
+        for site in self._machines:
             if site.is_up:
                 await site.jobs.forget(job_names)
 
@@ -233,27 +237,27 @@ class RemotePlatform(Platform):
         groups: dict[str, list[JobHandle]] = {}
         for handle in handles:
             key, _ = job.place_of(handle)
-            self._placed.know(handle.job_name, key)
+            self._locations.know(handle.job_name, key)
             groups.setdefault(key, []).append(handle)
         return groups
 
 
 @contextmanager
 def _written_down() -> Iterator[None]:
-    """A context in which the machines that there were are read and written down: a disk's trouble is over some time."""
+    """A context for reading and writing the file of machines: an OSError becomes PlatformUnavailable and is retried."""
     try:
         yield
     except OSError as error:
         raise PlatformUnavailable(f"which machines there are and were is not known now: {error}") from error
 
 
-def _judged(handle: JobHandle, report: Observation, site: Site) -> Observation:
-    """The keeper's word on a job. One that it does not know, and that nobody has seen run, never ran: what it accepts
-    is on file from the job's start on."""
+def _judged(handle: JobHandle, report: Observation, site: ExperimentMachine) -> Observation:
+    """The keeper's report on a job. A job unknown to it that was never seen never ran: the keeper writes accepted jobs
+    down before they start."""
     is_unheard_of = report is site.jobs.unheard_of and handle.job_name not in site.jobs.seen
     return replace(report, was_never_taken=True) if is_unheard_of else report
 
 
 def _host(key: str) -> str:
-    """The host of a machine's key, as people know it."""
+    """The host name in a machine's key."""
     return key.removeprefix("ssh:").partition("/")[0].partition("@")[2].rpartition(":")[0]

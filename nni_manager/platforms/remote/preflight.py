@@ -1,4 +1,4 @@
-"""The preflight of `remote`: every machine is looked at, a line per finding, and nothing is left on any."""
+"""The preflight of `remote`: checks every machine and leaves nothing there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trial_runner import protocol
 
 #: Seconds for one machine: less than a preflight may take in all.
 _LOOK_S = 13.0
-#: Clocks may differ by so much without a word; results are not harmed by more, either.
+#: Seconds that clocks may differ by without a finding; more does not harm results, either.
 _SKEW_S = 60
 _SILENT = "see whether the machine is on and no firewall drops what is sent there"
 _LEAST_FREE_BYTES = 1024**3
@@ -33,17 +33,17 @@ _LEAST_FREE_BYTES = 1024**3
 async def look(
     entries: Mapping[Entry, Demand], connections: Connections, shared: SharedFolder | None = None
 ) -> list[PreflightFinding]:
-    """Findings about all machines, which are asked at the same time. `connections`: of the manager that will use them.
+    """Findings about all machines, asked at the same time. `connections`: of the manager that will use them.
 
     Where one of several machines fails, the others do the work: that is a warning. Raises OSError where the manager's
     own place cannot be read.
     """
-    whose = await _whose(connections)
+    manager = await _manager(connections)
     if shared is None:
-        return _judged(await _look_at_all(entries, whose, ""))
+        return _judged(await _look_at_all(entries, manager, ""))
     here = await shared.preflight()
     async with shared.probe() as mark:
-        return [here, *_judged(await _look_at_all(entries, whose, shared.program_elsewhere("look", mark)))]
+        return [here, *_judged(await _look_at_all(entries, manager, shared.program_elsewhere("look", mark)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,15 @@ class _Manager:
     place: Place | None
 
 
-async def _whose(connections: Connections) -> _Manager:
+async def _manager(connections: Connections) -> _Manager:
     place = None if connections.place is None else await asyncio.to_thread(connections.place)
     return _Manager(connections.identity, place)
 
 
-async def _look_at_all(entries: Mapping[Entry, Demand], whose: _Manager, storage: str) -> list[list[PreflightFinding]]:
-    return await asyncio.gather(*(_look_at(entry, demand, whose, storage) for entry, demand in entries.items()))
+async def _look_at_all(
+    entries: Mapping[Entry, Demand], manager: _Manager, storage: str
+) -> list[list[PreflightFinding]]:
+    return await asyncio.gather(*(_look_at(entry, demand, manager, storage) for entry, demand in entries.items()))
 
 
 def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
@@ -69,15 +71,15 @@ def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
 _FATAL = (Severity.WRONG, Severity.AWAY)
 
 
-async def _look_at(entry: Entry, demand: Demand, whose: _Manager, storage: str) -> list[PreflightFinding]:
+async def _look_at(entry: Entry, demand: Demand, manager: _Manager, storage: str) -> list[PreflightFinding]:
     """Findings about one machine.
 
-    `storage`: the text of a program that looks at what is mounted there; empty: no storage is shared.
+    `storage`: the text of a program that checks mounts there; empty: no storage is shared.
     """
     host = entry.address.host
     try:
         async with asyncio.timeout(_LOOK_S):
-            greeting, offset_s = await _ask(entry, whose, has_gpus=demand.count > 0)
+            greeting, offset_s = await _ask(entry, manager, has_gpus=demand.count > 0)
             mounted = [(await ask(entry, storage)).finding(f"{host}: {REMOTE_FIELD}")] if storage else []
     except MachineFault as error:
         return [_finding(host, error.fault)]
@@ -87,16 +89,16 @@ async def _look_at(entry: Entry, demand: Demand, whose: _Manager, storage: str) 
     return [*_judge(host, greeting, offset_s), *_judge_gpus(host, greeting, demand), *mounted]
 
 
-async def _ask(entry: Entry, whose: _Manager, *, has_gpus: bool) -> tuple[Greeting, float]:
+async def _ask(entry: Entry, manager: _Manager, *, has_gpus: bool) -> tuple[Greeting, float]:
     connection = await log_in(entry.address, entry.credential)
     try:
         _, greeting = await arrive(
             connection,
-            folder=f"{whose.identity}/{entry.address.folder}",
+            folder=f"{manager.identity}/{entry.address.folder}",
             python_path=entry.python_path,
             look=True,
             gpus=has_gpus,
-            place=whose.place,
+            place=manager.place,
         )
         return greeting, greeting.now_ms / 1000 - time.time()
     finally:

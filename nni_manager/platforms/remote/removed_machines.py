@@ -31,9 +31,9 @@ Section = Mapping[str, Any]
 
 
 def load(folder: Path, private: PrivateText) -> dict[str, Section]:
-    """The machines by the keys of their connections; none when the file is not there, or nothing can be made of it.
+    """The machines by the keys of their connections; none when the file is missing or malformed.
 
-    Raises OSError while it, or the secrets, cannot be read: what is not known now is not to be forgotten.
+    Raises OSError while the file or the secrets cannot be read, so that no machine is forgotten.
     """
     path = folder / _FILE
     try:

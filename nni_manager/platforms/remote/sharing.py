@@ -1,7 +1,7 @@
-"""Shared storage on a machine: looked at, mounted and left by a program that is run there, by a login of its own.
+"""Shared storage on a machine: a program that runs there checks, mounts and leaves it.
 
-The keeper has no part in it, as storage whose server is gone holds up whoever touches it. A login of its own, because
-a server may allow one session for each.
+The keeper does not touch the storage, as every access to it blocks while its server is gone. The program has a login of
+its own, because a server may allow one session per login.
 """
 
 from __future__ import annotations

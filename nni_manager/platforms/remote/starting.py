@@ -1,4 +1,4 @@
-"""The start of a job: at which machine, with which GPUs, and what that says of the machine."""
+"""The start of a job: the choice of machine and GPUs, and the exclusion of machines that fail to start it."""
 
 from __future__ import annotations
 
@@ -13,66 +13,68 @@ from nni_manager.machines.ledger import Reservation
 from nni_manager.machines.ssh.machine import Machine
 from nni_manager.platform_kit.contract import NoRoom, Room
 from nni_manager.platforms.remote import job
-from nni_manager.platforms.remote.experiment_machine import Site
-from nni_manager.platforms.remote.experiment_machines import Sites
-from nni_manager.platforms.remote.job_locations import Placed
+from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
+from nni_manager.platforms.remote.experiment_machines import ExperimentMachines
+from nni_manager.platforms.remote.job_locations import JobLocations
 from nni_manager.shared_storage.shared_folder import SharedFolder
 
 
 class Starting:
-    """The starting of one service's jobs. `park`: None where trials have no GPUs of their own."""
+    """The starting of one service's jobs. `pool`: None where trials have no GPUs of their own."""
 
     def __init__(
         self,
-        sites: Sites,
-        placed: Placed,
-        park: MachinePool | None,
+        machines: ExperimentMachines,
+        locations: JobLocations,
+        pool: MachinePool | None,
         shared: SharedFolder | None,
         room: Callable[[], Room],
     ) -> None:
-        self._sites = sites
-        self._placed = placed
-        self._park = park
+        self._machines = machines
+        self._locations = locations
+        self._pool = pool
         self._shared = shared
         self._room = room
 
     async def start(self, spec: JobSpec) -> JobHandle | NoRoom:
         """Starts a job. Raises PlatformUnavailable, SubmitRejected."""
-        key = self._placed.machine(spec.name)
-        known = self._sites.get(key) if key is not None else None
+        key = self._locations.machine(spec.name)
+        known = self._machines.get(key) if key is not None else None
         if spec.is_repeat and key is not None and (known is None or not known.is_up):
-            return job.handle_of(spec.name, key, "")  # it may run there; what `observe` says of it decides
+            return job.handle_of(spec.name, key, "")  # it may run there; `observe` finds out
         if not spec.is_repeat and known is not None and not known.takes_jobs:
             known = None
-        if not any(one.is_up for one in self._sites):
-            raise PlatformUnavailable(self._sites.why().sentence, refused=True)
-        if (park := self._park) is not None and spec.gpu_number:
-            return await self._pass_over(spec, lambda: self._start_with_gpus(spec, park))
+        if not any(one.is_up for one in self._machines):
+            raise PlatformUnavailable(self._machines.why().sentence, refused=True)
+        if (pool := self._pool) is not None and spec.gpu_number:
+            return await self._pass_over(spec, lambda: self._start_with_gpus(spec, pool))
         return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
 
     async def _pass_over(self, spec: JobSpec, start: Callable[[], Awaitable[JobHandle | NoRoom]]) -> JobHandle | NoRoom:
-        """Starts a job, passing over machines that start nothing now, as with a full disk, while there is another."""
-        for _ in range(len(self._sites)):
+        """Starts a job on the next machine where one fails to start it, for example with a full disk."""
+        for _ in range(len(self._machines)):
             try:
                 return await start()
             except PlatformUnavailable as error:
                 if spec.is_repeat or not error.refused:
                     raise
-        return NoRoom(why=self._room().why or self._sites.why())
+        return NoRoom(why=self._room().why or self._machines.why())
 
-    async def _start_at_best(self, spec: JobSpec, known: Site | None) -> JobHandle | NoRoom:
-        site = known or self._sites.choose()
-        return NoRoom(why=self._sites.why()) if site is None else await self._start_at(site, spec, None)
+    async def _start_at_best(self, spec: JobSpec, known: ExperimentMachine | None) -> JobHandle | NoRoom:
+        site = known or self._machines.choose()
+        return NoRoom(why=self._machines.why()) if site is None else await self._start_at(site, spec, None)
 
-    async def _start_with_gpus(self, spec: JobSpec, park: MachinePool) -> JobHandle | NoRoom:
-        found = await park.reserve(spec)
+    async def _start_with_gpus(self, spec: JobSpec, pool: MachinePool) -> JobHandle | NoRoom:
+        found = await pool.reserve(spec)
         if isinstance(found, NoRoom):
             return found
-        site = next(one for one in self._sites if one.jobs is found.jobs)
-        with park.held(found, spec.name):
+        site = next(one for one in self._machines if one.jobs is found.jobs)
+        with pool.held(found, spec.name):
             return await self._start_at(site, spec, found.reservation)
 
-    async def _start_at(self, site: Site, spec: JobSpec, reservation: Reservation | None) -> JobHandle | NoRoom:
+    async def _start_at(
+        self, site: ExperimentMachine, spec: JobSpec, reservation: Reservation | None
+    ) -> JobHandle | NoRoom:
         if site.code_error:
             raise SubmitRejected(site.code_error)
         machine, folder = site.machine, site.folder
@@ -101,7 +103,7 @@ class Starting:
             )
         key = site.entry.address.key
         with _counted(machine, spec.name), _judged(site):
-            await asyncio.to_thread(self._placed.put, spec.name, key)
+            await asyncio.to_thread(self._locations.put, spec.name, key)
             report = await site.jobs.submit(spec.name, request, reservation)
         if report.state is not JobState.PENDING and not report.is_untaken:
             site.note_start()
@@ -121,8 +123,8 @@ def _counted(machine: Machine, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _judged(site: Site) -> Iterator[None]:
-    """A context that judges a machine by whether it starts a job: one that does not is set aside."""
+def _judged(site: ExperimentMachine) -> Iterator[None]:
+    """A context that excludes a machine for a while when it fails to start a job."""
     try:
         yield
     except PlatformUnavailable as error:

@@ -15,7 +15,7 @@ from nni_manager.web_services.pacing import Pacing
 
 
 class AccountConnection(Connection):
-    """The connection of an account. `settings`: of whoever came first."""
+    """The connection of an account. `settings`: those of the first experiment."""
 
     def __init__(self, key: str, settings: Account) -> None:
         super().__init__(key)
@@ -32,7 +32,7 @@ class AccountConnection(Connection):
         await self._write(verb)
 
     async def _write(self, what: str) -> None:
-        """Writes a line of the cluster's log: seconds of a steady clock, and what it was asked."""
+        """Writes a line of the cluster's log: seconds of a monotonic clock, and the verb."""
         if self._log is not None:
             await asyncio.to_thread(_append, self._log, f"{time.monotonic():.4f} {what}\n")
 

@@ -52,7 +52,7 @@ class Rule(Part):
     runner_version: str | None = Field(default=None, description="What the runner says it is, with launch none.")
     lost: bool = Field(default=False, description="The platform forgets the job.")
     preempted: bool = Field(default=False, description="The platform takes the job's place for another.")
-    cancelled_by_person: bool = Field(default=False, description="Somebody ends the job in the platform's portal.")
+    cancelled_by_person: bool = Field(default=False, description="A user ends the job in the platform's portal.")
     refuse_submit: str = Field(default="", description="The sentence that the job is refused with.")
     pending_reason: list[Pending] = Field(default=[], description="Why it waits, for as long as `delay` says.")
     replicas: int = Field(
@@ -122,7 +122,7 @@ class Machine(Part):
 
 
 class Account(Part):
-    """The account whose questions the cluster counts."""
+    """The account that the cluster counts calls of."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same account share its login and its pace."
@@ -187,7 +187,9 @@ class ScriptedConfig(PlatformSection):
         pattern="^[0-9a-f]{64}$",
         description="SHA-256, in hex, of the only `token` that it accepts; with `wrongCredentials`, while that lasts.",
     )
-    account: Account | None = Field(default=None, description="Whose questions the cluster counts; not set: nobody's.")
+    account: Account | None = Field(
+        default=None, description="The account that the cluster counts calls of. Default: none."
+    )
     slow_observe: float = _seconds("How long it takes to answer when it is asked about jobs.", 0.0)
     duplicate_events: bool = Field(
         default=False, description="Everything is told twice, and after every change the state before it once more."

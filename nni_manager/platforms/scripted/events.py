@@ -1,4 +1,4 @@
-"""Events of the scripted cluster: told by timers, and twice where the script wants that."""
+"""Events of the scripted cluster, sent by timers, and twice where the script says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nni_manager.platform_kit.contract import Host
 
 
 class Events:
-    """The events of jobs. `is_doubled`: each comes twice, and after a change the state before it is told once more."""
+    """The events of jobs. `is_doubled`: each comes twice, and after a change the former state is reported once more."""
 
     def __init__(self, host: Host, *, is_doubled: bool) -> None:
         self._host = host
@@ -23,7 +23,7 @@ class Events:
             self._host.wake(job_name)
 
     def wake_in(self, job_name: str, milliseconds: int) -> None:
-        """Wakes a job after so many milliseconds, instead of what was planned for it before."""
+        """Wakes a job after so many milliseconds; replaces its earlier timer."""
         self._cancel(job_name)
         loop = asyncio.get_running_loop()
         self._timers[job_name] = loop.call_later(milliseconds / 1000, self.wake, job_name)

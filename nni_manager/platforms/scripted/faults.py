@@ -1,4 +1,4 @@
-"""Faults of the scripted cluster itself: outages, refused credentials, no room. By the clock, whoever looks."""
+"""Faults of the scripted cluster itself: outages, refused credentials, no room. They follow the clock alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.scripted.config import ScriptedConfig, Span
 from nni_manager.platforms.scripted.jobs import Jobs
 
-#: Seconds, of what is for ever.
+#: Seconds that stand for an endless span.
 _FOR_EVER_S = 1e6
 
 
@@ -22,7 +22,7 @@ class Faults:
         self._jobs = jobs
         self._clock = clock
         self._begun_ms = 0
-        #: The time until which the cluster wants to be left alone, in milliseconds.
+        #: The end of the retry-after span, in milliseconds since the epoch.
         self._alone_until_ms = 0
 
     async def enter(self) -> None:
@@ -31,7 +31,7 @@ class Faults:
             raise PlatformUnavailable(f"the scripted cluster cannot be connected to {until} (enterOutage)")
 
     async def check(self, verb: str) -> None:
-        """Refuses what a cluster is asked while the script says so; called before everything else.
+        """Refuses calls while the script says so; called first by every verb.
 
         Raises PlatformUnavailable or BadCredentials.
         """
@@ -65,7 +65,7 @@ class Faults:
         return {name: f"{name} cannot be reached {until} (unreachable)" for name, until in found if until}
 
     def next_change_s(self) -> float | None:
-        """Seconds after which what there is room for changes by itself; None: it does not."""
+        """Seconds until the room changes by itself; None: it does not."""
         spans: list[Span] = [*self.config.unreachable]
         spans += [self.config.no_room] if self.config.no_room is not None else []
         since_s = (self._clock() - self._begun_ms) / 1000
@@ -101,7 +101,7 @@ class Faults:
 
 
 def _until(span: Span | None, since_s: float) -> str | None:
-    """The end of a span that holds now, in words that stay true; None: it does not hold now."""
+    """The end of a span that holds now, as an absolute time in words; None: it does not hold."""
     if span is None or since_s < span.after:
         return None
     if span.for_ is None:

@@ -35,9 +35,9 @@ class Job:
     #: The machine that it runs on, of a service with machines.
     machine: str = ""
     places: tuple[int, ...] = ()
-    #: When somebody asked it to end.
+    #: When its end was requested.
     cancelled_ms: int | None = None
-    #: Nobody had started its container then.
+    #: Its container was not started then.
     cancelled_unstarted: bool = False
 
     @property
@@ -46,7 +46,7 @@ class Job:
 
 
 class Jobs:
-    """The files of jobs, there whole or not at all. `folder`: the service's in the experiment's folder.
+    """The files of jobs, written atomically. `folder`: the service's in the experiment's folder.
 
     Methods raise OSError.
     """
@@ -68,7 +68,7 @@ class Jobs:
         return int(json.loads(text)["begunMs"])
 
     async def add(self, job: Job) -> Job:
-        """Adds a job, and answers the one of its name: what was added first counts."""
+        """Adds a job and answers the job of its name: the first one counts."""
         async with self._writing:
             known = await asyncio.to_thread(self._read, job.name)
             if known is None:
@@ -80,13 +80,12 @@ class Jobs:
             await asyncio.to_thread(self._put, job)
 
     async def find(self, names: Iterable[str]) -> dict[str, Job]:
-        """The jobs of these names that there are."""
+        """The known jobs among these names."""
         found = await asyncio.to_thread(lambda: [self._read(name) for name in names])
         return {job.name: job for job in found if job is not None}
 
     async def remove(self, name: str) -> None:
-        """Removes a job: its file first, so that it is never found again, then all the rest. Quiet for one that is
-        gone."""
+        """Removes a job: its file first, so that it is not found again, then the rest. Quiet for a missing job."""
         await asyncio.to_thread(self._remove, name)
 
     def _remove(self, name: str) -> None:
@@ -109,7 +108,7 @@ class Jobs:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file whole, for nobody else's eyes. Raises OSError."""
+    """Writes a file atomically, readable by its owner alone. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     foreign_files.write_whole(str(path.parent), path.name, text.encode(errors="surrogateescape"))
 

@@ -1,4 +1,4 @@
-"""The start of a job: what is on file of it, what its runner finds, and its process or the files for its container."""
+"""The start of a job: its record, its runner's files, and its process or the start files of its container."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Processes(KeeperJobs):
         await self.submit(job_name, job, reservation)
 
     async def find(self, names: Sequence[str]) -> dict[str, Observation]:
-        """The reports on those of these jobs of which the keeper has word."""
+        """The keeper's reports on these jobs, where it has one."""
         return {name: report for name, report in (await self.reports(names)).items() if report is not self.unheard_of}
 
     def report_of(self, job: Mapping[str, Any]) -> Observation:
-        """The keeper's word with times since the epoch, by which the script goes."""
+        """The keeper's report with times since the epoch, as the script uses them."""
         return super().report_of(job).dated(apart_ms())
 
 
@@ -73,7 +73,7 @@ class Launch:
         self._processes = processes
 
     def job(self, spec: JobSpec, rule: Rule, now_ms: int) -> Job:
-        """The job as it is submitted now."""
+        """The record of a job that is submitted now."""
         own_storage = self._jobs.folder / "storage"
         directory = runner.system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
         return Job(

@@ -1,6 +1,6 @@
-"""The cluster's machines: what a job needs of one, and which of them can be asked now.
+"""The cluster's machines: the demand of a job, and which machines are reachable now.
 
-What is granted stands in the daemon's ledger, so that experiments which name the same machine share its places.
+Grants are in the daemon's ledger, so that experiments which name the same machine share its places.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platforms.scripted.config import ScriptedConfig
 
-#: The variable that tells a job its machine's name.
+#: The variable with the name of a job's machine.
 ENV_MACHINE = "NNI_MACHINE"
 _PREFIX = "scripted:"
 
@@ -52,7 +52,7 @@ def ledger_name(machine: str) -> str:
 
 
 def in_words(machine: str, places: tuple[int, ...]) -> str:
-    """A machine and places in words, as ``m1, place 0``."""
+    """A machine and places for people, such as ``m1, place 0``."""
     if not machine or not places:
         return machine
     return f"{machine}, place{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}"

@@ -1,4 +1,4 @@
-"""The adapter of `scripted`: what happens to its jobs is written in the config, and done by the clock.
+"""The adapter of `scripted`: the config says what happens to its jobs, and when.
 
 Level-based: a job is a file, and `observe` works out from it, the clock and the keeper what the cluster would say now,
 so it plays on while the daemon is away. With a runner jobs are real: see `runner` and `processes`.
@@ -18,7 +18,7 @@ from typing import Self
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
@@ -38,13 +38,13 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Seconds that what a process left in the shared folder may take to be seen after its end.
+#: Seconds that a process's files in the shared folder may take to appear after its end.
 _READ_PATIENCE_S = 2.0
 _SLOW_POLL_S = 5.0
 
 
-class ScriptedPlatform(Platform):
-    """The adapter of `scripted`. `clock`: what the script goes by."""
+class ScriptedPlatform(Platform[ScriptedConfig]):
+    """The adapter of `scripted`. `clock`: the script's time, in milliseconds since the epoch."""
 
     #: Its machines, and everything that befalls it. A job keeps the rule and the machine that it was given.
     changeable = frozenset(
@@ -64,10 +64,8 @@ class ScriptedPlatform(Platform):
         }
     )
 
-    def __init__(self, settings: Json, host: Host, clock: Clock = now_ms) -> None:
-        super().__init__(settings, host)
-        config = ScriptedConfig.model_validate(settings)
-        self._config = config
+    def __init__(self, config: ScriptedConfig, host: Host, clock: Clock = now_ms) -> None:
+        super().__init__(config, host)
         self._clock = clock
         self._jobs = Jobs(host.folder / host.service)
         self._faults = Faults(config, self._jobs, clock)
@@ -82,13 +80,12 @@ class ScriptedPlatform(Platform):
         self._pulling: asyncio.Task[None] | None = None
         self._fault_timer: asyncio.TimerHandle | None = None
 
-    def renew(self, settings: Json) -> None:
-        super().renew(settings)
-        self._faults.config = ScriptedConfig.model_validate(settings)
+    def renew(self, config: ScriptedConfig) -> None:
+        super().renew(config)
+        self._faults.config = config
 
     @classmethod
-    def capabilities_for(cls, settings: Json) -> Capabilities:
-        config = ScriptedConfig.model_validate(settings)
+    def capabilities_for(cls, config: ScriptedConfig) -> Capabilities:
         is_real = config.launch != NONE
         return Capabilities(
             watches=False,
@@ -103,9 +100,9 @@ class ScriptedPlatform(Platform):
         )
 
     @classmethod
-    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
-        command = str(service.settings.get("trialCommand", spec.trial_command))
-        if service.settings.get("launch") == EXTERNAL and "\n" in command.strip("\n"):
+    def check(cls, spec: ExperimentSpec, config: ScriptedConfig) -> None:
+        command = str(config.trial_command or spec.trial_command)
+        if config.launch == EXTERNAL and "\n" in command.strip("\n"):
             raise InvalidInput(
                 "trialCommand: has several lines, and launch: external starts containers from files with one line a"
                 " variable; put them into a script"
@@ -117,7 +114,7 @@ class ScriptedPlatform(Platform):
             await self._faults.enter()
             await self._entered.enter_async_context(self._account.held())
         if self._processes is not None:
-            await self._processes.enter(machines.of_keeper(self._config))
+            await self._processes.enter(machines.of_keeper(self.config))
         if self._pull is not None:
             self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
         self._follow_faults()
@@ -180,7 +177,7 @@ class ScriptedPlatform(Platform):
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         await self._ask("submit")
-        rule = rule_for(self._config.trials, spec)
+        rule = rule_for(self.config.trials, spec)
         if rule.refuse_submit:
             await asyncio.sleep(rule.delay)
             raise SubmitRejected(rule.refuse_submit)
@@ -210,7 +207,7 @@ class ScriptedPlatform(Platform):
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         await self._ask("observe")
-        await asyncio.sleep(self._config.slow_observe)
+        await asyncio.sleep(self.config.slow_observe)
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # a fault of ours, which must not go unseen
         names = [handle.job_name for handle in handles]
@@ -268,7 +265,7 @@ class ScriptedPlatform(Platform):
         job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
         if job is None:
             raise NotFound(f"there is no job {handle.job_name}")
-        directory = job.system_directory if runner.is_read(self._config) else job.attempt_directory
+        directory = job.system_directory if runner.is_read(self.config) else job.attempt_directory
         return await asyncio.to_thread(read_stretch, Path(directory), name, offset, limit)
 
     # A job's state
@@ -282,13 +279,13 @@ class ScriptedPlatform(Platform):
             return Observation(
                 state=JobState.UNKNOWN, unreachable=why, place=machines.in_words(job.machine, job.places)
             )
-        now = self._clock() - round(self._config.late_events * 1000)
-        if self._config.launch == NONE:
+        now = self._clock() - round(self.config.late_events * 1000)
+        if self.config.launch == NONE:
             await self._simulated_reports.tell(job, now)
-        report = job_report(job, self._config.launch, process, now)
+        report = job_report(job, self.config.launch, process, now)
         if self._processes is not None and report.state.is_final and is_platform_end(job.rule):
             await self._processes.cancel([name], 0)
-        if (change := next_change_ms(job, self._config.launch, process, now)) is not None:
+        if (change := next_change_ms(job, self.config.launch, process, now)) is not None:
             self._events.wake_in(name, change - now)
         return self._events.tell(name, self._with_place(job, self._with_what_is_read(job, process, report)))
 
@@ -297,8 +294,8 @@ class ScriptedPlatform(Platform):
         return dataclasses.replace(report, place=place, link=job.rule.link) if place or job.rule.link else report
 
     def _with_what_is_read(self, job: Job, process: Observation | None, report: Observation) -> Observation:
-        """The report on a job that may be told: the end of a process when what it left was read; and a job runs once
-        its runner was heard of, as nobody else can tell that its container does."""
+        """The report on a job, with the end held back until its results are read. A job in a container runs from its
+        runner's first report on."""
         if self._pull is None:
             return report
         self._pull.follow(job.name, Path(job.system_directory), Path(job.attempt_directory))

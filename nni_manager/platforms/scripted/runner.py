@@ -22,12 +22,13 @@ from trial_runner import protocol
 from trial_runner.wire import removal
 
 ARCHIVE = "runner.pyz"
-#: Whoever starts a container renames the first to the second before, so that nobody else does; we, to the third.
+#: A starter of containers renames the first to the second before it starts one, so that it is started once; we rename
+#: it to the third to take it back.
 START_FILE = "start.json"
 STARTED_FILE = "started.json"
 STOPPED_FILE = "stopped.json"
 ENVIRONMENT_FILE = "start.env"
-#: All that a process has of the environment it was submitted from; more would be no clean one.
+#: Variables that a process gets of the submitter's environment; it gets no others.
 _INHERITED = ("PATH", "HOME", "LANG")
 
 
@@ -77,7 +78,7 @@ def _place(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
 
 
 def inherited(spec: JobSpec) -> dict[str, str]:
-    """The variables that a process gets from whoever submitted the experiment, else from this process."""
+    """The variables that a process gets from the submitter's environment, else from this process."""
     found = {name: spec.caller_environment.get(name) or os.environ.get(name, "") for name in _INHERITED}
     return {name: value for name, value in found.items() if value}
 
@@ -102,7 +103,7 @@ def replica_folders(directory: Path, rule: Rule) -> list[Path]:
 
 
 def write_archive(path: Path) -> None:
-    """Writes the trial runner whole or not at all; quiet when it is there. Blocks. Raises OSError."""
+    """Writes the trial runner atomically; quiet when it exists. Blocks. Raises OSError."""
     archive = runner_archive()
     if path.exists() and path.read_bytes() == archive:
         return
@@ -134,10 +135,10 @@ def fill_storage(directory: Path, record: str, code: Path) -> None:
 
 
 def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str]) -> bool:
-    """Writes the files for whoever starts the container; answers False where they were written before. Blocks. Raises
-    OSError and SubmitRejected.
+    """Writes the start files of a container; answers False where they were written before. Blocks. Raises OSError and
+    SubmitRejected.
 
-    The environment holds the token, so it is for nobody else's eyes.
+    The files are readable by their owner alone: the environment holds the token.
     """
     if any((folder / name).exists() for name in (START_FILE, STARTED_FILE, STOPPED_FILE)):
         return False
@@ -156,7 +157,7 @@ def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str])
 
 
 def take_back(folder: Path) -> bool:
-    """Takes a container's files back; answers whether nobody had started it, nor will. Blocks. Raises OSError."""
+    """Takes a container's start files back. False: it was started already. Blocks. Raises OSError."""
     try:
         (folder / START_FILE).rename(folder / STOPPED_FILE)
     except FileNotFoundError:

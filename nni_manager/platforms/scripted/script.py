@@ -1,4 +1,4 @@
-"""The script: which rule a job follows, and what that says of its times. Pure."""
+"""The script: the rule of a job, and its times by that rule. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from nni_manager.domain.job import JobSpec
 from nni_manager.platforms.scripted.config import Match, Rule
 
-#: How long a pretended job runs where nothing else is said, in seconds.
+#: Default duration of a simulated job, in seconds.
 DEFAULT_DURATION_S = 1.0
 NONE, PROCESS, EXTERNAL = "none", "process", "external"
 
 
 def rule_for(rules: Sequence[Rule], spec: JobSpec) -> Rule:
-    """The first rule that fits a job; where none does, the rule that says nothing."""
+    """The first rule that matches a job, else an empty rule."""
     return next((rule for rule in rules if rule.match is None or _fits(rule.match, spec)), Rule())
 
 

@@ -1,4 +1,4 @@
-"""The reports of jobs that are only pretended: a greeting, and lines of an outbox that no file holds."""
+"""Reports of simulated jobs: a registration, and outbox lines that no file holds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from trial_runner import protocol
 
 
 class SimulatedReports:
-    """The reports of pretended jobs. `times`: how often everything is told."""
+    """The reports of simulated jobs. `times`: how often each is sent."""
 
     def __init__(self, host: Host, *, times: int) -> None:
         self._host = host
         self._times = times
-        self._greeted: set[str] = set()
+        self._registered: set[str] = set()
         #: Bytes stored of each job's outbox, once it is known.
         self._stored: dict[str, int] = {}
 
@@ -25,21 +25,21 @@ class SimulatedReports:
         Raises PlatformUnavailable and what the store raises.
         """
         if now_ms >= job.starts_ms:
-            await self._greet(job)
+            await self._register(job)
         await self._deliver(job, now_ms)
 
     def forget(self, job_name: str) -> None:
         self._stored.pop(job_name, None)
-        self._greeted.discard(job_name)
+        self._registered.discard(job_name)
 
-    async def _greet(self, job: Job) -> None:
-        if job.rule.runner_version is None or job.name in self._greeted:
+    async def _register(self, job: Job) -> None:
+        if job.rule.runner_version is None or job.name in self._registered:
             return
-        self._greeted.add(job.name)
+        self._registered.add(job.name)
         try:
-            await self._host.greet(job.name, job.rule.runner_version, "")
+            await self._host.register(job.name, job.rule.runner_version, "")
         except VersionRefused:
-            return  # the attempt's end was recorded by whoever refused it
+            return  # the host has recorded the attempt's end
 
     async def _deliver(self, job: Job, now_ms: int) -> None:
         stored = await self._stored_bytes(job.name)

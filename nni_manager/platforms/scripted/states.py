@@ -3,7 +3,7 @@
 =========  ==========  =====================================================
 word       JobState    when
 =========  ==========  =====================================================
-waiting    PENDING     accepted; `delay` is not over, or nobody has started it
+waiting    PENDING     accepted; `delay` is not over, or it is not started
 running    RUNNING     from then on
 succeeded  SUCCEEDED   ended with exit code 0
 failed     FAILED      ended with another one, or by a signal
@@ -34,10 +34,10 @@ STATES = {
     "preempted": JobState.PREEMPTED,
     "lost": JobState.LOST,
 }
-#: Words of a rule's `reason` that decide something here.
+#: Values of a rule's `reason` with a meaning here.
 _CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
 UNHEARD_OF = Observation(state=JobState.LOST, message="the scripted cluster knows nothing of this job")
-#: Seconds beyond its grace period after which a container that was told to stop counts as ended.
+#: Seconds after its grace period when a cancelled container counts as ended.
 _STOP_MARGIN_S = 15.0
 
 
@@ -72,7 +72,7 @@ def _pending_reason(job: Job, now_ms: int) -> Wait | None:
 
 
 def _ends(job: Job, launch: str, process: Observation | None) -> Iterator[Observation]:
-    """All ends that there are or will be; the earliest counts."""
+    """All past and future ends of a job; the earliest counts."""
     after_s = end_after_s(job.rule, launch)
     if after_s is not None:
         yield _scripted(job.rule, job.starts_ms, job.starts_ms + round(after_s * 1000))
@@ -95,7 +95,7 @@ def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> Observation:
 _PLATFORM_ENDS = {
     (True, False, False): ("lost", "the scripted cluster has forgotten this job"),
     (False, True, False): ("preempted", "the scripted cluster gave the job's place to another"),
-    (False, False, True): ("cancelled", "somebody cancelled the job in the scripted cluster"),
+    (False, False, True): ("cancelled", "the job was cancelled in the scripted cluster"),
 }
 
 

@@ -61,7 +61,7 @@ async def _find(
         trouble, limit_s = "", TIME_LIMITS_S["clean for good"]
         try:
             async with asyncio.timeout(limit_s):
-                platform = registry.adapter_of(service)(credentials.filled(service, submission.secrets), host)
+                platform = registry.adapter_of(service)(credentials.adapter_config(service, submission.secrets), host)
                 objects = await platform.find_left(at_work, remove)
         except TimeoutError:
             trouble = f"no answer within {limit_s:.0f} s"

@@ -211,7 +211,7 @@ class Leftovers:
         )
         adapter = registry.adapter_of(service)
         try:
-            platform = adapter(credentials.filled(service, left.secrets), host)
+            platform = adapter(credentials.adapter_config(service, left.secrets), host)
         except (ValueError, KeyError) as error:
             raise PlatformUnavailable(f"{left.service}: its section is not known any more") from error
         await platform.clean(left.job_names)
@@ -316,7 +316,7 @@ def _leaves_files(service: str, section: Mapping[str, Any], values: Mapping[str,
     spec = PlatformSpec(name=str(section.get("platform", service)), service=service, settings=section)
     try:
         adapter = registry.adapter_of(spec)
-        return adapter.capabilities_for(credentials.filled(spec, values)).leaves_files
+        return adapter.capabilities_for(credentials.adapter_config(spec, values)).leaves_files
     except (NniManagerError, ValueError, KeyError):
         return False
 
@@ -359,6 +359,6 @@ def _left(
 def _connection_key(service: PlatformSpec, values: Mapping[str, str]) -> str:
     """The connection key; the platform's name if adapter or section are unknown."""
     try:
-        return registry.adapter_of(service).connection_key(credentials.filled(service, values))
+        return registry.adapter_of(service).connection_key(credentials.adapter_config(service, values))
     except (NniManagerError, ValueError, KeyError):
         return service.name

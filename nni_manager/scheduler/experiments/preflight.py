@@ -51,7 +51,7 @@ def standalone_host(
         connections=connections,
         folder=folder,
         code=partial(_code, folder, service),
-        greet=_nothing,
+        register=_nothing,
         exited=_nothing,
         shared_storage=lambda: storage,
         private=_private(folder, service),
@@ -119,7 +119,7 @@ async def ask(service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> 
     limit_s = TIME_LIMITS_S["preflight"]
     try:
         async with asyncio.timeout(limit_s):
-            return await registry.adapter_of(service)(credentials.filled(service, secrets), host).preflight()
+            return await registry.adapter_of(service)(credentials.adapter_config(service, secrets), host).preflight()
     except TimeoutError:
         return [_finding(Severity.AWAY, f"no answer within {limit_s:.0f} s")]
     except PlatformUnavailable as error:
@@ -196,7 +196,7 @@ async def _ask_plan(spec: ExperimentSpec, service: PlatformSpec, secrets: Mappin
     plan, trouble = None, ""
     try:
         async with asyncio.timeout(TIME_LIMITS_S["plan"]):
-            async with registry.adapter_of(service)(credentials.filled(service, secrets), host) as platform:
+            async with registry.adapter_of(service)(credentials.adapter_config(service, secrets), host) as platform:
                 plan = await platform.plan(trials)
     except TimeoutError:
         trouble = f"no answer within {TIME_LIMITS_S['plan']:.0f} s"

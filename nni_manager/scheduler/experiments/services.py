@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nni_manager.config import credentials
 from nni_manager.domain.errors import StoreError
-from nni_manager.domain.experiment import Json, PlatformSpec
+from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Host, Platform
 from nni_manager.scheduler.experiments import preflight
@@ -106,7 +106,7 @@ class Services:
         """Passes changed secrets to a service."""
         self._secrets = secrets
         if service.wanted is service.spec:
-            service.platform.renew(credentials.filled(service.spec, secrets))
+            service.platform.renew(credentials.adapter_config(service.spec, secrets))
         else:
             service.change(service.wanted, self._maker(service.wanted, secrets))
 
@@ -126,12 +126,12 @@ class Services:
 
     def _maker(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> Make:
         adapter = registry.adapter_of(platform)
-        settings: Json = credentials.filled(platform, secrets)
-        return lambda wake: adapter(settings, self._host(platform.service, wake))
+        config = credentials.adapter_config(platform, secrets)
+        return lambda wake: adapter(config, self._host(platform.service, wake))
 
-    def _note_entered(self, service: str, adapter: Platform) -> None:
+    def _note_entered(self, service: str, adapter: Platform[Any]) -> None:
         preflight.is_over(self._shared.warnings, self._experiment_id, service)
-        self._shared.leftovers.reached(adapter.connection_key(adapter.settings), by=(self._experiment_id, service))
+        self._shared.leftovers.reached(adapter.connection_key(adapter.config), by=(self._experiment_id, service))
 
     def _host(self, name: str, wake: Callable[[str], None]) -> Host:
         database, messages = self._database, self._messages
@@ -144,7 +144,7 @@ class Services:
             connections=self._shared.connections,
             folder=self._folder.path,
             code=self._code[name].path,
-            greet=messages.register,
+            register=messages.register,
             exited=messages.exited,
             silence_s=self._silence_s,
             max_log_bytes=self._spec.now.max_log_bytes,

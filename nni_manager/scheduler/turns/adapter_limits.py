@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, Platform
@@ -17,7 +17,7 @@ T = TypeVar("T")
 _EXIT_S = 10.0
 
 
-async def leave(platform: Platform) -> None:
+async def leave(platform: Platform[Any]) -> None:
     """Leaves the adapter. Raises what it raises, and TimeoutError. In a cancelled task the error is logged and the
     cancellation continues, as another error would cause a reconnect."""
     task = asyncio.current_task()

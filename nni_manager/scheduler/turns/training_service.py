@@ -11,7 +11,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock
@@ -41,7 +41,7 @@ _FULL_WAITS_MS = (500, 1_000, 2_000, 5_000, 10_000, 30_000)
 
 
 #: Builds an adapter; the argument becomes its `Host.wake`.
-Make = Callable[[Callable[[str], None]], Platform]
+Make = Callable[[Callable[[str], None]], Platform[Any]]
 
 
 class _OtherSettings(Exception):
@@ -63,7 +63,7 @@ class TrainingService:
         database: Database,
         clock: Clock,
         changed: Callable[[], None],
-        entered: Callable[[Platform], None] = lambda _: None,
+        entered: Callable[[Platform[Any]], None] = lambda _: None,
         trials: Path | None = None,
         max_log_bytes: int = 100 * 2**20,
     ) -> None:

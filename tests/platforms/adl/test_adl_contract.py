@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.kubernetes.fields import AnyStorage
 from nni_manager.platforms.adl import states
+from nni_manager.platforms.adl.config import AdlConfig
 from nni_manager.platforms.adl.platform import AdlPlatform
 from tests.platforms.kubernetes_contract import KubernetesContract
 from tests.platforms.kubernetes_world import KubernetesWorld, Operated
@@ -14,6 +16,12 @@ from tests.platforms.kubernetes_world import KubernetesWorld, Operated
 pytestmark = pytest.mark.contract
 
 _POD = {"spec": {"containers": [{"name": "main", "image": "x", "command": ["sleep", "1000"]}]}}
+
+
+class AdlOnStorage(AdlConfig):
+    """With a volume, by which the test leads the job's command."""
+
+    storage: AnyStorage | None = None
 
 
 class TestAdaptDLJob(KubernetesContract):
@@ -28,6 +36,7 @@ class TestAdaptDLJob(KubernetesContract):
             directory,
             Operated(
                 adapter=AdlPlatform,
+                config=AdlOnStorage,
                 resource="adaptdljobs.adaptdl.petuum.com",
                 settings=settings,
                 native_states=tuple(states.PHASES),

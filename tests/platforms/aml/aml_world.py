@@ -15,6 +15,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, unreachable_keeper
 from nni_manager.platforms.aml import states
 from nni_manager.platforms.aml.account import Tokens
+from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.platforms.aml.platform import AmlPlatform
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import ENDED, Workspace
@@ -108,7 +109,9 @@ class AmlWorld(WebWorld):
 
     def built(self, recorder: Recorder, tokens: tuple[str, ...] = (GOOD,), **changes: Any) -> AmlPlatform:
         signed = type("SignedAml", (Signed,), {"given": GivenTokens(*tokens)})
-        made: AmlPlatform = signed(self.settings(**changes), recorder.host(unreachable_keeper()))
+        made: AmlPlatform = signed(
+            AmlConfig.model_validate(self.settings(**changes)), recorder.host(unreachable_keeper())
+        )
         return made
 
     def make_unauthorised(self) -> AmlPlatform:

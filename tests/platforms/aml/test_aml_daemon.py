@@ -39,7 +39,7 @@ with open(os.environ["NNI_OUTBOX"], "a") as file:
 
 @pytest.fixture
 def tokens() -> list[str]:
-    """Those that are good; the first is given to who asks."""
+    """Valid tokens; the first is handed out."""
     return [TOKEN]
 
 
@@ -159,7 +159,7 @@ def test_two_experiments_with_the_same_code_at_once(daemon: Daemon, workspace: W
         assert [trial["status"] for trial in found] == ["SUCCEEDED"] * 2
 
 
-def test_what_a_trial_reports_is_seen_while_it_runs_through_the_storage_alone(
+def test_results_are_read_from_storage_while_the_trial_runs(
     daemon: Daemon, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is held open is not in storage: what is reported stands in files that were closed."""
@@ -177,7 +177,7 @@ def test_what_a_trial_reports_is_seen_while_it_runs_through_the_storage_alone(
 
 
 def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
-    """What they leave outlives the experiment; one whose container has mounted something else says so."""
+    """Their files outlive the experiment; a container with another mount fails with a sentence."""
     (tmp_path / "storage").mkdir()
     workspace.nodes.mounted.append(Mount(tmp_path / "storage", Path("/mnt/team")))
     storage = {

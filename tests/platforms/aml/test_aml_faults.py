@@ -53,7 +53,7 @@ async def test_a_hundred_lost_answers_make_no_second_job(world: AmlWorld) -> Non
     assert set(reports) == {JobState.RUNNING}, "an end is told when what it left was looked for"
 
 
-async def test_what_all_trials_share_is_put_once(world: AmlWorld) -> None:
+async def test_shared_assets_are_uploaded_once(world: AmlWorld) -> None:
     async with world.make() as platform:
         await asyncio.gather(*(insisted(platform, world.command(f"t{n:04}", "true")) for n in range(5)))
     async with world.make() as platform:
@@ -109,7 +109,7 @@ async def test_jobs_further_down_than_is_read_are_asked_for_in_turns(
     assert found == set(handles)
 
 
-async def test_a_removed_job_is_lost_a_cancelled_one_cancelled_an_unknown_word_nothing(world: AmlWorld) -> None:
+async def test_states_of_removed_cancelled_and_unknown_jobs(world: AmlWorld) -> None:
     async with world.make() as platform:
         gone, cancelled, odd = [await insisted(platform, world.command(n, "true")) for n in ("aaaaa", "bbbbb", "ccccc")]
         await world.vanish(gone)
@@ -169,7 +169,7 @@ async def test_cleaning_cancels_what_is_left_and_removes_the_files(world: AmlWor
     ("fields", "words"),
     [({"computeTarget": "nowhere"}, "computeTarget"), ({"workspaceName": "w9"}, "workspaceName")],
 )
-async def test_what_does_not_exist_is_named_before_any_job(world: AmlWorld, fields: dict[str, str], words: str) -> None:
+async def test_preflight_names_missing_objects(world: AmlWorld, fields: dict[str, str], words: str) -> None:
     findings = await world.make(**fields).preflight()
     assert [one.severity for one in findings] == [Severity.WRONG]
     assert words in findings[0].subject + findings[0].sentence + findings[0].fix
@@ -184,7 +184,7 @@ async def test_a_cluster_that_is_gone_refuses_the_job(world: AmlWorld) -> None:
 async def test_sovereign_clouds_have_addresses_of_their_own(world: AmlWorld) -> None:
     settings = {**world.settings(), "endpoint": "https://management.usgovcloudapi.net"}
     config = AmlConfig.model_validate(settings)
-    assert config.address + config.resource in world.make().connection_key(settings)
+    assert config.address + config.resource in world.make().connection_key(config)
     assert AmlConfig.model_validate({**settings, "endpoint": None}).address == "https://management.azure.com"
 
 

@@ -81,7 +81,7 @@ async def test_a_log_is_copied_up_to_its_limit_and_results_are_copied_whole(copy
     assert len(found) < MOST + 200 and found.count("nni_manager") == 1
 
 
-async def test_what_another_container_writes_is_read_from_its_beginning(copy: Copy) -> None:
+async def test_files_of_a_new_container_are_read_from_the_start(copy: Copy) -> None:
     """Its greeting is as long, and what was held open when the node was taken away is nowhere."""
     copy.greet(_ONE)
     copy.put(f"pieces/{_ONE}/stdout/0", "first, and longer\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platforms.aml.account import PACES, Tokens
+from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.platforms.aml.mirror import Mirror
 from nni_manager.platforms.aml.platform import AmlPlatform
 from tests.fakes.aml.answers import Answer, Refused
@@ -69,8 +71,8 @@ async def test_two_experiments_keep_to_the_limits_of_their_workspace(
     workspace.address, workspace.faults.pretend_s = _ADDRESS, RUN_S
     monkeypatch.setattr(_Platform, "transport", _Direct(workspace))
 
-    def make(recorder: Recorder) -> Platform:
-        return _Platform(_SETTINGS, recorder.host(unreachable_keeper()))
+    def make(recorder: Recorder) -> Platform[Any]:
+        return _Platform(AmlConfig.model_validate(_SETTINGS), recorder.host(unreachable_keeper()))
 
     def set_outage(is_out: bool) -> None:
         workspace.faults.outage = "refuse" if is_out else ""

@@ -1,4 +1,4 @@
-"""PAI-DLC as a `World`: the real SDK against the stand-in on a port, whose jobs are processes."""
+"""PAI-DLC as a `World`: the real SDK against the stand-in on a port; its jobs are processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.testing import Feature, Recorder, unreachable_keeper
 from nni_manager.platforms.dlc import states
+from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.platform import FOLDER, DlcPlatform
 from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.jobs import ENDED, Job
@@ -98,7 +99,7 @@ class DlcWorld(WebWorld):
 
     def built(self, recorder: Recorder, **changes: Any) -> DlcPlatform:
         host = recorder.host(unreachable_keeper())
-        return DlcPlatform(self.settings(**changes), host, list_lag_s=0.3, fresh_s=0.0)
+        return DlcPlatform(DlcConfig.model_validate(self.settings(**changes)), host, list_lag_s=0.3, fresh_s=0.0)
 
     def make_replicated(self) -> DlcPlatform:
         name = self.job("a").name

@@ -38,12 +38,12 @@ class TestDlc(PlatformContract):
         world.pretend()
         await super().test_many_handles_take_a_bounded_number_of_calls(world)
 
-    async def test_experiments_on_one_connection_keep_one_pace(self, world: World) -> None:
-        """24: at a pace that its SDK, slow as it is, goes beyond where nobody keeps it."""
+    async def test_experiments_on_a_connection_share_its_pace(self, world: World) -> None:
+        """24: at a pace that the SDK exceeds without a limit."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(account, "READS_A_SECOND", _SLOW[0])
             patch.setattr(account, "READ_BURST", _SLOW[1])
-            await super().test_experiments_on_one_connection_keep_one_pace(world)
+            await super().test_experiments_on_a_connection_share_its_pace(world)
 
     async def test_another_storage_in_the_container_is_named(
         self, world: DlcWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -147,7 +147,7 @@ def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(
 
 
 @pytest.mark.parametrize("job_type", ["PyTorchJob", "TFJob"])
-def test_one_of_two_containers_reports(dsw: Dsw, job_type: str) -> None:
+def test_first_of_two_containers_reports(dsw: Dsw, job_type: str) -> None:
     (dsw.nas / "meeting").mkdir()
     meeting = dsw.there / "meeting"
     both_run = f'mktemp -p {meeting} > /dev/null; until [ "$(ls {meeting} | wc -l)" = 2 ]; do sleep 0.05; done'
@@ -171,7 +171,7 @@ def test_a_job_stopped_in_the_console_stays_stopped(dsw: Dsw) -> None:
     assert (trial["status"], len(dsw.service.jobs.by_id)) == ("SYS_CANCELED", 1)
 
 
-def test_what_cannot_work_is_refused_before_any_job(dsw: Dsw) -> None:
+def test_faulty_config_is_refused_before_any_job(dsw: Dsw) -> None:
     cases = [
         ({"accessKeySecret": "wr0ng"}, "accessKeySecret"),
         ({"workspaceId": "999"}, "workspaceId"),
@@ -187,7 +187,7 @@ def test_what_cannot_work_is_refused_before_any_job(dsw: Dsw) -> None:
 
 
 def test_a_job_that_was_preempted_gets_another_attempt(dsw: Dsw) -> None:
-    """The service says it; nobody's command has failed."""
+    """The service reports the preemption; no command has failed."""
     go = dsw.there / "go"
     id = dsw.create(f"until [ -e {go} ]; do sleep 0.1; done; {REPORT}", trials=1)
     dsw.daemon.wait_for(id, lambda state: state["counts"].get("RUNNING") == 1)

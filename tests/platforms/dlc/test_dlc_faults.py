@@ -16,6 +16,7 @@ from virtual_dlc import VirtualDlc, until_ended
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
+from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.submitting import Submission, Submissions
 from tests.platforms import web_world
 
@@ -43,12 +44,12 @@ async def test_a_hundred_lost_answers_and_a_late_list_make_no_second_job(world: 
     assert {handle.job_name for handle in ended} == set(names)
 
 
-async def test_what_was_really_not_taken_is_sent_again(world: VirtualDlc) -> None:
+async def test_job_that_was_not_taken_is_sent_again(world: VirtualDlc) -> None:
     async with world.make() as platform:
         world.service.faults.outage = "hang up"
         with pytest.raises(PlatformUnavailable) as raised:
             await platform.submit(world.command("aaaaa", "true"))
-        assert not raised.value.refused, "nobody knows"
+        assert not raised.value.refused, "the outcome is open"
         world.service.faults.outage = ""
         began = asyncio.get_running_loop().time()
         await insisted(platform, world.command("aaaaa", "true"))
@@ -105,7 +106,7 @@ async def test_a_job_that_the_list_does_not_show_yet_waits(world: VirtualDlc) ->
         assert handle.data.split('"')[3] in report.link and "regionId=cn-hangzhou" in report.link
 
 
-async def test_a_removed_job_is_lost_and_a_stopped_one_cancelled(world: VirtualDlc) -> None:
+async def test_states_of_removed_and_stopped_jobs(world: VirtualDlc) -> None:
     async with world.make() as platform:
         gone, stopped = [await insisted(platform, world.command(trial, "true")) for trial in ("aaaaa", "bbbbb")]
         await platform.observe([gone, stopped])
@@ -119,7 +120,7 @@ async def test_a_removed_job_is_lost_and_a_stopped_one_cancelled(world: VirtualD
     assert reports[stopped].state is JobState.CANCELLED
 
 
-async def test_a_word_that_nobody_knows_changes_nothing(world: VirtualDlc) -> None:
+async def test_unknown_word_changes_nothing(world: VirtualDlc) -> None:
     async with world.make() as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))
         world.service.faults.statuses[handle.data.split('"')[3]] = "Defragmenting"
@@ -143,11 +144,11 @@ async def test_a_new_secret_is_used_from_the_next_call_on(world: VirtualDlc) -> 
         with pytest.raises(BadCredentials) as raised:
             await platform.observe([handle])
         assert "accessKeySecret" in str(raised.value)
-        platform.renew(world.settings(accessKeySecret="r0tated"))
+        platform.renew(DlcConfig.model_validate(world.settings(accessKeySecret="r0tated")))
         assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
 
 
-async def test_another_access_key_takes_the_place_of_one_that_is_disabled(world: VirtualDlc) -> None:
+async def test_disabled_access_key_is_replaced(world: VirtualDlc) -> None:
     neighbour = world.recorder.other("neighbour")
     async with world.make() as platform, world.built(neighbour) as other:
         handle = await insisted(platform, world.command("aaaaa", "true"))
@@ -156,19 +157,19 @@ async def test_another_access_key_takes_the_place_of_one_that_is_disabled(world:
         await asyncio.sleep(5)
         with pytest.raises(BadCredentials):
             await platform.observe([handle])
-        platform.renew(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther"))
+        platform.renew(DlcConfig.model_validate(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther")))
         assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
         await asyncio.sleep(5)
         with pytest.raises(BadCredentials):
             await other.observe([theirs])
-        other.renew(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther"))
+        other.renew(DlcConfig.model_validate(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther")))
         ended = await until_ended(platform, [handle], within_s=60) | await until_ended(other, [theirs], within_s=60)
         assert len(world.recorder.connections.health()) == 1, "both share the new one, and the old one is closed"
     assert [report.state for report in ended.values()] == [JobState.SUCCEEDED] * 2
     assert not world.recorder.connections.health()
 
 
-async def test_two_minutes_of_outage(world: VirtualDlc) -> None:
+async def test_outage_of_two_minutes_loses_nothing(world: VirtualDlc) -> None:
     async with world.make() as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))
         world.service.faults.outage = "hang up"
@@ -194,7 +195,7 @@ async def test_a_stop_that_meets_an_end_is_quiet(world: VirtualDlc) -> None:
     assert next(iter(world.service.jobs.by_id.values())).status == "Succeeded"
 
 
-async def test_a_job_whose_runner_has_ended_is_not_stopped_in_the_console(world: VirtualDlc) -> None:
+async def test_job_with_an_ended_runner_is_not_stopped(world: VirtualDlc) -> None:
     async with world.make() as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))
         (world.directory(handle.job_name) / "exit.json").write_text("{}")
@@ -204,7 +205,7 @@ async def test_a_job_whose_runner_has_ended_is_not_stopped_in_the_console(world:
         assert [job.status for job in world.service.jobs.by_id.values()] == ["Succeeded"]
         other = await insisted(platform, world.command("bbbbb", "true"))
         await platform.forget([other])
-    assert world.jobs_of(other.job_name)[0].stopped_s is not None, "nobody had heard of its end"
+    assert world.jobs_of(other.job_name)[0].stopped_s is not None, "its end was not reported"
 
 
 async def test_cleaning_stops_what_is_left_and_removes_the_files(world: VirtualDlc) -> None:
@@ -225,9 +226,7 @@ async def test_cleaning_stops_what_is_left_and_removes_the_files(world: VirtualD
         ({"ecsSpec": "ecs.huge"}, "ecs.huge"),
     ],
 )
-async def test_what_the_service_refuses_is_refused_with_its_words(
-    world: VirtualDlc, fields: dict[str, str], words: str
-) -> None:
+async def test_refusal_has_the_words_of_the_service(world: VirtualDlc, fields: dict[str, str], words: str) -> None:
     async with world.make(**fields) as platform:
         with pytest.raises(SubmitRejected, match=words):
             await platform.submit(world.command("aaaaa", "true"))
@@ -252,7 +251,7 @@ async def test_a_removed_job_is_lost_however_the_service_says_it(world: VirtualD
 
 
 @pytest.mark.parametrize("answer", [(400, "InvalidJob"), (403, "Forbidden.Job")])
-async def test_a_refusal_about_one_job_is_about_one_job(world: VirtualDlc, answer: tuple[int, str]) -> None:
+async def test_refusal_for_a_job_does_not_affect_others(world: VirtualDlc, answer: tuple[int, str]) -> None:
     """A right that is missing for it says nothing of the key."""
     world.service.faults.pretend_s = 1e9
     async with world.make() as platform:
@@ -279,7 +278,7 @@ async def test_a_job_has_the_network_that_was_asked_for(world: VirtualDlc) -> No
     }
 
 
-async def test_a_list_without_a_job_and_one_refusal_cost_it_nothing(world: VirtualDlc) -> None:
+async def test_unlisted_job_survives_a_refusal(world: VirtualDlc) -> None:
     """Both may be over at the next look."""
     world.service.faults.pretend_s = 1e9
     async with world.make() as platform:
@@ -313,7 +312,7 @@ async def test_a_stop_that_is_refused_is_repeated_until_the_job_has_ended(world:
         assert job.status == "Stopped"
 
 
-async def test_a_stop_of_what_no_list_has_and_nobody_tells_of_is_given_up(world: VirtualDlc) -> None:
+async def test_stop_of_an_unknown_job_is_given_up(world: VirtualDlc) -> None:
     world.service.faults.missing, world.service.faults.pretend_s = (403, "Forbidden.Job"), 1e9
     async with world.make() as platform:
         gone, other = [await insisted(platform, world.command(trial, "true")) for trial in ("aaaaa", "bbbbb")]

@@ -1,4 +1,4 @@
-"""What PAI-DLC says of a job that has ended, and whose doing the end was."""
+"""Evidence of ended jobs of PAI-DLC, and the cause of the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FAILED = {"Status": "Failed", "ReasonCode": "JobFailedByUser", "ReasonMessage":
         {"Status": "Stopped", "ReasonCode": "JobPreempted"},
     ],
 )
-def test_machines_that_were_taken_away_are_nobodys_failure(item: dict[str, Any]) -> None:
+def test_reclaimed_machine_is_a_preemption(item: dict[str, Any]) -> None:
     report = states.job_report(item, "")
     assert report.state is JobState.PREEMPTED
     assert report.native_reason == str(item.get("ReasonCode") or "")
@@ -41,5 +41,5 @@ def test_machines_that_were_taken_away_are_nobodys_failure(item: dict[str, Any])
         ({"Status": "Succeeded", "SubStatus": "Preempted"}, JobState.SUCCEEDED),
     ],
 )
-def test_what_was_before_the_end_does_not_count(item: dict[str, Any], state: JobState) -> None:
+def test_events_before_the_end_do_not_count(item: dict[str, Any], state: JobState) -> None:
     assert states.job_report(item, "").state is state

@@ -1,4 +1,4 @@
-"""PAI-DLC in virtual time: the real SDK, whose requests reach the stand-in without a network."""
+"""PAI-DLC in virtual time: requests of the real SDK reach the stand-in without a network."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
+from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.platform import DlcPlatform
 from nni_manager.shared_storage.pull import Pull
 from tests.fakes.dlc.service import DlcService, Lost
@@ -69,7 +70,9 @@ class VirtualDlc(DlcWorld):
 
     def built(self, recorder: Recorder, **changes: Any) -> DlcPlatform:
         host = recorder.host(unreachable_keeper())
-        return DlcPlatform(self.settings(**changes), host, clock=lambda: round(self.now_s() * 1000))
+        return DlcPlatform(
+            DlcConfig.model_validate(self.settings(**changes)), host, clock=lambda: round(self.now_s() * 1000)
+        )
 
     async def _carry(self, request: DaraRequest, _options: object = None) -> DaraResponse:
         await asyncio.sleep(_LATENCY_S)
@@ -89,7 +92,9 @@ class VirtualDlc(DlcWorld):
         return response
 
 
-async def until_ended(platform: Platform, handles: list[JobHandle], within_s: float) -> dict[JobHandle, Observation]:
+async def until_ended(
+    platform: Platform[Any], handles: list[JobHandle], within_s: float
+) -> dict[JobHandle, Observation]:
     """Looks every ten seconds, as the scheduler does; no job may ever be LOST."""
     ended: dict[JobHandle, Observation] = {}
     async with asyncio.timeout(within_s):

@@ -12,6 +12,7 @@ from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Feature, Recorder, unreachable_keeper
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount
+from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.job import ids_of
 from nni_manager.platforms.dlts.platform import DltsPlatform
 from nni_manager.web_services.pacing import Pacing
@@ -26,9 +27,9 @@ class Impatient(DltsPlatform):
 
     def _account(self) -> DltsAccount:
         limits = {"all": Pacing(calls=40, per_s=1, burst=20)}
-        dashboard, cluster = str(self.settings["dashboard"]), str(self.settings["cluster"])
+        config = self.config
         return DltsAccount(
-            dashboard, cluster, str(self.settings["team"]), str(self.settings["email"]), limits=limits, fresh_s=0.02
+            config.dashboard, config.cluster, config.team or "", config.email or "", limits=limits, fresh_s=0.02
         )
 
 
@@ -74,15 +75,15 @@ class DltsWorld(WebWorld):
             "containerStorageMountPoint": str(self.there),
             **changes,
         }
-        return Impatient(settings, recorder.host(unreachable_keeper()))
+        return Impatient(DltsConfig.model_validate(settings), recorder.host(unreachable_keeper()))
 
     def make(self, **changes: Any) -> DltsPlatform:
         return self.built(self.recorder, **changes)
 
-    def make_unauthorised(self) -> Platform:
+    def make_unauthorised(self) -> Platform[Any]:
         return self.make(password=WRONG)
 
-    def make_pushing(self) -> Platform:
+    def make_pushing(self) -> Platform[Any]:
         self.fake.control("behaviour", hold=False)
         return self.make()
 

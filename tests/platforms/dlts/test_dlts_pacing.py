@@ -10,6 +10,7 @@ import pytest
 
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platforms.dlts.account import DltsAccount
+from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.platform import DltsPlatform
 from tests.fakes.dlts.server import Dashboard
 from tests.platforms import paced_account
@@ -24,8 +25,8 @@ _EMAIL, _TEAM, _ADDRESS = "alice@example.com", "platform", "http://dlts/"
 class _Platform(DltsPlatform):
     """Asks the fake without a network."""
 
-    def __init__(self, dashboard: Dashboard, settings: Any, host: Any) -> None:
-        super().__init__(settings, host)
+    def __init__(self, dashboard: Dashboard, config: DltsConfig, host: Any) -> None:
+        super().__init__(config, host)
         self._dashboard = dashboard
         self._folders.pull = NothingRead(host)
 
@@ -42,7 +43,7 @@ async def test_two_experiments_keep_the_pace_of_their_account(tmp_path: Path) ->
     dashboard.behave(pretended_s=RUN_S)
 
     def make(recorder: Recorder) -> _Platform:
-        return _Platform(dashboard, _SETTINGS, recorder.host(unreachable_keeper()))
+        return _Platform(dashboard, DltsConfig.model_validate(_SETTINGS), recorder.host(unreachable_keeper()))
 
     experiments = await run_two(
         tmp_path, make, lambda is_out: dashboard.behave(outage=502 if is_out else ""), poll_s=_POLL_S

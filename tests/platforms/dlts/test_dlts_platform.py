@@ -15,6 +15,7 @@ from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnav
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken, unavailable
+from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.job import ids_of, job_id
 from nni_manager.platforms.dlts.platform import DltsPlatform
 from tests.fakes.dlts.pod import environment
@@ -28,7 +29,7 @@ _END = tuple(state for state in JobState if state.is_final)
 ODD = "echo \"it's $NNI_TRIAL_JOB_ID\" `echo tick` '<% $x %>' \\\\ '$(no)'\nprintf '%s|' \"ä\""
 
 
-async def test_a_hundred_answers_are_lost_and_no_job_twice(world: DltsWorld) -> None:
+async def test_lost_answers_make_no_second_job(world: DltsWorld) -> None:
     world.pretend()
     specs = [world.command(f"t{number:04}", "true") for number in range(100)]
     async with world.make() as platform:
@@ -84,7 +85,7 @@ async def test_an_odd_command_reaches_the_shell_unchanged(world: DltsWorld) -> N
     assert printed.decode() == "it's aaaaa tick <% $x %> \\ $(no)\nä|"
 
 
-async def test_lists_that_end_early_lose_nobody(world: DltsWorld) -> None:
+async def test_short_lists_lose_no_job(world: DltsWorld) -> None:
     world.pretend()
     async with world.make() as platform:
         handles = [await accepted(world, platform, f"t{number}") for number in range(25)]
@@ -99,7 +100,7 @@ async def test_lists_that_end_early_lose_nobody(world: DltsWorld) -> None:
     assert all(states <= {JobState.RUNNING, JobState.UNKNOWN} and JobState.RUNNING in states for states in found)
 
 
-async def test_a_status_that_nobody_knows_changes_nothing(world: DltsWorld) -> None:
+async def test_unknown_status_changes_nothing(world: DltsWorld) -> None:
     world.pretend()
     async with world.make() as platform:
         handle = await running(world, platform, "a")
@@ -127,7 +128,7 @@ async def test_a_stop_that_crosses_a_success_leaves_it_one(world: DltsWorld) -> 
         assert (await seen(world, platform, handle, *_END)).state is JobState.SUCCEEDED
 
 
-async def test_many_are_killed_by_one_call(world: DltsWorld) -> None:
+async def test_one_call_kills_many_jobs(world: DltsWorld) -> None:
     world.pretend()
     async with world.make() as platform:
         handles = [await running(world, platform, f"t{number}") for number in range(3)]
@@ -147,7 +148,7 @@ async def test_a_password_is_rotated_and_never_told(world: DltsWorld, caplog: py
         await asyncio.sleep(0.03)  # longer than an answer is given again
         with pytest.raises(BadCredentials) as refused:
             await platform.observe([handle])
-        platform.renew({**platform.settings, "password": "another-passw0rd"})
+        platform.renew(platform.config.model_copy(update={"password": "another-passw0rd"}))
         await seen(world, platform, handle, JobState.RUNNING)
     assert "passw0rd" not in caplog.text + str(refused.value) + repr(refused.value)
     assert "/api/v2/clusters/" in caplog.text, "addresses are logged, without what is secret in them"
@@ -187,15 +188,13 @@ async def test_the_home_folder_is_shared_where_nothing_else_is_said(world: DltsW
     ("changes", "subject"),
     [({"password": "wrong"}, "password"), ({"team": "strangers"}, "team"), ({"email": "bob@example.com"}, "password")],
 )
-async def test_what_cannot_work_is_named_before_any_job(
-    world: DltsWorld, changes: dict[str, Any], subject: str
-) -> None:
+async def test_preflight_names_the_fault(world: DltsWorld, changes: dict[str, Any], subject: str) -> None:
     (wrong,) = [one for one in await world.make(**changes).preflight() if one.severity is Severity.WRONG]
     assert (wrong.subject, bool(wrong.fix)) == (subject, True)
     assert PASSWORD not in str(wrong)
 
 
-async def test_all_is_fine_and_away_is_no_fault(world: DltsWorld) -> None:
+async def test_preflight_of_a_good_section_and_of_an_outage(world: DltsWorld) -> None:
     assert {one.severity for one in await world.make().preflight()} == {Severity.FINE}
     world.fake.control("behaviour", outage=502)
     assert [one.severity for one in await world.make().preflight()] == [Severity.AWAY]
@@ -225,18 +224,15 @@ trainingService: {platform: dlts, dashboard: "https://dlts.example.com/"}
 """
 
 
-def test_what_the_section_does_not_say_comes_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unset_fields_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spec = load(_CONFIG, directory=tmp_path)
+    config = DltsConfig.model_validate(spec.platforms[0].settings)
     for name in ("DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InvalidInput, match="team: is required and not set; add it, or set DLWS_VC_NAME"):
-        DltsPlatform.check(spec, spec.platforms[0])
+        DltsPlatform.check(spec, config)
     monkeypatch.setenv("DLWS_VC_NAME", TEAM)
     monkeypatch.setenv("DLWS_USER_EMAIL", EMAIL)
     monkeypatch.setenv("DLTS_JOB_TOKEN", PASSWORD)
-    DltsPlatform.check(spec, spec.platforms[0])
-    assert DltsPlatform.connection_key(spec.platforms[0].settings) == (
-        f"dlts:{EMAIL}@https://dlts.example.com/.default/{TEAM}"
-    )
+    DltsPlatform.check(spec, config)
+    assert DltsPlatform.connection_key(config) == f"dlts:{EMAIL}@https://dlts.example.com/.default/{TEAM}"

@@ -8,26 +8,34 @@ import pytest
 
 from nni_manager.kubernetes.jobs.pod import PodSettings
 from nni_manager.platforms.frameworkcontroller import jobs
+from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig
 from tests.kubernetes.test_kubernetes_names_and_pods import job
 
 pytestmark = pytest.mark.unit
 
-TASK = {"dockerImage": "i", "cpuNumber": 1, "memorySize": 1}
+_POLICY = {"minFailedTaskCount": 1, "minSucceedTaskCount": 1}
+TASK = {
+    "command": "true",
+    "cpuNumber": 1,
+    "memorySize": 1,
+    "frameworkAttemptCompletionPolicy": _POLICY,
+}
 
 
 def pods_of(template: dict[str, Any] | None = None, **roles: int) -> list[dict[str, Any]]:
     pods = PodSettings(platform="frameworkcontroller", channel="push", runner_map="r", template=template or {})
     told = [{**TASK, "name": name, "taskNumber": count} for name, count in roles.items()]
-    made = jobs.framework(job(), jobs.roles({"taskRoles": told}, "run", lambda _: ()), pods, {}, "s")
+    config = FrameworkcontrollerConfig.model_validate({"taskRoles": told})
+    made = jobs.framework(job(), jobs.roles(config, "run", lambda _: ()), pods, {}, "s")
     return [one["task"]["pod"]["spec"] for one in made["spec"]["taskRoles"]]
 
 
-def test_a_single_task_has_none() -> None:
+def test_single_task_has_no_account_token() -> None:
     [spec] = pods_of(worker=1)
     assert spec["automountServiceAccountToken"] is False
 
 
-def test_tasks_that_wait_for_each_other_have_one_unless_their_user_says_no() -> None:
+def test_account_token_of_tasks_with_a_barrier() -> None:
     assert [spec["automountServiceAccountToken"] for spec in pods_of(ps=1, worker=2)] == [True, True]
     refused = {"spec": {"automountServiceAccountToken": False}}
     assert [spec["automountServiceAccountToken"] for spec in pods_of(refused, worker=2)] == [False]
@@ -37,7 +45,7 @@ def test_tasks_that_wait_for_each_other_have_one_unless_their_user_says_no() -> 
     ("own", "asked"),
     [({}, False), ({"serviceAccountName": "mine"}, None), ({"automountServiceAccountToken": True}, True)],
 )
-def test_a_framework_of_the_user_says_so_itself(own: dict[str, Any], asked: bool | None) -> None:
+def test_account_token_of_a_users_framework(own: dict[str, Any], asked: bool | None) -> None:
     container = {"name": "main", "image": "i", "command": ["true"]}
     template = {"spec": {"taskRoles": [{"name": "w", "task": {"pod": {"spec": {"containers": [container], **own}}}}]}}
     pods = PodSettings(platform="frameworkcontroller", channel="push", runner_map="r")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.platforms.frameworkcontroller import states
+from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig
 from nni_manager.platforms.frameworkcontroller.platform import FrameworkcontrollerPlatform
 from tests.platforms.kubernetes_contract import KubernetesContract
 from tests.platforms.kubernetes_world import KubernetesWorld, Operated
@@ -36,6 +37,7 @@ class TestFramework(KubernetesContract):
             directory,
             Operated(
                 adapter=FrameworkcontrollerPlatform,
+                config=FrameworkcontrollerConfig,
                 resource="frameworks.frameworkcontroller.microsoft.com",
                 settings={"platform": "frameworkcontroller", "taskRoles": [_ROLE]},
                 native_states=tuple(states.STATES),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.platforms.kubeflow import states
+from nni_manager.platforms.kubeflow.config import KubeflowConfig
 from nni_manager.platforms.kubeflow.platform import KubeflowPlatform
 from tests.platforms.kubernetes_contract import KubernetesContract
 from tests.platforms.kubernetes_world import KubernetesWorld, Operated
@@ -22,6 +23,7 @@ def operated(operator: str, role: str, plural: str) -> Operated:
     field, name = ("tfReplicaSpecs", "Worker") if role == "worker" else ("pytorchReplicaSpecs", "Master")
     return Operated(
         adapter=KubeflowPlatform,
+        config=KubeflowConfig,
         resource=f"{plural}.kubeflow.org",
         native_states=tuple(states.STATES),
         settings={"platform": "kubeflow", "operator": operator, "apiVersion": "v1", role: _ROLE},

@@ -114,7 +114,7 @@ class _Run:
         for section in sections:
             file = self._written({**section, "kubeconfig": str(self.folder / "admin"), "context": None})
             [platform] = read_file(file, environment=os.environ).spec.platforms
-            adapter = registry.adapter_of(platform)(platform.settings, Recorder().host(unreachable_keeper()))
+            adapter = registry.adapter_of(platform)(registry.config_of(platform), Recorder().host(unreachable_keeper()))
             assert isinstance(adapter, KubernetesPlatform)
             yield section, adapter.job_kind()
 

@@ -53,7 +53,7 @@ _LOOK_AGAIN_S = 0.2
 class Place:
     """A namespace."""
 
-    #: The kubeconfig of somebody who may do there what tests do as others.
+    #: The kubeconfig of a user with the rights that tests need beside the adapter's.
     owner: Path
     namespace: str
     #: Of pods that are none of ours.
@@ -104,16 +104,16 @@ class ClusterWorld(LiveWorld):
 
     # The adapter
 
-    def make(self) -> Platform:
+    def make(self) -> Platform[Any]:
         return self.make_of(self.recorder)
 
-    def make_of(self, recorder: Recorder) -> Platform:
+    def make_of(self, recorder: Recorder) -> Platform[Any]:
         return self._through_relay(recorder, self._through)
 
-    def make_unauthorised(self) -> Platform:
+    def make_unauthorised(self) -> Platform[Any]:
         return self._through_relay(self.recorder, self._unauthorised)
 
-    def _through_relay(self, recorder: Recorder, kubeconfig: str) -> Platform:
+    def _through_relay(self, recorder: Recorder, kubeconfig: str) -> Platform[Any]:
         return self.made(recorder, {**self._settings, "kubeconfig": kubeconfig, "context": None})
 
     # Jobs

@@ -13,7 +13,7 @@ _OF_SERVICES = ("test_live_service.py", "test_live_cluster.py", "test_live_digit
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Asked for or not there: a skip would be one more thing that nobody reads."""
+    """Deselects tests without their service, as a skip is easily overlooked."""
     return True if collection_path.name in _OF_SERVICES and config.getoption("live") is None else None
 
 

@@ -40,7 +40,7 @@ class Kubeconfig:
         return tuple(str(self.user[name]) for name in _SECRET if self.user.get(name))
 
     def of(self, token: str) -> Kubeconfig:
-        """The same cluster, and the user whose token this is."""
+        """The same cluster, with the user of this token."""
         return Kubeconfig(cluster=self.cluster, user={"token": token})
 
     def at(self, address: str, authority: Path) -> Kubeconfig:

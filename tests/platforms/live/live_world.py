@@ -32,10 +32,11 @@ from nni_manager.platform_kit.testing.listener import FakeListener
 from nni_manager.platform_kit.testing.observing import insist, seen_as
 from tests.platforms.keeper_world import KeeperOfTest
 from tests.platforms.live.orders import Orders, open_orders
+from tests.platforms.role_commands import without_commands
 from trial_runner import protocol
 
 _RECORD = '{"parameter_id": 0, "parameters": {"x": 1}}'
-_UNPLAYED = "nobody does this to a real service"
+_UNPLAYED = "a test cannot do this to a real service"
 _UNSEEN = "a real service does not tell"
 _UNASKED = "the config says nothing of it; the adapter's own tests have it"
 _ABSENT = {
@@ -74,7 +75,7 @@ class LiveWorld(World):
         self._service = service
         reading = read_file(service.config, environment=os.environ)
         self._spec, self._section = reading.spec, _section(reading, service)
-        self._settings = without_commands(credentials.filled(self._section, reading.secrets))
+        self._settings = credentials.filled(self._section, reading.secrets)
         self.secrets = (*reading.secrets.values(), "the-token-of-this-attempt")
         self._code = directory / "code"
         self._directory = directory
@@ -129,7 +130,7 @@ class LiveWorld(World):
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:
-        """With a keeper on this machine, for adapters whose jobs run here."""
+        """With a keeper on this machine, for adapters with jobs that run here."""
         with tempfile.TemporaryDirectory(prefix="nni-") as runtime:  # paths of sockets are short
             process = KeeperOfTest(self._directory / "keeper", Path(runtime) / "keeper.sock")
             self.keeper = Keeper(process.connect)
@@ -143,13 +144,14 @@ class LiveWorld(World):
 
     # The adapter
 
-    def make(self) -> Platform:
+    def make(self) -> Platform[Any]:
         return self.made(self.recorder, self._settings)
 
-    def made(self, recorder: Recorder, settings: Json) -> Platform:
+    def made(self, recorder: Recorder, settings: Json) -> Platform[Any]:
         """An adapter of the section's platform."""
         host = dataclasses.replace(recorder.host(self.keeper), service=self._section.service)
-        return registry.adapter_of(self._section)(settings, host)
+        config = registry.config_of(dataclasses.replace(self._section, settings=settings))
+        return registry.adapter_of(self._section)(without_commands(config), host)
 
     async def restart(self) -> None:
         self.recorder.connections = Connections()
@@ -210,7 +212,7 @@ class LiveWorld(World):
         return listener.variables()
 
     async def begin(self, handle: JobHandle) -> None:
-        """Nobody can make it start, or keep it from that: it is waited for."""
+        """Waits for the start: the service alone decides when."""
         self._handles[handle.job_name] = handle
         await self.orders.tell(handle.job_name, "ping")
 
@@ -266,13 +268,6 @@ async def _ended(keeper: KeeperOfTest) -> None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
         await asyncio.to_thread(process.wait)
-
-
-def without_commands(settings: Any) -> Any:
-    """A section whose roles have no command of their own: theirs would be run in place of the trial's."""
-    if isinstance(settings, Mapping):
-        return {name: without_commands(value) for name, value in settings.items() if name != "command"}
-    return [without_commands(one) for one in settings] if isinstance(settings, list | tuple) else settings
 
 
 def _section(reading: ParsedConfig, service: Service) -> PlatformSpec:

@@ -29,7 +29,7 @@ _OWN = "kube-root-ca.crt"
 
 
 async def make(kubeconfig: Path, name: str) -> None:
-    """A namespace whose pods have an account to run as."""
+    """A namespace with a service account for its pods."""
     async with api(kubeconfig) as server:
         core = client.CoreV1Api(server)
         await core.create_namespace({"metadata": {"name": name, "labels": {LABEL: "tests"}}})
@@ -56,7 +56,7 @@ def rules(kind: Kind) -> list[dict[str, Any]]:
 
 
 async def account(kubeconfig: Path, owner: Kubeconfig, name: str, kind: Kind) -> Kubeconfig:
-    """Somebody who has these rights in the namespace and none beside. Raises ApiException, and TimeoutError where the
+    """A user with these rights in the namespace and no others. Raises ApiException, and TimeoutError where the
     server does not come to know of them."""
     meta = {"metadata": {"name": _ACCOUNT}}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": _ACCOUNT}
@@ -144,7 +144,7 @@ async def _is_gone(asked: Awaitable[object]) -> bool:
 async def _until(holds: Callable[[], Awaitable[bool]], seconds: float) -> bool:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not await holds():  # noqa: ASYNC110 (a server whose namespaces are not watched)
+            while not await holds():  # noqa: ASYNC110 (namespaces of this server are not watched)
                 await asyncio.sleep(_LOOK_AGAIN_S)
             return True
     return False

@@ -23,7 +23,7 @@ class _Job:
 
 
 class Orders:
-    """Between `open_orders` and its end. Whoever knows the address may lead a trial, so it has a secret in it."""
+    """Between `open_orders` and its end. The address gives control over a trial, so it has a secret in it."""
 
     def __init__(self, host: str, patience_s: float) -> None:
         self._host = host

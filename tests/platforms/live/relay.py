@@ -88,7 +88,7 @@ class Relay:
 
     @property
     def authority(self) -> Path:
-        """Who signed its certificate."""
+        """The authority of its certificate."""
         return self._signer.file
 
     async def listen(self) -> None:
@@ -122,7 +122,7 @@ class Relay:
         self._flows.set()
 
     def lose_answer(self, method: str, path: str) -> None:
-        """To the next request of this method whose path ends so: the server does what it is asked."""
+        """Loses the answer to the next request of this method and path ending; the server carries it out."""
         self._losing = re.compile(rf"{method} [^?]*{re.escape(path)}(\?|$)")
 
     async def _serve(self, adapter_reader: asyncio.StreamReader, adapter: asyncio.StreamWriter) -> None:

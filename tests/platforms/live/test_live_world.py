@@ -1,4 +1,4 @@
-"""The suites for real services run: on a scripted cluster whose jobs are real, and on the fake API server as a process
+"""The suites for real services run: on a scripted cluster with real jobs, and on the fake API server as a process
 of its own, of which they know a kubeconfig and nothing else."""
 
 from __future__ import annotations

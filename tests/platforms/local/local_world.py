@@ -20,6 +20,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.keeper.job_events import job_report
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Feature, Recorder
+from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.platforms.local.platform import LocalPlatform
 from tests.platforms.keeper_world import KeeperWorld, job_spec
 from tests.platforms.obedient_job import PATIENCE_S, ended
@@ -38,7 +39,7 @@ class LocalWorld(KeeperWorld):
         Feature.ROOM: "local takes as many jobs as trialConcurrency allows",
         Feature.WAIT_REASONS: "local starts a job at once",
         Feature.REPLICAS: "a local job is one process",
-        Feature.PORTAL: "nobody but the manager ends local jobs by a means of the platform's own",
+        Feature.PORTAL: "local jobs are ended by the manager alone",
         Feature.FOREIGN_JOBS: "a keeper's jobs are those of one data directory, and their names hold the experiment",
         Feature.PACE: "the keeper of this machine may be asked as often as one likes",
     }
@@ -72,11 +73,11 @@ class LocalWorld(KeeperWorld):
 
     # The adapter
 
-    def make(self) -> Platform:
-        return LocalPlatform({}, self.recorder.host(self.keeper))
+    def make(self) -> Platform[Any]:
+        return LocalPlatform(LocalConfig(), self.recorder.host(self.keeper))
 
-    def make_of(self, recorder: Recorder) -> Platform:
-        return LocalPlatform({}, recorder.host(self.keeper))
+    def make_of(self, recorder: Recorder) -> Platform[Any]:
+        return LocalPlatform(LocalConfig(), recorder.host(self.keeper))
 
     def state_of(self, native: str) -> JobState:
         return job_report({"state": native, "exit_code": 0}).state

@@ -16,6 +16,7 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform, Severity
 from nni_manager.platform_kit.testing.observing import insist, seen
+from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.platforms.local.platform import LocalPlatform
 from tests.fake_driver import FakeDriver, OnCard
 from trial_runner import protocol
@@ -41,16 +42,16 @@ async def world(tmp_path: Path, driver: FakeDriver) -> AsyncIterator[LocalWorld]
 
 def make(world: LocalWorld, *, service: str = "service", **settings: Any) -> LocalPlatform:
     host = replace(world.recorder.host(world.keeper), service=service)
-    return LocalPlatform({"trialGpuNumber": 1, "useActiveGpu": False, **settings}, host)
+    return LocalPlatform(LocalConfig.model_validate({"trialGpuNumber": 1, "useActiveGpu": False, **settings}), host)
 
 
-async def start(world: LocalWorld, platform: Platform, trial: str, gpus: int | None = 1, **how: Any) -> JobHandle:
+async def start(world: LocalWorld, platform: Platform[Any], trial: str, gpus: int | None = 1, **how: Any) -> JobHandle:
     answer = await insist(world, lambda: platform.submit(replace(world.job(trial), gpu_number=gpus, **how)))
     assert isinstance(answer, JobHandle), answer
     return world.recorder.accept(answer)
 
 
-async def refused(world: LocalWorld, platform: Platform, trial: str) -> str:
+async def refused(world: LocalWorld, platform: Platform[Any], trial: str) -> str:
     answer = await insist(world, lambda: platform.submit(replace(world.job(trial), gpu_number=1)))
     assert isinstance(answer, NoRoom) and answer.why.code is WaitCode.GPU
     return answer.why.sentence
@@ -79,7 +80,7 @@ async def test_a_job_says_itself_how_many_cards_it_gets(world: LocalWorld) -> No
         assert shown == ["", "0,1"]
 
 
-async def test_a_new_daemon_knows_who_has_which_card(world: LocalWorld) -> None:
+async def test_new_daemon_knows_the_owners_of_gpus(world: LocalWorld) -> None:
     async with make(world) as platform:
         first = await start(world, platform, "a")
     await world.restart()
@@ -106,7 +107,7 @@ async def test_cards_of_others_are_left_alone_and_drawing_does_not_count(world: 
         assert (await world.environment(await start(world, bold, "c")))[protocol.ENV_GPUS] == "0"
 
 
-async def test_what_our_own_trials_do_on_a_card_keeps_nobody_away(world: LocalWorld, driver: FakeDriver) -> None:
+async def test_processes_of_our_trials_do_not_block_a_gpu(world: LocalWorld, driver: FakeDriver) -> None:
     async with make(world, gpuIndices=[0], maxTrialNumberPerGpu=2) as platform:
         first = await start(world, platform, "a")
         driver.show({0: [OnCard(world.pid(first))]})
@@ -122,7 +123,7 @@ async def test_trials_share_a_card_as_far_as_its_memory_goes(world: LocalWorld) 
         assert "gpu 0 on this machine has 2.3 GiB free of the 6.8 GiB" in await refused(world, platform, "e")
 
 
-async def test_a_driver_that_fails_keeps_nobody_waiting_who_needs_no_gpu(world: LocalWorld, driver: FakeDriver) -> None:
+async def test_failing_driver_does_not_delay_jobs_without_gpus(world: LocalWorld, driver: FakeDriver) -> None:
     driver.fail("Driver/library version mismatch")
     async with make(world) as platform, make(world, service="local-2", trialGpuNumber=0) as without:
         sentence = await refused(world, platform, "a")
@@ -137,7 +138,7 @@ async def test_a_driver_that_fails_keeps_nobody_waiting_who_needs_no_gpu(world: 
         assert (await world.environment(await start(world, platform, "a")))[protocol.ENV_GPUS] == "0"
 
 
-async def test_a_preflight_leaves_the_experiment_at_work_its_ears(world: LocalWorld) -> None:
+async def test_preflight_does_not_disconnect_the_running_experiment(world: LocalWorld) -> None:
     async with make(world) as platform:
         first = await start(world, platform, "a")
         [finding] = await make(world).preflight()

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_world import LocalWorld
@@ -35,7 +36,7 @@ async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
         yield world
 
 
-async def submitted(world: LocalWorld, platform: Platform, spec: JobSpec) -> JobHandle:
+async def submitted(world: LocalWorld, platform: Platform[Any], spec: JobSpec) -> JobHandle:
     return world.recorder.accept(await insist(world, lambda: platform.submit(spec)))
 
 
@@ -77,7 +78,7 @@ async def test_a_job_killed_by_a_signal_names_it(world: LocalWorld) -> None:
     assert (report.state, report.exit_code, report.signal) == (JobState.FAILED, None, signal.SIGSEGV)
 
 
-async def test_only_the_last_words_are_reported(world: LocalWorld) -> None:
+async def test_end_of_stderr_is_reported(world: LocalWorld) -> None:
     _, report = await run(world, "seq 1 5000 >&2; echo the end >&2; exit 1")
     assert len(report.stderr_tail.encode()) <= 2048
     assert report.stderr_tail.endswith("5000\nthe end\n")

@@ -14,6 +14,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.keeper.client import Keeper, Listener
 from nni_manager.machines.keeper.job_events import job_report
 from nni_manager.platform_kit.testing import DeliveredLines, Recorder, unreachable_keeper
+from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.platforms.local.platform import LocalPlatform
 from trial_runner import protocol
 
@@ -72,7 +73,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 async def platform(keeper: ScriptedKeeper, recorder: Recorder) -> AsyncIterator[LocalPlatform]:
-    async with LocalPlatform({}, recorder.host(keeper)) as platform:
+    async with LocalPlatform(LocalConfig(), recorder.host(keeper)) as platform:
         yield platform
 
 
@@ -134,7 +135,7 @@ async def test_a_job_the_store_did_not_name_in_time_is_asked_for_and_not_lost(
     assert keeper.followed() == [{"job": {}}]
 
 
-async def test_what_is_stored_of_a_job_without_a_handle_is_not_asked_for_again(
+async def test_stored_lines_of_a_job_without_a_handle_are_not_read_again(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     await platform.submit(replace(job(), stored={OUTBOX: 12}))
@@ -166,7 +167,7 @@ async def test_an_end_that_comes_with_the_last_lines_is_told_with_them(
     await delivery
     assert recorder.told_ends == {"job": job_report(SUCCEEDED)}
     assert await state(platform) is JobState.SUCCEEDED
-    assert len(recorder.woken) == woken, "nobody needs to look at it"
+    assert len(recorder.woken) == woken, "no observation is needed"
 
 
 async def test_an_end_with_lines_of_two_outboxes_waits_for_both(platform: LocalPlatform, recorder: Recorder) -> None:
@@ -241,7 +242,7 @@ async def test_an_end_is_not_told_when_results_before_it_were_not_stored(
     assert await state(platform) is JobState.RUNNING
 
 
-async def test_a_store_that_cannot_be_read_is_asked_again_when_somebody_looks(
+async def test_unreadable_store_is_read_again_on_observe(
     keeper: ScriptedKeeper, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     troubles = [StoreUnavailable("locked")]
@@ -255,12 +256,12 @@ async def test_a_store_that_cannot_be_read_is_asked_again_when_somebody_looks(
     monkeypatch.setattr(recorder, "_followed", fail_once)
     recorder.accept(handle())
     keeper.jobs["job"] = RUNNING
-    async with LocalPlatform({}, recorder.host(keeper)) as platform:
+    async with LocalPlatform(LocalConfig(), recorder.host(keeper)) as platform:
         assert not troubles and keeper.followed() == []
         assert await state(platform) is JobState.RUNNING
 
 
-async def test_nothing_is_said_of_any_job_while_the_keeper_is_away(
+async def test_no_report_while_the_keeper_is_away(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     await platform.submit(job())

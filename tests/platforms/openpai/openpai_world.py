@@ -15,6 +15,7 @@ from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Feature, Recorder, unreachable_keeper
 from nni_manager.platforms.openpai import states
 from nni_manager.platforms.openpai.account import OpenpaiAccount
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 from nni_manager.web_services.pacing import Pacing
 from tests.fakes.process import FakeProcess
@@ -23,7 +24,7 @@ from tests.platforms.web_world import TOKEN, WebWorld
 
 USER, SECRET, PASSWORD, WRONG = "alice", "pai-t0ken-of-alice", "pai-passw0rd", "pai-wr0ng-token"
 STORAGE = "team-nfs"
-#: Of somebody else's job.
+#: Experiment of a foreign job.
 THEIRS = "another"
 
 
@@ -32,7 +33,7 @@ class Impatient(OpenpaiPlatform):
 
     def _account(self) -> OpenpaiAccount:
         limits = {"all": Pacing(calls=40, per_s=1, burst=20)}
-        return OpenpaiAccount(str(self.settings["host"]), str(self.settings["username"]), limits=limits, fresh_s=0.02)
+        return OpenpaiAccount(self.config.host, self.config.username, limits=limits, fresh_s=0.02)
 
 
 class OpenpaiWorld(WebWorld):
@@ -81,9 +82,11 @@ class OpenpaiWorld(WebWorld):
     def built(self, recorder: Recorder, **changes: Any) -> OpenpaiPlatform:
         """By password, unless the token is another one."""
         login = {} if "token" in changes else {"token": None, "password": PASSWORD}
-        return Impatient(self.settings(**login, **changes), recorder.host(unreachable_keeper()))
+        return Impatient(
+            OpenpaiConfig.model_validate(self.settings(**login, **changes)), recorder.host(unreachable_keeper())
+        )
 
-    def make_replicated(self) -> Platform:
+    def make_replicated(self) -> Platform[Any]:
         role = {
             "instances": 2,
             "dockerImage": "image",
@@ -106,10 +109,10 @@ class OpenpaiWorld(WebWorld):
             self._replicas.pop(handle.job_name).order(f"exit {exit_code}")
         await super().end(handle, exit_code)
 
-    def make_unauthorised(self) -> Platform:
+    def make_unauthorised(self) -> Platform[Any]:
         return self.make(token=WRONG)
 
-    def make_pushing(self) -> Platform:
+    def make_pushing(self) -> Platform[Any]:
         self.fake.control("behaviour", hold=False)
         return self.make()
 
@@ -163,7 +166,7 @@ class OpenpaiWorld(WebWorld):
 
 
 def submit_as(world: OpenpaiWorld, name: str, extras: dict[str, Any]) -> None:
-    """Somebody with the same account."""
+    """Another user of the same account."""
     role = {
         "instances": 1,
         "dockerImage": "image",

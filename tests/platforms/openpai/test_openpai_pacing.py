@@ -10,6 +10,7 @@ import pytest
 
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platforms.openpai.account import OpenpaiAccount
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 from tests.fakes.openpai.server import RestServer
 from tests.platforms import paced_account
@@ -23,14 +24,14 @@ _POLL_S = 5.0
 class _Platform(OpenpaiPlatform):
     """Asks the fake without a network."""
 
-    def __init__(self, server: RestServer, settings: Any, host: Any) -> None:
-        super().__init__(settings, host)
+    def __init__(self, server: RestServer, config: OpenpaiConfig, host: Any) -> None:
+        super().__init__(config, host)
         self._server = server
         self._folders.pull = NothingRead(host)
 
     def _account(self) -> OpenpaiAccount:
         transport = httpx.ASGITransport(app=self._server.app)
-        return OpenpaiAccount(str(self.settings["host"]), "alice", transport=transport)
+        return OpenpaiAccount(self.config.host, "alice", transport=transport)
 
 
 @pytest.mark.timeout(120)
@@ -42,7 +43,7 @@ async def test_two_experiments_keep_to_the_limits_of_their_account(tmp_path: Pat
     server.behave(pretended_s=RUN_S)
 
     def make(recorder: Recorder) -> _Platform:
-        return _Platform(server, _settings(tmp_path), recorder.host(unreachable_keeper()))
+        return _Platform(server, OpenpaiConfig.model_validate(_settings(tmp_path)), recorder.host(unreachable_keeper()))
 
     experiments = await run_two(
         tmp_path, make, lambda is_out: server.behave(outage=503 if is_out else ""), poll_s=_POLL_S

@@ -20,6 +20,7 @@ from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken
 from nni_manager.platforms.openpai.account import OpenpaiAccount, paces
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 from nni_manager.shared_storage import mounted_storage
 from tests.platforms.openpai.openpai_world import PASSWORD, SECRET, STORAGE, THEIRS, USER, OpenpaiWorld, submit_as
@@ -45,7 +46,7 @@ async def ended(world: OpenpaiWorld, platform: OpenpaiPlatform, spec: JobSpec) -
 # Submitting
 
 
-async def test_a_hundred_answers_are_lost_and_no_job_twice(world: OpenpaiWorld) -> None:
+async def test_lost_answers_make_no_second_job(world: OpenpaiWorld) -> None:
     world.pretend()
     specs = [world.command(f"t{number:04}", "true") for number in range(100)]
     async with world.make() as platform:
@@ -60,7 +61,7 @@ async def test_a_hundred_answers_are_lost_and_no_job_twice(world: OpenpaiWorld) 
 
 
 @pytest.mark.parametrize("is_repeat", [False, True])
-async def test_somebody_elses_job_of_the_same_name_is_left_alone(world: OpenpaiWorld, is_repeat: bool) -> None:
+async def test_foreign_job_of_the_same_name_is_left_alone(world: OpenpaiWorld, is_repeat: bool) -> None:
     world.pretend()
     spec = dataclasses.replace(world.command("aaaaa", "true"), is_repeat=is_repeat)
     submit_as(world, spec.name, {"nniManager": {"experiment": spec.experiment_id, "nonce": THEIRS}})
@@ -75,7 +76,7 @@ async def test_somebody_elses_job_of_the_same_name_is_left_alone(world: OpenpaiW
     assert (theirs["state"], ours["state"]) == ("WAITING", "STOPPED")
 
 
-async def test_a_job_that_says_nothing_of_whose_it_is_is_not_ours(world: OpenpaiWorld) -> None:
+async def test_unmarked_job_is_foreign(world: OpenpaiWorld) -> None:
     world.pretend()
     spec = world.command("aaaaa", "true")
     submit_as(world, spec.name, {})
@@ -90,7 +91,7 @@ async def test_a_storage_that_is_unknown_there_is_named(world: OpenpaiWorld) -> 
             await insist(world, lambda: platform.submit(world.command("aaaaa", "true")))
 
 
-async def test_the_token_of_the_runner_stands_nowhere_that_people_read(world: OpenpaiWorld) -> None:
+async def test_runner_token_is_not_readable(world: OpenpaiWorld) -> None:
     async with world.make() as platform:
         handle = await accepted(world, platform, "a")
         config = await platform._config(handle.job_name)
@@ -102,7 +103,7 @@ async def test_the_token_of_the_runner_stands_nowhere_that_people_read(world: Op
 
 async def test_more_jobs_than_the_account_may_submit_wait(world: OpenpaiWorld) -> None:
     world.pretend()
-    platform = OpenpaiPlatform(world.settings(), world.make().host)
+    platform = OpenpaiPlatform(OpenpaiConfig.model_validate(world.settings()), world.make().host)
     async with platform:
         for _ in range(paces()["submit"]._burst + 10):
             platform._lease.connection._paces["submit"].reserve()
@@ -117,7 +118,7 @@ async def test_more_jobs_than_the_account_may_submit_wait(world: OpenpaiWorld) -
 # Looking
 
 
-async def test_lists_that_end_early_lose_nobody(world: OpenpaiWorld) -> None:
+async def test_short_lists_lose_no_job(world: OpenpaiWorld) -> None:
     world.pretend()
     async with world.make() as platform:
         handles = [await accepted(world, platform, f"t{number}") for number in range(30)]
@@ -133,7 +134,7 @@ async def test_lists_that_end_early_lose_nobody(world: OpenpaiWorld) -> None:
     assert all(found <= {JobState.RUNNING, JobState.UNKNOWN} and JobState.RUNNING in found for found in seen_states)
 
 
-async def test_a_list_that_lags_loses_nobody(world: OpenpaiWorld) -> None:
+async def test_lagging_list_loses_no_job(world: OpenpaiWorld) -> None:
     async with world.make() as platform:
         world.fake.control("behaviour", list_lag_s=60)
         handle = await accepted(world, platform, "a")
@@ -141,7 +142,7 @@ async def test_a_list_that_lags_loses_nobody(world: OpenpaiWorld) -> None:
     assert report.state is JobState.PENDING
 
 
-async def test_a_state_that_nobody_knows_changes_nothing(world: OpenpaiWorld) -> None:
+async def test_unknown_state_changes_nothing(world: OpenpaiWorld) -> None:
     world.pretend()
     async with world.make() as platform:
         handle = await running(world, platform, "a")
@@ -194,7 +195,7 @@ async def test_the_clusters_own_exit_codes(world: OpenpaiWorld, code: int, state
 
 
 @pytest.mark.parametrize("code", [-1003, -1001, 137])
-async def test_a_trouble_of_the_clusters_own_is_no_end_the_job_runs_again(world: OpenpaiWorld, code: int) -> None:
+async def test_transient_failure_of_the_cluster_restarts_the_job(world: OpenpaiWorld, code: int) -> None:
     world.pretend()
     async with world.make() as platform:
         handle = await running(world, platform, "a")
@@ -208,7 +209,7 @@ async def test_a_trouble_of_the_clusters_own_is_no_end_the_job_runs_again(world:
 
 
 @pytest.mark.parametrize("command", ["exit 143", "kill -9 $$"])
-async def test_an_exit_code_that_makes_the_cluster_start_jobs_again_does_not(world: OpenpaiWorld, command: str) -> None:
+async def test_restart_exit_codes_are_replaced(world: OpenpaiWorld, command: str) -> None:
     async with world.make() as platform:
         report = await ended(world, platform, world.command("aaaaa", command))
     assert (report.state, report.exit_code) == (JobState.FAILED, None)
@@ -218,7 +219,7 @@ async def test_an_exit_code_that_makes_the_cluster_start_jobs_again_does_not(wor
     assert (word["exitCode"], word["signal"]) in ((143, None), (None, 9))
 
 
-async def test_a_command_that_ends_as_a_container_without_storage_does_is_no_such(world: OpenpaiWorld) -> None:
+async def test_exit_code_of_missing_storage_from_a_command_is_its_own(world: OpenpaiWorld) -> None:
     spec = world.command("aaaaa", f"exit {mounted_storage.EXIT_OTHER_STORAGE}")
     async with world.make() as platform:
         report = await ended(world, platform, spec)
@@ -227,7 +228,7 @@ async def test_a_command_that_ends_as_a_container_without_storage_does_is_no_suc
     assert (end.report.native_reason, end.report.message, end.disagreement) == ("", "", "")
 
 
-async def test_what_a_command_printed_changes_its_word_and_not_its_code(world: OpenpaiWorld) -> None:
+async def test_output_changes_the_reason_and_not_the_code(world: OpenpaiWorld) -> None:
     async with world.make() as platform:
         report = await ended(world, platform, world.command("aaaaa", "echo ImportError: no such >&2; exit 3"))
     assert (report.exit_code, report.native_reason) == (3, "ContainerImportError")
@@ -281,7 +282,7 @@ def users_job(*commands: str, **others: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_job_of_ones_own_is_rendered_by_openpai(world: OpenpaiWorld) -> None:
+async def test_users_job_is_rendered_by_openpai(world: OpenpaiWorld) -> None:
     job = users_job("echo '<% $parameters.x %>' \"$NNI_TRIAL_JOB_ID\"", 'echo "it\'s `echo tick`"')
     async with world.make(openpaiConfig=job) as platform:
         report = await ended(world, platform, world.command("aaaaa", "exit 9"))
@@ -300,7 +301,7 @@ async def test_commands_of_a_role_are_lines_of_a_script_as_there(world: OpenpaiW
         assert await platform.read_file(handle, "stdout", 0, 100) == b"waited\n"
 
 
-async def test_one_task_of_one_role_reports(world: OpenpaiWorld) -> None:
+async def test_single_task_reports(world: OpenpaiWorld) -> None:
     report = 'echo \'{"type": "final", "value": 1}\' >> $NNI_OUTBOX; echo $PAI_CURRENT_TASK_ROLE_NAME'
     job = users_job(report)
     role = {**job["taskRoles"].pop("main"), "completion": {"minSucceededInstances": -1}}
@@ -338,11 +339,11 @@ async def test_a_token_is_rotated_while_jobs_run(world: OpenpaiWorld) -> None:
         await asyncio.sleep(0.03)  # longer than an answer is given again
         with pytest.raises(BadCredentials):
             await platform.observe([handle])
-        platform.renew(world.settings(token="a-new-token"))
+        platform.renew(OpenpaiConfig.model_validate(world.settings(token="a-new-token")))
         await seen(world, platform, handle, JobState.RUNNING)
 
 
-async def test_a_password_gets_another_token_when_one_has_ended(world: OpenpaiWorld) -> None:
+async def test_expired_token_is_renewed_by_password(world: OpenpaiWorld) -> None:
     world.pretend()
     async with world.make() as platform:
         handle = await running(world, platform, "a")
@@ -373,7 +374,7 @@ async def test_a_server_without_a_check_of_tokens_is_asked_for_the_user(answer: 
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
-async def test_who_asks_too_often_waits(world: OpenpaiWorld, form: str) -> None:
+async def test_calls_above_the_limit_wait(world: OpenpaiWorld, form: str) -> None:
     world.pretend()
     async with world.make() as platform:
         handle = await running(world, platform, "a")
@@ -399,16 +400,14 @@ async def test_who_asks_too_often_waits(world: OpenpaiWorld, form: str) -> None:
         ({"token": None, "password": "wrong-password"}, "password"),
     ],
 )
-async def test_what_cannot_work_is_named_before_any_job(
-    world: OpenpaiWorld, changes: dict[str, Any], subject: str
-) -> None:
+async def test_preflight_names_the_fault(world: OpenpaiWorld, changes: dict[str, Any], subject: str) -> None:
     (wrong,) = [one for one in await world.make(**changes).preflight() if one.severity is Severity.WRONG]
     assert (wrong.subject, bool(wrong.fix)) == (subject, True)
     assert not any(secret in str(wrong) for secret in (SECRET, "wrong token"))
     assert world.recorder.connections.health() == {}
 
 
-async def test_all_is_fine_and_away_is_no_fault(world: OpenpaiWorld) -> None:
+async def test_preflight_of_a_good_section_and_of_an_outage(world: OpenpaiWorld) -> None:
     assert {one.severity for one in await world.make().preflight()} == {Severity.FINE}
     world.fake.control("behaviour", outage=503)
     assert [one.severity for one in await world.make().preflight()] == [Severity.AWAY]

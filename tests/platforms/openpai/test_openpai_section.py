@@ -10,6 +10,7 @@ import yaml
 
 from nni_manager.config.experiment_file import load
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
+from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 
 pytestmark = pytest.mark.unit
@@ -46,7 +47,7 @@ def judged(folder: Path, **changes: Any) -> None:
         "trainingService": section(folder, **changes),
     }
     spec = load(yaml.safe_dump(config), directory=folder)
-    OpenpaiPlatform.check(spec, spec.platforms[0])
+    OpenpaiPlatform.check(spec, OpenpaiConfig.model_validate(spec.platforms[0].settings))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def judged(folder: Path, **changes: Any) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], field: str, words: str) -> None:
+def test_faulty_section_is_refused_by_field(tmp_path: Path, changes: dict[str, Any], field: str, words: str) -> None:
     (tmp_path / "job.yml").write_text(yaml.safe_dump(JOB))
     with pytest.raises((ConfigInvalid, InvalidInput)) as raised:
         judged(tmp_path, **changes)
@@ -90,6 +91,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], field: 
         },
     ],
 )
-def test_what_can_work_is_taken(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_valid_sections_are_accepted(tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "job.yml").write_text(yaml.safe_dump(JOB))
     judged(tmp_path, **changes)

@@ -42,7 +42,7 @@ class RemoteWorld(KeeperWorld):
         Feature.ROOM: "machines without GPUs take as many jobs as trialConcurrency allows",
         Feature.WAIT_REASONS: "a machine starts a job at once",
         Feature.REPLICAS: "a job is one process",
-        Feature.PORTAL: "nobody but the manager ends jobs by a means of the platform's own",
+        Feature.PORTAL: "jobs are ended by the manager alone",
         Feature.FOREIGN_JOBS: "a keeper's jobs are those of one manager, and their names hold the experiment",
         Feature.PACE: "a machine's keeper may be asked as often as one likes",
     }
@@ -84,18 +84,18 @@ class RemoteWorld(KeeperWorld):
 
     # The adapter
 
-    def settings(self, machines: Sequence[SshMachine], **changes: Any) -> dict[str, Any]:
+    def config(self, machines: Sequence[SshMachine], **changes: Any) -> RemoteConfig:
         """`changes`: of the first machine."""
         first, *others = machines
         entries = [first.entry(**changes), *(machine.entry() for machine in others)]
         section = {"platform": "remote", "machineList": entries}
-        return RemoteConfig.model_validate(section).model_dump(by_alias=True, exclude_none=True)
+        return RemoteConfig.model_validate(section)
 
     def make(self, **changes: Any) -> RemotePlatform:
-        return self._make(self.settings([self.machine], **changes), self.recorder)
+        return self._make(self.config([self.machine], **changes), self.recorder)
 
     def make_of(self, recorder: Recorder) -> RemotePlatform:
-        return self._make(self.settings([self.machine]), recorder)
+        return self._make(self.config([self.machine]), recorder)
 
     def make_on_machines(self) -> RemotePlatform:
         """Jobs on the second are led through the same pipes."""
@@ -103,11 +103,11 @@ class RemoteWorld(KeeperWorld):
         for folder in (ours / "trials", theirs):
             folder.mkdir(parents=True, exist_ok=True)
         (theirs / "trials").symlink_to(ours / "trials")
-        return self._make(self.settings(self.machines), self.recorder)
+        return self._make(self.config(self.machines), self.recorder)
 
-    def _make(self, settings: dict[str, Any], recorder: Recorder) -> RemotePlatform:
-        platform = RemotePlatform(settings, recorder.host(unreachable_keeper()))
-        platform._sites.together_s = self.patience_s
+    def _make(self, config: RemoteConfig, recorder: Recorder) -> RemotePlatform:
+        platform = RemotePlatform(config, recorder.host(unreachable_keeper()))
+        platform._machines.together_s = self.patience_s
         self.platforms.append(platform)
         return platform
 
@@ -171,7 +171,7 @@ class RemoteWorld(KeeperWorld):
 
     @property
     def remote_calls(self) -> int:
-        return sum(site.machine.keeper.questions for one in self.platforms for site in one._sites)
+        return sum(site.machine.keeper.questions for one in self.platforms for site in one._machines)
 
     @property
     def sessions_seen(self) -> int:
@@ -185,7 +185,7 @@ class RemoteWorld(KeeperWorld):
 
     async def lose_answer(self) -> None:
         for one in self.platforms:
-            for site in one._sites:
+            for site in one._machines:
                 _lose_next_answer(site.machine.keeper)
 
     async def traces(self, experiment_id: str) -> Collection[str]:

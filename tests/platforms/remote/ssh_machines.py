@@ -256,7 +256,7 @@ class RealMachine(SshMachine):
         if self._process is None:
             return
         server = psutil.Process(self._process.pid)
-        server.suspend()  # lest it lets somebody in meanwhile, whose session would live
+        server.suspend()  # no login meanwhile: its session would live on
         for process in [*server.children(recursive=True), server]:
             with suppress(psutil.Error):
                 if process.name().startswith("sshd"):

@@ -22,7 +22,7 @@ _ANOTHER = 65534
 
 
 class Home:
-    """A home folder on a machine, whose user has a umask that lets everybody write."""
+    """A home folder on a machine, with a umask that lets all users write."""
 
     def __init__(self, home: Path) -> None:
         self.root = home / ".nni-manager"
@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     os.umask(kept)
 
 
-def test_what_is_put_there_is_private_whatever_the_umask(home: Home) -> None:
+def test_uploaded_files_are_private_under_any_umask(home: Home) -> None:
     home.arrive()
     assert home.has() and home.open_to_others() == []
     assert os.umask(0) == 0, "jobs get the user's own"

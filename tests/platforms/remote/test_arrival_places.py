@@ -37,9 +37,9 @@ def _come(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
 @pytest.mark.parametrize(
     "fields",
     [{}, {"directory": "/moved"}, {"inode": 8}, {"host": "renamed"}, {"claimed_ms": 5, "inode": 8, "machine": "b2"}],
-    ids=["restarted", "moved on its machine", "from a backup", "renamed", "moved, as somebody said"],
+    ids=["restarted", "moved on its machine", "from a backup", "renamed", "moved, as the user confirmed"],
 )
-def test_the_same_manager_is_let_in(folder: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
+def test_same_manager_is_accepted(folder: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
     _come(monkeypatch, **fields)
     assert arrival.holder(str(folder)) == ""
 
@@ -49,21 +49,19 @@ def test_the_same_manager_is_let_in(folder: Path, monkeypatch: pytest.MonkeyPatc
     [{"machine": "b2"}, {"directory": "/copy", "inode": 8}, {"machine": "", "inode": 8}],
     ids=["on another machine", "elsewhere on the same one", "in a container that has no name"],
 )
-def test_a_copy_is_not(folder: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
+def test_copied_manager_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
     _come(monkeypatch, **fields)
     assert arrival.holder(str(folder)) == "/data on here"
 
 
-def test_a_container_that_is_made_anew_over_the_same_volume_is_let_in(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recreated_container_on_the_same_volume_is_accepted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _come(monkeypatch, machine="", claimed_ms=1)
     arrival.note_manager(str(folder))
     _come(monkeypatch, machine="", host="another", claimed_ms=1)
     assert arrival.holder(str(folder)) == ""
 
 
-def test_who_said_it_last_has_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latest_claim_owns_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _come(monkeypatch, machine="b2", host="there", claimed_ms=5)
     arrival.note_manager(str(folder))
     _come(monkeypatch)
@@ -87,7 +85,7 @@ class Comers:
         return said
 
 
-def test_of_two_machines_that_are_clones_the_later_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_of_two_cloned_machines_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comers = Comers(folder, monkeypatch)
     said = [comers.come(run) for run in ("original", "clone", "original", "clone", "original", "clone")]
     assert [bool(words) for words in said] == [False, False, False, True, False, True]
@@ -95,7 +93,7 @@ def test_of_two_machines_that_are_clones_the_later_is_told(folder: Path, monkeyp
     assert comers.come("") == "", "a look tells of no daemon"
 
 
-def test_daemons_of_one_machine_follow_each_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemons_of_a_machine_take_over_from_each_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comers = Comers(folder, monkeypatch)
     for run in (run for number in range(100) for run in [f"run {number}"] * 2):
         assert comers.come(run) == ""
@@ -103,7 +101,7 @@ def test_daemons_of_one_machine_follow_each_other(folder: Path, monkeypatch: pyt
     assert (len(noted["earlier"]), noted["refused"]) == (16, [])
 
 
-def test_a_clone_that_is_started_again_is_told_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarted_clone_is_refused_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comers = Comers(folder, monkeypatch)
     for run in ("original", "clone", "original"):
         comers.come(run)
@@ -115,7 +113,7 @@ def test_a_clone_that_is_started_again_is_told_again(folder: Path, monkeypatch: 
     ]
 
 
-def test_which_of_two_clones_it_is_a_person_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_decides_between_two_clones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comers = Comers(folder, monkeypatch)
     for run in ("original", "clone", "original"):
         comers.come(run)
@@ -139,7 +137,7 @@ def test_which_of_two_clones_it_is_a_person_says(folder: Path, monkeypatch: pyte
         ),
     ],
 )
-def test_a_place_that_cannot_be_read_keeps_nobody_out(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_unreadable_place_is_accepted(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (folder / "manager.json").write_text(text)
     _come(monkeypatch, machine="b2", run="y")
     assert arrival.holder(str(folder)) == ""

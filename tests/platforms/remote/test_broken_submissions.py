@@ -1,4 +1,4 @@
-"""Submissions that broke off before anybody knew whether the machine's keeper had taken the job."""
+"""Submissions that broke off before it was known whether the machine's keeper had accepted the job."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ async def world(tmp_path: Path) -> AsyncIterator[RemoteWorld]:
         yield world
 
 
-async def test_what_a_keeper_never_had_is_told_as_such(world: RemoteWorld) -> None:
+async def test_job_unknown_to_its_keeper_was_never_taken(world: RemoteWorld) -> None:
     async with world.make() as platform:
         first = await running(world, platform, "a")
         spec = dataclasses.replace(world.job("b"), is_repeat=True)
-        platform._placed.put(spec.name, Address.of(world.machine.entry()).key)
+        platform._locations.put(spec.name, Address.of(world.machine.entry()).key)
         await world.machine.stop()
         unsure = await platform.submit(spec)
         assert isinstance(unsure, JobHandle)
@@ -45,7 +45,7 @@ async def test_what_a_keeper_never_had_is_told_as_such(world: RemoteWorld) -> No
         await finish(world, platform, [first, again])
 
 
-async def test_what_a_keeper_had_and_knows_no_more_is_not(world: RemoteWorld) -> None:
+async def test_job_forgotten_by_its_keeper_was_taken(world: RemoteWorld) -> None:
     async with world.make() as platform:
         handle = await running(world, platform, "a")
         await world.vanish(handle)
@@ -53,8 +53,8 @@ async def test_what_a_keeper_had_and_knows_no_more_is_not(world: RemoteWorld) ->
         assert not report.was_never_taken
 
 
-async def test_what_a_dead_keeper_was_preparing_is_told_so_to_the_next_daemon(world: RemoteWorld) -> None:
-    """Its keeper and the daemon that knew of it died at one time: nobody had seen the job there."""
+async def test_job_prepared_by_a_dead_keeper_was_never_taken(world: RemoteWorld) -> None:
+    """Its keeper and the daemon died at one time: the job was never seen there."""
     async with world.make() as platform:
         first = await running(world, platform, "a")
         [tree] = world.folder(world.machine).glob(f"*/*{protocol.CODE_TREE}")

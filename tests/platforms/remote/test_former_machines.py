@@ -40,7 +40,7 @@ def test_passwords_are_kept_apart_and_come_back(tmp_path: Path) -> None:
     assert b"of-bees" not in (tmp_path / FILE).read_bytes()
 
 
-def test_those_of_an_earlier_version_are_moved_out_of_the_file(tmp_path: Path) -> None:
+def test_passwords_of_an_earlier_version_leave_the_file(tmp_path: Path) -> None:
     private = PrivateText()
     (tmp_path / "machines.json").write_text(json.dumps([ONE, THREE]))
     machines = removed_machines.load(tmp_path, private)
@@ -75,7 +75,7 @@ async def test_no_machine_is_forgotten_while_secrets_cannot_be_read(
     removed_machines.save(tmp_path / host.service, removed_machines.by_key([ONE, TWO]), PrivateText())
     before = everything(tmp_path)
     section = {"platform": "remote", "machineList": [THREE]}
-    platform = RemotePlatform(RemoteConfig.model_validate(section).model_dump(by_alias=True, exclude_none=True), host)
+    platform = RemotePlatform(RemoteConfig.model_validate(section), host)
     with pytest.raises(PlatformUnavailable, match="locked"):
         await (platform.__aenter__() if job_names is None else platform.clean(job_names))
     assert everything(tmp_path) == before

@@ -39,7 +39,7 @@ async def only(entry: dict[str, Any], subject: str, severity: Severity) -> Prefl
     return finding
 
 
-async def test_a_password_and_nothing_is_left(machine: InProcessMachine) -> None:
+async def test_password_login_leaves_nothing(machine: InProcessMachine) -> None:
     await only(machine.entry(), "login", Severity.FINE)
     assert list(machine.home.iterdir()) == []
 
@@ -55,7 +55,7 @@ async def test_a_wrong_password_is_tried_once(machine: InProcessMachine) -> None
     assert machine.refused_logins == 1
 
 
-async def test_a_key_of_the_users_own_is_found(machine: InProcessMachine) -> None:
+async def test_users_key_is_found(machine: InProcessMachine) -> None:
     machine.keys.append(_key(Path(os.environ["HOME"], ".ssh", "id_rsa"), "ssh-rsa"))
     await only(machine.entry(password=None), "login", Severity.FINE)
 
@@ -78,7 +78,7 @@ async def test_an_unknown_host_key_is_shown_and_can_be_accepted(machine: InProce
     finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
     assert "run `nnictl platform trust --config FILE` with" in finding.fix
     assert f"`hostKey: {machine.fingerprint}`" in finding.fix and "`hostKey: accept-new`" in finding.fix
-    assert machine.refused_logins == 0, "no password goes to whom one does not know"
+    assert machine.refused_logins == 0, "no password is sent to an unknown host"
     _know(machine, machine.host_key)
     await only(machine.entry(hostKey=None), "login", Severity.FINE)
     text = machine.host_key.export_public_key().decode().strip()
@@ -166,7 +166,7 @@ async def test_addresses_and_ports(machine: InProcessMachine) -> None:
     await only(machine.entry(host="no-such-machine.invalid"), "address", Severity.WRONG)
 
 
-async def test_a_port_that_says_nothing(machine: InProcessMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_port(machine: InProcessMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nni_manager.platforms.remote.preflight._LOOK_S", 0.5)
     open_ones: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: open_ones.append(writer), "127.0.0.1", 0)
@@ -212,7 +212,7 @@ async def test_login_shells_and_noise(machine: InProcessMachine, tmp_path: Path,
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", ""])
-async def test_no_python_that_will_do(machine: InProcessMachine, tmp_path: Path, version: str) -> None:
+async def test_missing_python(machine: InProcessMachine, tmp_path: Path, version: str) -> None:
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     for tool in ("sh", "cat"):
@@ -287,7 +287,7 @@ async def test_the_folder_of_another_manager_is_wrong(machine: InProcessMachine)
     assert json.loads((folder / "manager.json").read_text()) == there, "nothing is changed by a look"
 
 
-async def test_one_of_several_is_a_warning(machine: InProcessMachine) -> None:
+async def test_fault_of_a_single_machine_is_a_warning(machine: InProcessMachine) -> None:
     findings = await found(machine.entry(port=free_port()), machine.entry())
     assert [finding.severity for finding in findings] == [Severity.WARNING, Severity.FINE]
     assert "gets no trial" in findings[0].sentence
@@ -333,7 +333,7 @@ def _know(machine: InProcessMachine, key: asyncssh.SSHKey) -> None:
 async def test_a_login_that_is_cancelled_in_its_last_moment_ends(
     machine: InProcessMachine, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    """Some turns of the loop after the machine let us in: who cancels it waits for its end."""
+    """Some turns of the loop after the login: cancelling it waits for its end."""
     entry = Entry.of(machine.entry())
     task = asyncio.create_task(log_in(entry.address, entry.credential))
     loop = asyncio.get_running_loop()

@@ -40,7 +40,7 @@ async def refused_after_an_outage(world: RemoteWorld, platform: RemotePlatform) 
     assert isinstance(world.machine, InProcessMachine)
     world.machine.is_locked = True
     await world.machine.start()
-    await until(lambda: all(site.refusal is not None for site in platform._sites))
+    await until(lambda: all(site.refusal is not None for site in platform._machines))
     await world.end(handle, 0)
     return handle
 
@@ -50,7 +50,7 @@ def unlock(world: RemoteWorld) -> None:
     world.machine.is_locked = False
 
 
-async def test_it_is_tried_again_slowly(world: RemoteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_login_is_retried_slowly(world: RemoteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_module, "_REFUSED_WAITS_S", (0.2,))
     monkeypatch.setattr("nni_manager.machines.ssh.machine._REFUSAL_S", 0.1)
     async with world.make() as platform:
@@ -59,8 +59,8 @@ async def test_it_is_tried_again_slowly(world: RemoteWorld, monkeypatch: pytest.
         await seen(world, platform, handle, JobState.SUCCEEDED)
 
 
-async def test_a_fault_of_ours_costs_a_machine_a_moment(world: RemoteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was not used again until the daemon was started anew, and nobody said so."""
+async def test_internal_error_delays_a_machine_briefly(world: RemoteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was out of use until the daemon's restart, without a word in the log."""
     check, faults = Machine.check, [KeyError("a fault")]
 
     async def faulty(machine: Machine, credential: str) -> None:
@@ -70,11 +70,11 @@ async def test_a_fault_of_ours_costs_a_machine_a_moment(world: RemoteWorld, monk
 
     monkeypatch.setattr(Machine, "check", faulty)
     async with world.make() as platform:
-        await until(lambda: all(site.is_up for site in platform._sites))
+        await until(lambda: all(site.is_up for site in platform._machines))
         assert await accepted(world, platform, "a")
 
 
-async def test_it_is_tried_again_at_once_when_a_person_asks(world: RemoteWorld) -> None:
+async def test_refused_login_is_retried_at_once_on_request(world: RemoteWorld) -> None:
     async with world.make() as platform:
         handle = await refused_after_an_outage(world, platform)
         unlock(world)
@@ -83,12 +83,12 @@ async def test_it_is_tried_again_at_once_when_a_person_asks(world: RemoteWorld) 
         assert await accepted(world, platform, "b")
 
 
-async def test_another_experiment_finds_out(world: RemoteWorld) -> None:
+async def test_refused_login_is_shared_with_other_experiments(world: RemoteWorld) -> None:
     recorder = world.recorder.other("neighbour")
     async with world.make() as platform:
         handle = await refused_after_an_outage(world, platform)
         unlock(world)
-        for site in platform._sites:
+        for site in platform._machines:
             assert site._lease is not None
             site._lease.connection.forget_refusals()  # ten seconds later
         async with world.make_of(recorder) as second:
@@ -97,13 +97,13 @@ async def test_another_experiment_finds_out(world: RemoteWorld) -> None:
             await finish(world, second, [other], recorder)
 
 
-async def test_several_experiments_are_refused_once(world: RemoteWorld) -> None:
+async def test_refused_login_is_tried_once_for_all_experiments(world: RemoteWorld) -> None:
     recorder = world.recorder.other("neighbour")
     async with world.make() as platform, world.make_of(recorder) as second:
         await run(world, second, world.job_of(recorder, "a"), recorder)
         assert isinstance(world.machine, InProcessMachine)
         await refused_after_an_outage(world, platform)
-        await until(lambda: all(site.refusal is not None for site in second._sites))
+        await until(lambda: all(site.refusal is not None for site in second._machines))
         assert world.machine.refused_logins == 1
 
 
@@ -114,7 +114,7 @@ async def test_a_host_key_that_was_put_back(world: RemoteWorld) -> None:
         await world.machine.stop()
         world.machine.host_key = asyncssh.generate_private_key("ssh-ed25519")
         await world.machine.start()
-        await until(lambda: all(site.refusal is not None for site in platform._sites))
+        await until(lambda: all(site.refusal is not None for site in platform._machines))
         await world.end(handle, 0)
         await world.machine.stop()
         world.machine.host_key = ours

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.contract
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 (asyncssh tells nobody of what its connections do)
+        while not condition():  # noqa: ASYNC110 (asyncssh sends no events about its connections)
             await asyncio.sleep(0.01)
 
 
 async def test_the_connection_ends_with_the_keeper_behind_it(tmp_path: Path) -> None:
     machine = InProcessMachine(tmp_path / "machine")
     async with RemoteWorld(tmp_path, machine) as world, world.make() as platform:
-        (site,) = platform._sites
+        (site,) = platform._machines
         for kills in range(1, 4):
             await until(lambda: site.is_up)
             await world.kill_keeper(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The scripted cluster as a `World`: a real keeper, real runners whose results are read, commands led through pipes."""
+"""The scripted cluster as a `World`: a real keeper, real runners, results that are read, commands led through pipes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, lagging_storage
 from nni_manager.platforms.scripted import states
+from nni_manager.platforms.scripted.config import ScriptedConfig
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
 from tests.platforms.keeper_world import KeeperWorld, job_spec
 from tests.platforms.obedient_job import PATIENCE_S, ended
@@ -85,16 +86,16 @@ class ScriptedWorld(KeeperWorld):
         """With settings of its own, or with those that the world's other methods expect."""
         return self._made(self.recorder, settings or self._settings({"delay": FAR_S}))
 
-    def make_of(self, recorder: Recorder) -> Platform:
+    def make_of(self, recorder: Recorder) -> Platform[Any]:
         recorder.folder.mkdir(exist_ok=True)
         return self._made(recorder, self._settings({"delay": FAR_S}))
 
-    def make_on_machines(self) -> Platform:
+    def make_on_machines(self) -> Platform[Any]:
         machines = [{"name": name, "places": 1} for name in _MACHINES]
         away = [{"machine": name, **_span(f"unreachable {name}")} for name in _MACHINES]
         return self._made(self.recorder, self._settings({"delay": FAR_S}, machines=machines, unreachable=away))
 
-    def make_replicated(self) -> Platform:
+    def make_replicated(self) -> Platform[Any]:
         self._replicas = 2
         return self._made(self.recorder, self._settings({"delay": FAR_S, "replicas": 2}))
 
@@ -115,12 +116,14 @@ class ScriptedWorld(KeeperWorld):
         }
 
     def _made(self, recorder: Recorder, settings: Mapping[str, Any]) -> ScriptedPlatform:
-        return ScriptedPlatform({"platform": "scripted", **settings}, recorder.host(self.keeper))
+        return ScriptedPlatform(
+            ScriptedConfig.model_validate({"platform": "scripted", **settings}), recorder.host(self.keeper)
+        )
 
-    def make_pushing(self) -> Platform:
+    def make_pushing(self) -> Platform[Any]:
         return self.make(launch="process", channel="push")
 
-    def make_unauthorised(self) -> Platform:
+    def make_unauthorised(self) -> Platform[Any]:
         return self.make(launch="none", wrongCredentials={})
 
     def state_of(self, native: str) -> JobState:

@@ -37,7 +37,7 @@ async def test_why_a_job_waits_changes_over_time(cluster: Cluster) -> None:
         assert (await cluster.at(platform, handle, 4)).wait is None
 
 
-async def test_it_tells_in_time_that_the_reason_has_changed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changed_wait_reason_wakes_the_host(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
     reasons = [{"sentence": "one"}, {"after": 2.0, "sentence": "two"}]
     async with cluster.make({"delay": 4.0, "pendingReason": reasons}) as platform:
@@ -70,14 +70,14 @@ async def test_there_is_no_room_for_a_while(cluster: Cluster) -> None:
         await cluster.submit(platform, sequence_id=1)
 
 
-async def test_whoever_waits_is_woken_when_there_is_room_again(cluster: Cluster) -> None:
+async def test_waiting_jobs_are_woken_by_new_room(cluster: Cluster) -> None:
     async with cluster.make(noRoom={"for": 0.05}):
         async with asyncio.timeout(5):
             await cluster.recorder.news.wait()
     assert cluster.recorder.woken == [""]
 
 
-async def test_it_cannot_be_entered_for_a_while(cluster: Cluster) -> None:
+async def test_enter_outage(cluster: Cluster) -> None:
     platform = cluster.make(enterOutage={"for": 2.0})
     with pytest.raises(PlatformUnavailable, match=r"until 2 s after the experiment began \(enterOutage\)"):
         await platform.__aenter__()
@@ -86,7 +86,7 @@ async def test_it_cannot_be_entered_for_a_while(cluster: Cluster) -> None:
         await cluster.submit(platform)
 
 
-async def test_who_asks_too_often_is_not_answered_for_a_while(cluster: Cluster) -> None:
+async def test_calls_above_the_limit_are_refused_for_a_while(cluster: Cluster) -> None:
     async with cluster.make({"duration": 9.0}, retryAfter={"after": 1.0, "for": 10.0, "wait": 3.0}) as platform:
         handle = await cluster.submit(platform)
         assert (await cluster.at(platform, handle, 1)).state is JobState.RUNNING
@@ -118,7 +118,7 @@ async def test_a_question_hangs_until_its_span_is_over(cluster: Cluster) -> None
         ("trials: [{pendingReason: [{after: 1s}]}]", "trainingService.trials[0].pendingReason[0].sentence"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, section: str, problem: str) -> None:
+def test_faulty_section_is_refused_by_field(tmp_path: Path, section: str, problem: str) -> None:
     with pytest.raises(ConfigInvalid) as error:
         load_file(written(tmp_path, section))
     assert problem in str(error.value)

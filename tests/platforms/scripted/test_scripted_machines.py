@@ -1,4 +1,4 @@
-"""Places of `scripted` machines: who has them, who waits, and what a new daemon knows. Real keeper, real processes."""
+"""Places of `scripted` machines: owners, waiting jobs, and what a new daemon knows. Real keeper, real processes."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def make(world: ScriptedWorld, machines: list[Json], **settings: Any) -> Scripte
     return world.make(**{**common, **settings})
 
 
-async def start(world: ScriptedWorld, platform: Platform, trial_id: str, **changes: Any) -> JobHandle:
+async def start(world: ScriptedWorld, platform: Platform[Any], trial_id: str, **changes: Any) -> JobHandle:
     """Submits a job for which there is room."""
     answer = await insist(world, lambda: platform.submit(replace(world.job(trial_id), **changes)))
     assert isinstance(answer, JobHandle), answer
     return world.recorder.accept(answer)
 
 
-async def refused(world: ScriptedWorld, platform: Platform, trial_id: str, **changes: Any) -> NoRoom:
+async def refused(world: ScriptedWorld, platform: Platform[Any], trial_id: str, **changes: Any) -> NoRoom:
     answer = await insist(world, lambda: platform.submit(replace(world.job(trial_id), **changes)))
     assert isinstance(answer, NoRoom)
     return answer
 
 
-async def report(platform: Platform, handle: JobHandle) -> Observation:
+async def report(platform: Platform[Any], handle: JobHandle) -> Observation:
     return (await platform.observe([handle]))[handle]
 
 
@@ -83,7 +83,7 @@ async def test_no_room_is_an_answer_and_room_comes_with_the_end_of_the_last_proc
         assert (await world.environment(await start(world, platform, "b")))["NNI_MACHINE"] == "m1"
 
 
-async def test_a_new_daemon_grants_nothing_before_it_has_read_who_runs(world: ScriptedWorld) -> None:
+async def test_new_daemon_grants_no_place_before_it_knows_running_jobs(world: ScriptedWorld) -> None:
     async with make(world, ONE) as platform:
         first = await start(world, platform, "a")
     await world.restart()
@@ -95,21 +95,21 @@ async def test_a_new_daemon_grants_nothing_before_it_has_read_who_runs(world: Sc
 
 
 async def test_a_job_that_is_left_alone_gives_its_place_to_another_experiment(world: ScriptedWorld) -> None:
-    """Its own experiment's adapter has gone, so nobody but the machine's ledger hears of the end."""
+    """Its own experiment's adapter has gone, so only the machine's ledger gets the end."""
     async with make(world, ONE) as platform:
         first = await start(world, platform, "a")
         host = world.recorder.host(world.keeper)
-        async with ScriptedPlatform(platform.settings, replace(host, service="second")) as second:
+        async with ScriptedPlatform(platform.config, replace(host, service="second")) as second:
             await refused(world, second, "b")
             await platform.__aexit__(None, None, None)
             await world.end(first, 0)
             async with asyncio.timeout(world.patience_s):
-                while second.room().free == 0:  # noqa: ASYNC110 (nobody waits in the line, so nobody is told)
+                while second.room().free == 0:  # noqa: ASYNC110 (no job waits in the queue, so no event is sent)
                     await asyncio.sleep(0.01)
         await platform.__aenter__()
 
 
-async def test_two_may_share_a_place_where_both_say_so(world: ScriptedWorld) -> None:
+async def test_jobs_share_a_place_by_consent(world: ScriptedWorld) -> None:
     async with make(world, ONE, trialGpuNumber=1, maxTrialNumberPerGpu=2) as platform:
         for trial in ("a", "b"):
             assert (await world.environment(await start(world, platform, trial)))[protocol.ENV_GPUS] == "0"
@@ -123,7 +123,7 @@ async def test_only_the_indices_that_may_be_used_are(world: ScriptedWorld) -> No
         await refused(world, platform, "c")
 
 
-async def test_one_machine_is_out_of_reach_and_the_other_goes_on(world: ScriptedWorld) -> None:
+async def test_unreachable_machine_does_not_stop_the_other(world: ScriptedWorld) -> None:
     async with make(world, TWO, unreachable=[{"machine": "m1", "after": 0.0}]) as platform:
         found = [await world.environment(await start(world, platform, trial)) for trial in ("a", "b")]
         assert {each["NNI_MACHINE"] for each in found} == {"m2"}

@@ -16,8 +16,10 @@ from nni_manager.config.experiment_file import load_file
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, ConfigInvalid, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen
+from nni_manager.platforms.scripted.config import ScriptedConfig
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
 from trial_runner import protocol
 
@@ -48,7 +50,8 @@ class Cluster:
 
     def make(self, *rules: JSON, **settings: Any) -> ScriptedPlatform:
         host = self.recorder.host(unreachable_keeper())
-        return ScriptedPlatform({"platform": "scripted", "trials": list(rules), **settings}, host, self.clock)
+        config = ScriptedConfig.model_validate({"platform": "scripted", "trials": list(rules), **settings})
+        return ScriptedPlatform(config, host, self.clock)
 
     def spec(self, sequence_id: int = 0, attempt: int = 1, command: str = "true") -> JobSpec:
         name = f"nni_exp_exp1_trial_t{sequence_id:04}" + (f"-{attempt}" if attempt > 1 else "")
@@ -90,7 +93,7 @@ async def world(tmp_path: Path) -> AsyncIterator[ScriptedWorld]:
 
 
 @pytest.mark.unit
-async def test_a_job_goes_on_while_nobody_is_there(cluster: Cluster) -> None:
+async def test_job_goes_on_while_disconnected(cluster: Cluster) -> None:
     rule = {"delay": 2.0, "duration": 3.0}
     async with cluster.make(rule) as platform:
         handle = await cluster.submit(platform)
@@ -173,7 +176,7 @@ async def test_a_refusal_may_take_its_time(cluster: Cluster) -> None:
 
 
 @pytest.mark.unit
-async def test_a_pretended_job_is_cancelled_at_once_and_an_ended_one_not_at_all(cluster: Cluster) -> None:
+async def test_cancelling_simulated_jobs(cluster: Cluster) -> None:
     async with cluster.make({"duration": 5.0}) as platform:
         running, over = await cluster.submit(platform), await cluster.submit(platform, sequence_id=1)
         cluster.clock.ms = START_MS + 2000
@@ -197,7 +200,7 @@ async def test_forgotten_jobs_leave_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.unit
-async def test_pretended_results_come_in_time_and_once_whoever_asks(cluster: Cluster) -> None:
+async def test_simulated_results_come_once_and_in_time(cluster: Cluster) -> None:
     rule = {"duration": 4.0, "results": [0.1, 0.2, 0.3], "result": {"default": 1}}
     async with cluster.make(rule) as platform:
         handle = await cluster.submit(platform)
@@ -211,7 +214,7 @@ async def test_pretended_results_come_in_time_and_once_whoever_asks(cluster: Clu
 
 
 @pytest.mark.unit
-async def test_what_is_not_stored_holds_the_end_back(cluster: Cluster) -> None:
+async def test_end_waits_for_unstored_results(cluster: Cluster) -> None:
     async with cluster.make({"duration": 1.0, "results": [1], "result": 2}) as platform:
         handle = await cluster.submit(platform)
         await cluster.at(platform, handle, 0.5)
@@ -281,7 +284,7 @@ async def test_duplicate_events_tell_the_old_state_once_more(cluster: Cluster) -
 
 @pytest.mark.unit
 @pytest.mark.looptime
-async def test_it_wakes_its_host_when_something_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_host_is_woken_by_changes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     async def inline(function: Any, *arguments: Any) -> Any:
         return function(*arguments)
 
@@ -337,7 +340,7 @@ def variables_of(start: JSON) -> dict[str, str]:
 
 
 @pytest.mark.unit
-async def test_a_container_that_nobody_took_is_cancelled_at_once(cluster: Cluster) -> None:
+async def test_unstarted_container_is_cancelled_at_once(cluster: Cluster) -> None:
     async with cluster.make(launch="external") as platform:
         waiting, taken = await cluster.submit(platform), await cluster.submit(platform, sequence_id=1)
         folder = cluster.recorder.folder / "service" / taken.job_name
@@ -352,7 +355,7 @@ async def test_a_container_that_nobody_took_is_cancelled_at_once(cluster: Cluste
 
 
 @pytest.mark.unit
-async def test_what_an_environment_file_cannot_hold_is_refused(cluster: Cluster) -> None:
+async def test_variable_with_several_lines_is_refused(cluster: Cluster) -> None:
     async with cluster.make(launch="external") as platform:
         with pytest.raises(SubmitRejected, match="several lines"):
             await cluster.submit(platform, command="one\ntwo")
@@ -386,7 +389,7 @@ async def test_results_come_before_the_end(world: ScriptedWorld) -> None:
 
 
 @pytest.mark.acceptance
-async def test_a_job_starts_while_nobody_is_there(world: ScriptedWorld) -> None:
+async def test_job_starts_while_disconnected(world: ScriptedWorld) -> None:
     settings: JSON = {"launch": "process", "channel": "pull", "storage": str(world.storage)}
     async with world.make(**settings, trials=[{"delay": 0.3}]) as platform:
         handle = await accepted(world, platform, "a")
@@ -397,7 +400,7 @@ async def test_a_job_starts_while_nobody_is_there(world: ScriptedWorld) -> None:
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize(("end", "state"), [("preempted", JobState.PREEMPTED), ("lost", JobState.LOST)])
-async def test_what_the_platform_ends_is_gone(world: ScriptedWorld, end: str, state: JobState) -> None:
+async def test_preempted_job_has_no_process(world: ScriptedWorld, end: str, state: JobState) -> None:
     rule = {end: True, "duration": 0.2}
     settings: JSON = {"launch": "process", "channel": "pull", "storage": str(world.storage)}
     async with world.make(**settings, trials=[rule]) as platform:
@@ -408,7 +411,7 @@ async def test_what_the_platform_ends_is_gone(world: ScriptedWorld, end: str, st
 
 
 @pytest.mark.acceptance
-async def test_processes_of_jobs_that_nobody_knows_are_ended_on_entering(world: ScriptedWorld) -> None:
+async def test_processes_of_unknown_jobs_end_on_entering(world: ScriptedWorld) -> None:
     async with world.make() as platform:
         handle = await accepted(world, platform, "a")
     (world.folder / "service" / handle.job_name / "job.json").unlink()
@@ -446,7 +449,7 @@ async def jobs_of(world: ScriptedWorld) -> JSON:
     ],
 )
 def test_capabilities_follow_from_the_settings(settings: JSON, capabilities: tuple[bool, bool, bool]) -> None:
-    found = ScriptedPlatform.capabilities_for(settings)
+    found = ScriptedPlatform.capabilities_for(ScriptedConfig.model_validate(settings))
     assert (found.reads_files, found.has_runner, found.ships_code) == capabilities
 
 
@@ -470,7 +473,7 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
         ("launch: container", "trainingService.launch: must be 'none', 'process' or 'external'"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, section: str, problem: str) -> None:
+def test_faulty_section_is_refused_by_field(tmp_path: Path, section: str, problem: str) -> None:
     with pytest.raises(ConfigInvalid) as error:
         load_file(written(tmp_path, section))
     assert problem in str(error.value)
@@ -481,8 +484,8 @@ def test_a_command_of_several_lines_needs_no_container(tmp_path: Path) -> None:
     path = written(tmp_path, "launch: external", command='"one\\ntwo"')
     spec, fine = load_file(path), load_file(CONFIGS / "digits-scripted.yml")
     with pytest.raises(InvalidInput, match=r"^trialCommand: has several lines"):
-        ScriptedPlatform.check(spec, spec.platforms[0])
-    ScriptedPlatform.check(fine, fine.platforms[0])
+        ScriptedPlatform.check(spec, registry.config_of(spec.platforms[0]))
+    ScriptedPlatform.check(fine, registry.config_of(fine.platforms[0]))
 
 
 def written(directory: Path, section: str, command: str = "echo") -> Path:

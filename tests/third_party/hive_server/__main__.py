@@ -1,4 +1,4 @@
-"""``python hive_server FOLDER PORT CONTROL_PORT``: serves accounts on one port, and the test's controls on another."""
+"""``python hive_server FOLDER PORT CONTROL_PORT``: serves accounts on one port, and the test's control on another."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is no error."""
+        """A closed connection is no error."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -154,7 +154,7 @@ class Api(_Handler):
 
 
 class Control(_Handler):
-    """The test's controls: one verb a path, its arguments in the body."""
+    """The calls of a test's control: one verb a path, its arguments in the body."""
 
     def handle_call(self) -> None:
         hive, order = self.hive, json.loads(self.body or b"{}")

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import httpx
 
+from nni_hive.config import HiveConfig
 from nni_hive.connection import HiveConnection
 from nni_hive.states import UNHEARD_OF, job_report
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.connections import Lease
@@ -27,7 +27,7 @@ _ASK_FOR_ROOM_S = 1.0
 _FULL = Wait(code=WaitCode.QUOTA, sentence="the Hive has no free slot for this account")
 
 
-class HivePlatform(Platform):
+class HivePlatform(Platform[HiveConfig]):
     """One group of jobs on a Hive, named after the experiment."""
 
     capabilities = Capabilities(
@@ -35,17 +35,17 @@ class HivePlatform(Platform):
     )
     changeable = frozenset({"token"})
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
+    def __init__(self, config: HiveConfig, host: Host) -> None:
+        super().__init__(config, host)
         self._group = f"/v1/groups/{host.experiment_id}"
-        self._token = str(settings["token"])
+        self._token = config.token
         self._entered = AsyncExitStack()
         self._lease: Lease[HiveConnection] | None = None
         self._asking_for_room: asyncio.Task[None] | None = None
 
     @classmethod
-    def connection_key(cls, settings: Json) -> str:
-        return f"hive:{settings['account']}@{settings['url']}"
+    def connection_key(cls, config: HiveConfig) -> str:
+        return f"hive:{config.account}@{config.url}"
 
     async def __aenter__(self) -> Self:
         self._lease = await self._entered.enter_async_context(self._leased())
@@ -59,7 +59,7 @@ class HivePlatform(Platform):
         await self._entered.aclose()
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        subject = f"account {self.settings['account']}"
+        subject = f"account {self.config.account}"
         try:
             async with self._leased() as lease:
                 await lease.use()
@@ -90,7 +90,7 @@ class HivePlatform(Platform):
             try:
                 await self._call("GET", "/v1/room")
             except (PlatformUnavailable, BadCredentials):
-                pass  # the next submission meets it, too
+                pass  # the next submission raises it, too
             if self.room().free != before:
                 self.host.wake("")
             await asyncio.sleep(_ASK_FOR_ROOM_S)
@@ -120,7 +120,7 @@ class HivePlatform(Platform):
         return {handle: self._report(jobs.get(handle.job_name), handle.job_name) for handle in handles}
 
     def _report(self, job: dict[str, Any] | None, name: str) -> Observation:
-        return UNHEARD_OF if job is None else job_report(job, f"{self.settings['url']}/jobs/{name}")
+        return UNHEARD_OF if job is None else job_report(job, f"{self.config.url}/jobs/{name}")
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         names = [handle.job_name for handle in handles]
@@ -149,14 +149,13 @@ class HivePlatform(Platform):
 
     @asynccontextmanager
     async def _leased(self) -> AsyncIterator[Lease[HiveConnection]]:
-        url, account, token = (str(self.settings[name]) for name in ("url", "account", "token"))
-        key = self.connection_key(self.settings)
+        config, key = self.config, self.connection_key(self.config)
         owner = f"{self.host.experiment_id}/{self.host.service}"
 
         def make() -> HiveConnection:
-            return HiveConnection(key, url, account)
+            return HiveConnection(key, config.url, config.account)
 
-        async with self.host.connections.lease(key, owner, make, token) as lease:
+        async with self.host.connections.lease(key, owner, make, config.token) as lease:
             yield lease
 
     async def _call(
@@ -165,8 +164,8 @@ class HivePlatform(Platform):
         lease = lease or self._lease
         if lease is None:
             raise PlatformUnavailable("the Hive is not connected", refused=True)
-        if self._token != self.settings["token"]:  # `renew` has set another
-            self._token = str(self.settings["token"])
+        if self._token != self.config.token:  # `renew` has set another
+            self._token = self.config.token
             await lease.renew(self._token)
         try:
             return await (await lease.use()).call(method, path, **options)
