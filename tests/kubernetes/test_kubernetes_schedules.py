@@ -156,7 +156,7 @@ async def at_work(folder: Path, monkeypatch: pytest.MonkeyPatch, faults: list[Fa
 
     monkeypatch.setattr(asyncio, "to_thread", inline)
     monkeypatch.setattr(cluster, "connect", connect)
-    for name in ("unaccounted", "unforgotten"):
+    for name in ("unconfirmed_jobs", "unforgotten"):
         monkeypatch.setattr(jobs, name, lambda *_: [])
     monkeypatch.setattr(jobs, "unconfirmed", lambda *_: {})
     stage = Stage(folder, monkeypatch, faults)

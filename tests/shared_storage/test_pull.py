@@ -98,7 +98,7 @@ async def test_a_refused_runner_is_read_no_more(attempt: Attempt) -> None:
     async def refuse(*_: object, **__: object) -> None:
         raise VersionRefused("no")
 
-    attempt.recorder._greet = refuse  # type: ignore[method-assign]
+    attempt.recorder._register = refuse  # type: ignore[method-assign]
     attempt.pull = attempt.reader()
     attempt.greet()
     attempt.report(FINAL + "\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -103,7 +104,7 @@ def _copy(source: Path, target: Path, is_wanted: IsWanted) -> None:
 
     folders = [(os.fspath(source), os.fspath(target))]
     for here, there in folders:
-        os.mkdir(there, 0o700)
+        os.mkdir(there, stat.S_IMODE(os.lstat(here).st_mode) | stat.S_IRWXU)
         with os.scandir(here) as entries:
             for entry in entries:
                 if not is_wanted():

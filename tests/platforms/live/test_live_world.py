@@ -31,8 +31,8 @@ trialConcurrency: 1
 tuner: {name: Random}
 trainingService: {platform: scripted, launch: process, channel: push}
 """
-_OF_CLUSTER = "wrong_credentials or an_outage_changes_nothing or sees_its_environment or removed_behind"
-_SOME = "pending_then_running or another_exit_code or sees_its_environment or twice_is_one or a_cancelled"
+_OF_CLUSTER = "wrong_credentials or an_outage_changes_nothing or sees_its_environment or removed_job_is_lost"
+_SOME = "pending_then_running or failed_job_has or sees_its_environment or twice_is_one or a_cancelled"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_without_its_operator_nothing_is_made(cluster: FakeCluster) -> None:
 def test_tests_of_the_fake_run_on_a_real_cluster(cluster: FakeCluster) -> None:
     """In namespaces of their own; what only the fake offers is named."""
     cluster.remove(CRDS, "tfjobs.kubeflow.org")
-    chosen = "orphans_stay or single_process or compact or forgotten"
+    chosen = "orphaned_objects_stay or single_process or compact or forgotten"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "-k", chosen]
     environment = {**os.environ, "NNI_TEST_KUBECONFIG": str(cluster.kubeconfig)}
     tests = ("tests/fakes/test_kubernetes_objects.py", "tests/fakes/test_kubernetes_jobs.py")

@@ -104,4 +104,4 @@ def test_wrongly_typed_greeting_is_named(field: str, value: object) -> None:
 async def test_answer_that_is_no_object(channel: Channel, word: str) -> None:
     channel.data_received(f"{json.dumps(json.loads(word))}\n".encode(), None)
     with pytest.raises(ValueError, match="no answer of ours"):
-        await bootstrap._word(channel)
+        await bootstrap._reply(channel)

@@ -158,7 +158,7 @@ async def test_a_host_key_that_has_changed(machine: InProcessMachine) -> None:
     _know(machine, asyncssh.generate_private_key("ssh-ed25519"))
     assert "ssh-keygen -R" in (await only(machine.entry(hostKey=None), "host key", Severity.WRONG)).fix
     other = asyncssh.generate_private_key("ssh-ed25519").get_fingerprint()
-    assert "somebody stands between" in (await only(machine.entry(hostKey=other), "host key", Severity.WRONG)).fix
+    assert "the connection is intercepted" in (await only(machine.entry(hostKey=other), "host key", Severity.WRONG)).fix
 
 
 async def test_addresses_and_ports(machine: InProcessMachine) -> None:
