@@ -134,13 +134,15 @@ class Middlebox:
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carries a runner's connection, its requests one after the other, until either side or a fault ends it."""
         writers = [writer]
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            there, back = await asyncio.open_connection("127.0.0.1", self._port, limit=_MOST_BYTES)
-            writers.append(back)
-            while await self._exchange(reader, writer, there, back):
-                pass
-        for each in writers:
-            each.transport.abort()
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                there, back = await asyncio.open_connection("127.0.0.1", self._port, limit=_MOST_BYTES)
+                writers.append(back)
+                while await self._exchange(reader, writer, there, back):
+                    pass
+        finally:
+            for each in writers:
+                each.transport.abort()
 
     async def _exchange(
         self,
