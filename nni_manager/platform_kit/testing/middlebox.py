@@ -118,6 +118,7 @@ class Middlebox:
             task = asyncio.create_task(self._carry(reader, writer))
             connections.add(task)
             task.add_done_callback(connections.discard)
+            task.add_done_callback(lambda _: writer.transport.abort())  # also where it was cancelled before it began
 
         async with await asyncio.start_server(accept, *self._listen, limit=_MOST_BYTES) as server:
             self.port = server.sockets[0].getsockname()[1]
@@ -128,7 +129,7 @@ class Middlebox:
                 await asyncio.sleep(0)
             for task in connections:
                 task.cancel()
-            await asyncio.gather(*connections)
+            await asyncio.gather(*connections, return_exceptions=True)
         await asyncio.sleep(0)  # in which the connections are closed
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
