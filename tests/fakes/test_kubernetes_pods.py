@@ -216,7 +216,8 @@ async def test_commands_run_in_a_container(world: TestCluster, core: client.Core
     async with WsApiClient(configuration) as api:
         exec_ = client.CoreV1Api(api).connect_get_namespaced_pod_exec
         options = {"stderr": True, "stdin": False, "stdout": True, "tty": False}
-        told = await exec_("a", NAMESPACE, command=["sh", "-c", "cat /box/file; echo wrong >&2"], **options)
+        once_written = "until [ -s /box/file ]; do sleep 0.02; done; cat /box/file; echo wrong >&2"
+        told = await exec_("a", NAMESPACE, command=["sh", "-c", once_written], **options)
         assert sorted(told.split()) == ["there", "wrong"]
         options |= {"stdin": True, "_preload_content": False}
         opened = await exec_("a", NAMESPACE, command=["sh", "-c", "read x; echo got $x; exit 7"], **options)
