@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli.caller import (
-    MANAGER_VARIABLE,
-    data_directory_option,
-    environment_token,
-    read_token,
-    resolve_data_directory,
-)
+from nni_manager.cli.caller import data_directory_option
+from nni_manager.client.caller import MANAGER_VARIABLE
+from nni_manager.client.chosen_daemon import ChosenDaemon, choose, connect
 from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:
@@ -26,20 +20,6 @@ if TYPE_CHECKING:
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenDaemon:
-    """The chosen daemon: the URL of a manager elsewhere, or a data directory."""
-
-    #: URL of the manager elsewhere; empty: the daemon of `data_directory`.
-    url: str = ""
-    data_directory: Path = Path()
-    token_file: Path | None = None
-
-    @property
-    def is_remote(self) -> bool:
-        return bool(self.url)
 
 
 def daemon_options(function: Function) -> Function:
@@ -61,14 +41,10 @@ def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | 
     """The daemon that options and environment choose; options come first. Raises UsageError."""
     if data_dir is not None and manager is not None:
         raise click.UsageError("give either --manager or --data-dir, not both", click.get_current_context())
-    url = manager if manager is not None or data_dir is not None else os.environ.get(MANAGER_VARIABLE)
-    if token_file is not None and not url:
+    place = choose(data_dir, manager, token_file)
+    if token_file is not None and not place.is_remote:
         raise click.UsageError("--token-file belongs to --manager", click.get_current_context())
-    return (
-        ChosenDaemon(url=url, token_file=token_file)
-        if url
-        else ChosenDaemon(data_directory=resolve_data_directory(data_dir))
-    )
+    return place
 
 
 def same_daemon() -> str:
@@ -112,21 +88,6 @@ def _with_connection(
         command(lambda: substitute(place.data_directory) if substitute else reach(place), **options)
 
     return run
-
-
-def connect(place: ChosenDaemon) -> ManagerClient:
-    """A client of the daemon; starts the local one if none runs.
-
-    Raises NniManagerError when no manager answers at the address.
-    """
-    if place.is_remote:
-        from nni_manager.client.remote_manager import reach_remote
-
-        return reach_remote(place.url, read_token(place.token_file) or environment_token())
-    from nni_manager.client import daemon
-    from nni_manager.client.manager_client import ManagerClient
-
-    return ManagerClient(daemon.reach(place.data_directory))
 
 
 def nothing_is_open() -> bool:

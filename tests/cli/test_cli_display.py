@@ -7,7 +7,7 @@ import io
 import pytest
 from fake_manager import state
 
-from nni_manager.cli.experiment.progress import LineDisplay, Progress, TerminalDisplay, display_for, read
+from nni_manager.programs.progress import LineDisplay, Progress, TerminalDisplay, display_for, read
 
 pytestmark = pytest.mark.unit
 

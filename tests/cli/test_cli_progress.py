@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_manager import state
 
-from nni_manager.cli.experiment.progress import line, read, tenth
+from nni_manager.programs.progress import line, read, tenth
 
 pytestmark = pytest.mark.unit
 

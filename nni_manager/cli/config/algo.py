@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.caller import MANAGER_VARIABLE, data_directory_option, resolve_data_directory
+from nni_manager.cli.caller import data_directory_option
 from nni_manager.cli.output import table, terminal
 from nni_manager.cli.output.table import Column
 from nni_manager.cli.output.values import echo_json
+from nni_manager.client.caller import MANAGER_VARIABLE, resolve_data_directory
 
 if TYPE_CHECKING:
     from nni_manager.config.registered_algorithms import Registered

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.cli.caller import own_environment
+from nni_manager.client.caller import own_environment
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.experiment import AlgorithmSpec
 

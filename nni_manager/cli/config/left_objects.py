@@ -12,8 +12,8 @@ import click
 
 from nni_manager.cli.experiment.create import sent
 from nni_manager.cli.output.terminal import confirmed
-from nni_manager.cli.output.values import duration
 from nni_manager.cli.session import Connect
+from nni_manager.client.formats import duration
 
 _WHOSE = {
     "this": "of this manager",
@@ -29,7 +29,7 @@ def clean(connect: Connect, config: str, *, yes: bool) -> bool:
     client, experiment = sent(connect, config, "")
 
     def ask(remove: list[str] | None = None) -> list[dict[str, Any]]:
-        return client.left(file=config, remove=remove, **experiment)
+        return client.left(remove=remove, **experiment)
 
     services = ask()
     agreed, kept = _chosen(services, yes=yes)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nni_manager.cli.caller import data_directory_option, resolve_data_directory
+from nni_manager.cli.caller import data_directory_option
 from nni_manager.cli.session import Connect, connected
+from nni_manager.client.caller import resolve_data_directory
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 
 if TYPE_CHECKING:

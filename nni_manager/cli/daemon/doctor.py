@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nni_manager.cli.caller import data_directory_option, resolve_data_directory
+from nni_manager.cli.caller import data_directory_option
 from nni_manager.cli.command_group import FAILED
+from nni_manager.client.caller import resolve_data_directory
 
 if TYPE_CHECKING:
     from nni_manager.app.doctor.finding import CheckFinding

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from nni_manager.cli.caller import data_directory_option, resolve_data_directory
+from nni_manager.cli.caller import data_directory_option
+from nni_manager.client.caller import resolve_data_directory
 from nni_manager.domain.errors import Conflict, InvalidInput
 
 

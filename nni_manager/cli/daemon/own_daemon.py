@@ -12,8 +12,10 @@ from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.stop import stop as stop_experiments
 from nni_manager.cli.output import terminal
-from nni_manager.cli.output.values import echo_json, facts, moment
-from nni_manager.cli.session import connect, current, daemon_options
+from nni_manager.cli.output.values import echo_json, facts
+from nni_manager.cli.session import current, daemon_options
+from nni_manager.client.chosen_daemon import connect
+from nni_manager.client.formats import moment
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient

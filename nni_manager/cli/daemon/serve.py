@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from nni_manager.cli.caller import data_directory_option, read_token
+from nni_manager.cli.caller import data_directory_option
+from nni_manager.client.caller import read_token
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 
 

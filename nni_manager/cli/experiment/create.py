@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
-from nni_manager.cli.experiment import given_secrets, selection, webui
+from nni_manager.cli.caller import tuner_python_option
+from nni_manager.cli.experiment import selection, webui
 from nni_manager.cli.output.values import facts, warn
 from nni_manager.cli.session import Connect, connected, current, same_daemon
+from nni_manager.client.caller import is_text, program
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.programs import given_secrets
+from nni_manager.programs.request import Source, prepare
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -58,7 +61,7 @@ def create(
 ) -> None:
     """Start an experiment; the daemon is started too when none runs."""
     client, experiment = sent(connect, config, program(tuner_python))
-    id_ = client.create(file=config, endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
+    id_ = client.create(endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
     _go_on(client, id_, "started", foreground=foreground)
 
 
@@ -101,34 +104,17 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
 
 
 def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
-    """(client of the daemon, fields of its request to make the experiment).
-
-    A daemon on this machine also gets the environment, and the folder where relative paths start. One on another
-    machine gets the config, its secrets and the packed code. `python`: path or name, on the daemon's machine, of the
-    Python for a user's tuner; or empty.
-    """
+    """(client of the daemon, fields of its request to make the experiment). `python`: as in `Source`."""
     text, directory = _read(file)
-    chosen = {"interpreter": python} if python else {}
-    if not (place := current()).is_remote:
-        from nni_manager.config import class_arguments
-
-        environment = own_environment()
-        class_arguments.check_text(text, directory, file, place.data_directory, python, environment)
-        return connect(), {"config": text, "directory": directory, "environment": environment, **chosen}
-    from nni_manager.cli.experiment import sent_config
-
-    config, secrets, code, warnings = sent_config.read(text, directory, file, os.environ)
-    client = connect()
-    warn(warnings)  # the manager gets the parsed config, and cannot warn again
-    found = {"config": sent_config.as_text(config), "code": sent_config.send_code(client, code), **chosen}
-    return client, {**found, "secrets": secrets} if secrets else found
+    source = Source(text=text, directory=directory, file=file, python=python)
+    return prepare(source, current(), connect, warn)
 
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
     _tell(client, id, what, {} if foreground else {"state": "experiment status", "trials": "trial ls", "end": "stop"})
     if foreground:
-        from nni_manager.cli.experiment import progress
         from nni_manager.cli.experiment.wait_for_end import follow
+        from nni_manager.programs import progress
 
         sys.exit(follow(client, id, progress.display_for(sys.stdout)))
 

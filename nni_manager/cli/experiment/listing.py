@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.experiment import progress, selection
+from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import table, terminal
 from nni_manager.cli.output.table import Column, Row
-from nni_manager.cli.output.values import compact, direction, duration, echo_json, facts, moment, number
+from nni_manager.cli.output.values import echo_json, facts
 from nni_manager.cli.session import Connect, connected, nothing_is_open, to_read
+from nni_manager.client.formats import compact, direction, duration, moment, number
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.programs import progress
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient

@@ -18,7 +18,7 @@ from nni_manager.cli.session import Connect, connected
 def plan(connect: Connect, *, config: str, as_json: bool) -> None:
     """Say where the first trials of an experiment would go now, and why not elsewhere. Nothing is started."""
     client, experiment = sent(connect, config, "")
-    services = client.plan(file=config, **experiment)
+    services = client.plan(**experiment)
     if as_json:
         echo_json(services)
     else:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.experiment import progress, selection
+from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import shown_status
 from nni_manager.cli.output import table
-from nni_manager.cli.output.values import cut, duration, moment, number
 from nni_manager.cli.session import Connect, to_read
+from nni_manager.client.formats import cut, duration, moment, number
 from nni_manager.domain.trial import TrialStatus
+from nni_manager.programs import progress
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
-from nni_manager.cli.caller import own_environment
-from nni_manager.cli.experiment import given_secrets, selection
+from nni_manager.cli.experiment import selection
 from nni_manager.cli.session import Connect, connected, current
+from nni_manager.client.caller import own_environment
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.programs import given_secrets
 
 
 @click.group()

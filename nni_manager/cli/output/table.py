@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nni_manager.cli.output import terminal
-from nni_manager.cli.output.values import cut, flat, wrapped
+from nni_manager.cli.output.values import flat, wrapped
+from nni_manager.client.formats import cut
 
 _GAP = "  "
 #: Indent of a note below its row.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 
 import click
 
@@ -63,41 +61,6 @@ def wrapped(text: str, columns: int, *, indent: str = "", most: int | None = Non
     )
     in_one_piece = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
     return [line.replace("\0", " ") for line in wrap.wrap(in_one_piece)]
-
-
-def cut(line: str, columns: int) -> str:
-    """`line` in at most `columns` characters."""
-    return line if len(line) <= columns else line[: max(columns - 1, 0)] + "…"
-
-
-def number(value: object, digits: int = 6) -> str:
-    """A result as people read it; empty when there is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "" if value is None else compact(value)
-    return str(value) if isinstance(value, int) or not math.isfinite(value) else f"{value:.{digits}g}"
-
-
-def direction(optimize_mode: str | None) -> str:
-    """The meaning of "best", `` (highest)`` or `` (lowest)``; empty: unknown."""
-    return {"maximize": " (highest)", "minimize": " (lowest)"}.get(optimize_mode or "", "")
-
-
-def compact(value: object) -> str:
-    """A value as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
-
-
-def moment(ms: int | None) -> str:
-    """A moment, given in milliseconds since the epoch, in local time with its zone; empty for None."""
-    return "" if ms is None else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
-def duration(seconds: float) -> str:
-    """A duration as people read it, such as ``0:00:07`` or ``3 d 04:10:00``."""
-    minutes, second = divmod(max(int(seconds), 0), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"{days} d {hour:02}:{minute:02}:{second:02}" if days else f"{hour}:{minute:02}:{second:02}"
 
 
 def flat(cell: str) -> str:

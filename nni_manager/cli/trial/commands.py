@@ -9,14 +9,15 @@ import click
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.selection import choose_trial, trial_help
-from nni_manager.cli.experiment.wait_for_end import without_best
 from nni_manager.cli.output import terminal
-from nni_manager.cli.output.values import compact, echo_json, facts, moment, number
+from nni_manager.cli.output.values import echo_json, facts
 from nni_manager.cli.session import Connect, connected, same_daemon, to_read
 from nni_manager.cli.trial import trial_table
+from nni_manager.client.formats import compact, moment, number
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus
+from nni_manager.programs.waiting import without_best
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient

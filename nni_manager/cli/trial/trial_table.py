@@ -8,7 +8,8 @@ from typing import Any
 
 from nni_manager.cli.output import table
 from nni_manager.cli.output.table import Column, Row
-from nni_manager.cli.output.values import compact, duration, flat, number
+from nni_manager.cli.output.values import flat
+from nni_manager.client.formats import compact, duration, number
 from nni_manager.domain.trial import TrialStatus, reason_in_words
 
 Trial = Mapping[str, Any]

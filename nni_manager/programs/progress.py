@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
-from nni_manager.cli.output.values import cut, direction, duration, number
+from nni_manager.client.formats import cut, direction, duration, number
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.failure import FAILED_STATUSES
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus

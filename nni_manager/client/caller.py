@@ -1,0 +1,70 @@
+"""The caller's side of a request: data directory, token, environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nni_manager.domain.environment import without_settings
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.text import parse_token
+
+# as in config.settings: importing that would cost every command ten milliseconds
+DATA_VARIABLE = "NNI_MANAGER_DATA"
+#: URL of the manager. (NNI_MANAGER_URL is the trial runner's: the address for one attempt.)
+MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
+DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
+
+
+def resolve_data_directory(given: str | None) -> Path:
+    """The absolute path of the data directory: as given, else from the environment, else the default."""
+    return Path(os.path.realpath(os.path.expanduser(given or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)))
+
+
+TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105
+
+
+def read_token(file: Path | None) -> str | None:
+    """The token in a file; None where no file is given. Raises InvalidInput, never with the file's content."""
+    if file is None:
+        return None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InvalidInput(f"--token-file {file} cannot be read ({reason})") from None
+    return _parsed(f"--token-file {file}", text)
+
+
+def environment_token() -> str:
+    """The token in ``NNI_MANAGER_TOKEN``; empty where there is none. Raises InvalidInput."""
+    text = os.environ.get(TOKEN_VARIABLE, "")
+    return _parsed(TOKEN_VARIABLE, text) if text else ""
+
+
+def _parsed(source: str, text: str) -> str:
+    try:
+        return parse_token(text)
+    except ValueError as error:
+        raise InvalidInput(f"{source}: {error}") from None
+
+
+def own_environment() -> dict[str, str]:
+    """The caller's environment as trials get it: without the daemon's settings and token.
+
+    Variables that are not UTF-8 are left out too, as JSON cannot hold them.
+    """
+    return {name: value for name, value in without_settings(os.environ).items() if is_text(name + value)}
+
+
+def program(name: str) -> str:
+    """A program as the daemon can find it: a bare name stays, to be looked up on the PATH; a path becomes absolute."""
+    return os.path.abspath(os.path.expanduser(name)) if "/" in name else name
+
+
+def is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

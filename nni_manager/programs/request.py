@@ -1,0 +1,72 @@
+"""The request that makes an experiment, for the daemon on this machine or on another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nni_manager.client.caller import own_environment
+
+if TYPE_CHECKING:
+    from nni_manager.client.chosen_daemon import ChosenDaemon
+    from nni_manager.client.manager_client import ManagerClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The text of an experiment file."""
+
+    text: str
+    #: Absolute folder where relative paths in it start.
+    directory: str
+    #: Its name in messages; may be empty.
+    file: str = ""
+    #: Path or name, on the daemon's machine, of the Python for a user's tuner; empty: the daemon chooses.
+    python: str = ""
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        return {"interpreter": self.python} if self.python else {}
+
+
+def prepare(
+    source: Source,
+    place: ChosenDaemon,
+    connect: Callable[[], ManagerClient],
+    warn: Callable[[Iterable[str]], None],
+) -> tuple[ManagerClient, dict[str, Any]]:
+    """(client of the daemon, fields of its request to make the experiment); `connect` is called after the config was
+    checked as far as that is possible here.
+
+    A daemon on this machine also gets the environment, and the folder where relative paths start. One on another
+    machine gets the config, its secrets and the packed code. Raises ConfigInvalid, InvalidInput and what `connect`
+    raises.
+    """
+    return _elsewhere(source, connect, warn) if place.is_remote else _here(source, place, connect)
+
+
+def _here(
+    source: Source, place: ChosenDaemon, connect: Callable[[], ManagerClient]
+) -> tuple[ManagerClient, dict[str, Any]]:
+    from nni_manager.config import class_arguments
+
+    environment = own_environment()
+    class_arguments.check_text(
+        source.text, source.directory, source.file, place.data_directory, source.python, environment
+    )
+    fields = {"config": source.text, "directory": source.directory, "environment": environment, "file": source.file}
+    return connect(), {**fields, **source.chosen}
+
+
+def _elsewhere(
+    source: Source, connect: Callable[[], ManagerClient], warn: Callable[[Iterable[str]], None]
+) -> tuple[ManagerClient, dict[str, Any]]:
+    from nni_manager.programs import sent_config
+
+    config, secrets, code, warnings = sent_config.read(source.text, source.directory, source.file, os.environ)
+    client = connect()
+    warn(warnings)  # the manager gets the parsed config, and cannot warn again
+    fields = {"config": sent_config.as_text(config), "code": sent_config.send_code(client, code), "file": source.file}
+    return client, {**fields, **source.chosen, **({"secrets": secrets} if secrets else {})}
