@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.client.caller import own_environment
@@ -25,6 +26,8 @@ class Source:
     file: str = ""
     #: Path or name, on the daemon's machine, of the Python for a user's tuner; empty: the daemon chooses.
     python: str = ""
+    #: Whether the folder is sent to a daemon on this machine, too, which keeps a copy of it.
+    is_sent: bool = False
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -56,8 +59,18 @@ def _here(
     class_arguments.check_text(
         source.text, source.directory, source.file, place.data_directory, source.python, environment
     )
-    fields = {"config": source.text, "directory": source.directory, "environment": environment, "file": source.file}
-    return connect(), {**fields, **source.chosen}
+    fields: dict[str, Any] = {
+        "config": source.text,
+        "directory": source.directory,
+        "environment": environment,
+        "file": source.file,
+    }
+    client = connect()
+    if source.is_sent:
+        from nni_manager.programs.sent_config import send_code
+
+        fields |= {"code": send_code(client, Path(source.directory)), "directory": ""}
+    return client, {**fields, **source.chosen}
 
 
 def _elsewhere(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nni_manager.cli.command_group import FAILED, INTERRUPTED
-from nni_manager.cli.experiment.stop import waiting_for_daemon_end
+from nni_manager.client.daemon_end import waiting_for_daemon_end
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs import progress
 from nni_manager.programs.progress import Display, State

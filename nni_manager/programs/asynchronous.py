@@ -1,0 +1,143 @@
+"""An experiment, from a program of asyncio: the verbs of `Experiment`, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.programs.experiment import Experiment, ExperimentFailed
+from nni_manager.programs.waiting import broken_off, judge
+
+if TYPE_CHECKING:
+    from nni_manager.programs.progress import State
+    from nni_manager.programs.records import Best, Trial, Trials
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+class AsyncExperiment:
+    """`Experiment` for asyncio: the same arguments, verbs and errors. Calls of the daemon are made in threads; waiting
+    can be cancelled, which leaves the experiment at work."""
+
+    def __init__(self, *config: Any, **fields: Any) -> None:
+        self._experiment = Experiment(*config, **fields)
+
+    @classmethod
+    async def connect(cls, id: str, **place: Any) -> Self:
+        return cls._of(await asyncio.to_thread(Experiment.connect, id, **place))
+
+    @classmethod
+    async def view(cls, id: str, **options: Any) -> Self:
+        return cls._of(await asyncio.to_thread(Experiment.view, id, **options))
+
+    @classmethod
+    def _of(cls, experiment: Experiment) -> Self:
+        self = cls.__new__(cls)
+        self._experiment = experiment
+        return self
+
+    @property
+    def id(self) -> str:
+        return self._experiment.id
+
+    async def start(self, *, port: int | None = None, url_prefix: str = "") -> Self:
+        await self._call(self._experiment.start, port=port, url_prefix=url_prefix)
+        return self
+
+    async def run(self, *, port: int | None = None, url_prefix: str = "") -> Self:
+        await self.start(port=port, url_prefix=url_prefix)
+        await self.wait()
+        await self.stop()
+        return self
+
+    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as `Experiment.wait`
+        """Waits until the experiment is done; False when that took longer than `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._end()
+        except TimeoutError:
+            return False
+
+    async def _end(self) -> bool:
+        async for state in self.events():
+            if (verdict := judge(state)) is not None:
+                if not verdict.is_good:
+                    raise ExperimentFailed(verdict.text)
+                return True
+        raise NniManagerError(await self._call(lambda: broken_off(self._experiment._client(), self.id)))
+
+    async def events(self) -> AsyncIterator[State]:
+        """Its states, now and after every change, until it is closed. A stream that breaks off ends."""
+        loop, states = asyncio.get_running_loop(), asyncio.Queue[Any]()
+
+        def read() -> None:
+            try:
+                for state in self._experiment.events():
+                    loop.call_soon_threadsafe(states.put_nowait, state)
+            except (NniManagerError, RuntimeError):  # RuntimeError: the loop is closed
+                pass
+            finally:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(states.put_nowait, None)
+
+        threading.Thread(target=read, name="events", daemon=True).start()
+        while (state := await states.get()) is not None:
+            yield state
+
+    async def stop(self) -> None:
+        await self._call(self._experiment.stop)
+
+    async def resume(self) -> Self:
+        await self._call(self._experiment.resume)
+        return self
+
+    async def change(self, **fields: Any) -> None:
+        await self._call(self._experiment.change, **fields)
+
+    async def delete(self) -> None:
+        await self._call(self._experiment.delete)
+
+    async def state(self) -> dict[str, Any]:
+        return await self._call(lambda: self._experiment.state)
+
+    async def status(self) -> str:
+        return await self._call(lambda: self._experiment.status)
+
+    async def best(self) -> Best | None:
+        return await self._call(lambda: self._experiment.best)
+
+    async def trials(self, status: str | None = None) -> Trials:
+        return await self._call(self._experiment.trials, status)
+
+    async def trial(self, trial_id: str) -> Trial:
+        return await self._call(self._experiment.trial, trial_id)
+
+    async def intermediate_results(self, trial_id: str) -> list[Any]:
+        return await self._call(self._experiment.intermediate_results, trial_id)
+
+    async def log(self, trial_id: str, name: str = "stdout") -> str:
+        return await self._call(self._experiment.log, trial_id, name)
+
+    async def add_trial(self, parameters: Mapping[str, Any]) -> str:
+        return await self._call(self._experiment.add_trial, parameters)
+
+    async def kill_trial(self, trial_id: str) -> None:
+        await self._call(self._experiment.kill_trial, trial_id)
+
+    async def __aenter__(self) -> Self:
+        await self._call(self._experiment.__enter__)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._experiment)[1:]}"
+
+    @staticmethod
+    async def _call(function: Callable[Given, Answer], *args: Given.args, **others: Given.kwargs) -> Answer:
+        return await asyncio.to_thread(function, *args, **others)

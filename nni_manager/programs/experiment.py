@@ -1,0 +1,247 @@
+"""An experiment, from a program: `Experiment`."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from nni_manager.client import chosen_daemon
+from nni_manager.domain.errors import Conflict, NniManagerError
+from nni_manager.programs import configuration, records, request
+from nni_manager.programs.configuration import Config
+from nni_manager.programs.records import Best, Trial, Trials
+
+if TYPE_CHECKING:
+    from nni_manager.client.chosen_daemon import ChosenDaemon
+    from nni_manager.client.manager_client import ManagerClient
+    from nni_manager.programs.progress import State
+
+
+class ExperimentFailed(NniManagerError):
+    """The experiment ended in an error, is on hold, or is done without a best result; the text says why."""
+
+
+class Experiment:
+    """An experiment: its settings before it is started, and a handle of it from then on.
+
+    ::
+
+        experiment = Experiment(
+            search_space={"x": {"_type": "uniform", "_value": [-10, 10]}},
+            trial_command="python3 trial.py",
+            trial_concurrency=4,
+            max_trial_number=100,
+            tuner={"name": "TPE", "class_args": {"optimize_mode": "minimize"}},
+            training_service={"platform": "local"},
+        )
+        experiment.run()
+        print(experiment.best)
+
+    `config`: path of an experiment file, its text, or its fields; `fields` come on top, in Python's spelling or the
+    file's. `directory`: where relative paths start. `data_dir`: the daemon's data directory, `manager`: the URL of a
+    manager elsewhere (`token_file`: its token); not given: as the command line chooses. The daemon is started when it
+    does not run. Mistakes raise ConfigInvalid, with each field and sentence, when the experiment is started.
+    """
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        manager: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        **fields: Any,
+    ) -> None:
+        self._place = _place(data_dir, manager, token_file)
+        self._source = configuration.source(config, fields, directory)
+        self._id = ""
+
+    @classmethod
+    def connect(
+        cls,
+        id: str,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        manager: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """An experiment that exists. Raises NotFound."""
+        self = cls(data_dir=data_dir, manager=manager, token_file=token_file)
+        self._id = str(self._client().experiment(id)["id"])
+        return self
+
+    @classmethod
+    def view(cls, id: str, *, working_directory: str | os.PathLike[str] | None = None, **place: Any) -> Self:
+        """A stopped experiment, opened for reading; `working_directory`: parent of its folder, where that was moved.
+        `place`: as in `connect`."""
+        self = cls(**place)
+        folder = None if working_directory is None else os.path.abspath(os.path.expanduser(working_directory))
+        self._client().view(id, working_directory=folder)
+        self._id = id
+        return self
+
+    # Life
+
+    def start(self, *, port: int | None = None, url_prefix: str = "", send_code: bool = False) -> Self:
+        """Makes the experiment; returns when it is stored and at work.
+
+        `port`: a port of its own for its page and NNI's API; 0: any. `send_code`: the daemon keeps a copy of the folder
+        where relative paths start, which need not last. Raises ConfigInvalid, Conflict when it was started
+        already, NniManagerError.
+        """
+        if self._id:
+            raise Conflict(f"experiment {self._id} was started already; make another Experiment for another run")
+        source = replace(self._source, is_sent=send_code)
+        client, fields = request.prepare(source, self._place, self._client, _warn)
+        endpoint = {"port": port, "urlPrefix": url_prefix} if port is not None or url_prefix else None
+        self._id = client.create(**fields, endpoint=endpoint)
+        _warn(warning["message"] for warning in self.state["warnings"])
+        return self
+
+    def run(self, *, port: int | None = None, url_prefix: str = "", progress: bool = True) -> Self:
+        """Starts the experiment, waits until it is done, and closes it. Arguments and errors: `start`, `wait`."""
+        self.start(port=port, url_prefix=url_prefix)
+        self.wait(progress=progress)
+        self.stop()
+        return self
+
+    def wait(self, timeout: float | None = None, *, progress: bool = True) -> bool:
+        """Waits until the experiment is done; False when that took longer than `timeout` seconds.
+
+        `progress`: shown by rich or tqdm where one of them is installed. Ctrl-C asks whether the experiment shall be
+        stopped, then raises KeyboardInterrupt. Raises ExperimentFailed.
+        """
+        from nni_manager.programs import following
+
+        return following.wait(self, timeout, shown=progress)
+
+    def stop(self) -> None:
+        """Stops the experiment; returns when its trials have ended. It can be resumed. Quiet for a stopped one."""
+        from nni_manager.client.daemon_end import waiting_for_daemon_end
+
+        client = self._client()
+        with waiting_for_daemon_end(client):
+            client.stop(self.id)
+
+    def resume(self) -> Self:
+        """Opens the stopped experiment again, or continues one that is on hold."""
+        from nni_manager.programs import given_secrets
+
+        client = self._client()
+        secrets = given_secrets.secrets_of_experiment(client, self.id, os.environ)
+        client.resume(self.id, secrets=secrets.get("secrets"))
+        return self
+
+    def change(self, **fields: Any) -> None:
+        """Changes limits, concurrency or search space: ``change(max_trial_number=200)``; None removes a limit."""
+        self._client().change(self.id, configuration.in_file_spelling(fields))
+
+    def delete(self) -> None:
+        """Removes the stopped experiment and its folder."""
+        self._client().delete(self.id)
+
+    # What is known of it
+
+    @property
+    def id(self) -> str:
+        """Its id. Raises Conflict before it is started."""
+        if not self._id:
+            raise Conflict("the experiment was not started yet; call start() or run()")
+        return self._id
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The API's description of it, see `docs/rest.md`."""
+        return self._client().experiment(self.id)
+
+    @property
+    def status(self) -> str:
+        """``RUNNING``, ``NO_MORE_TRIAL``, ``DONE``, ``ERROR``, ``STOPPED`` …"""
+        return str(self.state["status"])
+
+    @property
+    def best(self) -> Best | None:
+        """The best trial so far; None: no trial has a final result that is a finite number."""
+        found = self.state["best"]
+        if found is None:
+            return None
+        return Best(value=found["value"], parameters=found["parameters"], trial_id=found["trialId"])
+
+    def trials(self, status: str | None = None) -> Trials:
+        """Its trials, or those with a `status`."""
+        return records.trials(self._client().all_trials(self.id, status=status))
+
+    def trial(self, trial_id: str) -> Trial:
+        """Raises NotFound."""
+        return records.trial(self._client().trial(self.id, trial_id))
+
+    def to_frame(self, status: str | None = None) -> Any:
+        """Its trials as a pandas DataFrame."""
+        return self.trials(status).to_frame()
+
+    def intermediate_results(self, trial_id: str) -> list[Any]:
+        """What a trial reported on its way, in order; every attempt's."""
+        found = _pages(self._client(), self.id, trial_id)
+        return [json.loads(one["result"]) for one in found]
+
+    def log(self, trial_id: str, name: str = "stdout") -> str:
+        """A trial's ``stdout``, ``stderr`` or ``trial.log``. Raises NotFound."""
+        return self._client().trial_log(self.id, trial_id, name).data.decode(errors="replace")
+
+    def add_trial(self, parameters: Mapping[str, Any]) -> str:
+        """Adds a trial with parameters of your own; returns its id."""
+        return str(self._client().add_trial(self.id, dict(parameters))["id"])
+
+    def kill_trial(self, trial_id: str) -> None:
+        """Asks a trial to end."""
+        self._client().kill_trial(self.id, trial_id)
+
+    def events(self) -> Iterator[State]:
+        """Its states, now and after every change, until it is closed."""
+        return self._client().events(self.id)
+
+    def __enter__(self) -> Self:
+        return self if self._id else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Experiment {self._id or 'not started'}>"
+
+    def _repr_html_(self) -> str:
+        from nni_manager.programs import html
+
+        return html.experiment(self) if self._id else "<p>An experiment that was not started yet.</p>"
+
+    def _client(self) -> ManagerClient:
+        """The daemon's client. It is looked up each time: a daemon ends with its last experiment, and comes back."""
+        return chosen_daemon.connect(self._place)
+
+
+def _place(
+    data_dir: str | os.PathLike[str] | None, manager: str | None, token_file: str | os.PathLike[str] | None
+) -> ChosenDaemon:
+    if data_dir is not None and manager is not None:
+        raise NniManagerError("give either manager or data_dir, not both")
+    from pathlib import Path
+
+    directory = None if data_dir is None else os.fspath(data_dir)
+    return chosen_daemon.choose(directory, manager, None if token_file is None else Path(token_file))
+
+
+def _pages(client: ManagerClient, id: str, trial_id: str) -> Iterator[dict[str, Any]]:
+    after = 0
+    while page := client.metrics(id, trial=trial_id, type="PERIODICAL", after=after):
+        yield from page
+        after = page[-1]["id"]
+
+
+def _warn(messages: Iterable[str]) -> None:
+    for message in messages:
+        warnings.warn(message, stacklevel=4)

@@ -1,0 +1,106 @@
+"""Waiting for an experiment in a program: progress, and the question that Ctrl-C asks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.programs import bars, progress
+from nni_manager.programs.progress import Display, State
+from nni_manager.programs.waiting import StateFeed, StreamEnded, WaitEnd, broken_off, judge, passing_hold
+
+if TYPE_CHECKING:
+    from nni_manager.programs.experiment import Experiment
+
+#: Seconds between two looks at the time while no state arrives.
+_TICK_S = 0.5
+
+
+def wait(experiment: Experiment, timeout_s: float | None, *, shown: bool) -> bool:
+    """Whether the experiment is done within the time. Raises ExperimentFailed, NniManagerError, KeyboardInterrupt."""
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        try:
+            return _follow(experiment, end, bars.display() if shown else bars.Silent())
+        except KeyboardInterrupt:
+            if not _goes_on(experiment):
+                raise
+
+
+def _follow(experiment: Experiment, end_s: float | None, display: Display) -> bool:
+    from nni_manager.programs.experiment import ExperimentFailed
+
+    verdict = _verdict(experiment, end_s, display)
+    if verdict is not None and not verdict.is_good:
+        raise ExperimentFailed(verdict.text)
+    return verdict is not None
+
+
+def _verdict(experiment: Experiment, end_s: float | None, display: Display) -> WaitEnd | None:
+    """Why waiting is over; None: the time is up."""
+    feed, watch = StateFeed(experiment.events), _Watch(display)
+    try:
+        while end_s is None or time.monotonic() < end_s:
+            left_s = _TICK_S if end_s is None else min(_TICK_S, max(end_s - time.monotonic(), 0))
+            if (verdict := watch.take(feed.next(left_s))) is not None:
+                return verdict
+    except StreamEnded:
+        raise NniManagerError(broken_off(experiment._client(), experiment.id)) from None
+    finally:
+        watch.close()
+    return None
+
+
+class _Watch:
+    """Shows the states of an experiment and judges them."""
+
+    def __init__(self, display: Display, clock: Callable[[], float] = time.monotonic) -> None:
+        self._display = display
+        self._clock = clock
+        self._state: State | None = None
+        self._at_s = 0.0
+        self._noted = ""
+
+    def take(self, news: State | None) -> WaitEnd | None:
+        verdict = None
+        if news is not None:
+            self._state, self._at_s = news, self._clock()
+            verdict = judge(news)
+            self._note(passing_hold(news))
+        if self._state is not None and verdict is None:
+            self._display.show(self._now(self._state))
+        return verdict
+
+    def close(self) -> None:
+        if self._state is not None:
+            self._display.close(self._now(self._state))
+
+    def _now(self, state: State) -> progress.Progress:
+        return progress.read(state, since_s=self._clock() - self._at_s)
+
+    def _note(self, sentence: str) -> None:
+        if sentence and sentence != self._noted:
+            self._display.note(f"Waiting: {sentence}")
+        self._noted = sentence
+
+
+_QUESTION = "\nExperiment {id} is still at work: [s]top it, [l]eave it at work, or [c]ontinue to wait? "
+
+
+def _goes_on(experiment: Experiment) -> bool:
+    """Asks what Ctrl-C is to do; whether waiting goes on. Without a person the experiment is stopped, as by
+    `nnictl create --foreground`; a second Ctrl-C leaves it at work."""
+    answer = input(_QUESTION.format(id=experiment.id)).strip().lower() if _asks() else "s"
+    if answer.startswith("c"):
+        return True
+    if not answer.startswith("l"):
+        experiment.stop()
+    return False
+
+
+def _asks() -> bool:
+    """Whether there is a person to ask: a terminal, or a notebook, whose kernel replaces `input`."""
+    return "ipykernel" in sys.modules or bool(sys.stdin and sys.stdin.isatty())

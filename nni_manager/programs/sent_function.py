@@ -1,0 +1,116 @@
+"""A function and what a trial needs to call it, in a folder that is sent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.programs import pickled_names
+
+_FILE = "function.pickle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentFunction:
+    #: What ``python3 -m nni_call`` gets.
+    what: str
+    #: The folder that is sent.
+    folder: Path
+
+
+def prepare(function: Callable[[Any], Any], empty: Path, code_directory: str | os.PathLike[str] | None) -> SentFunction:
+    """By reference where a module holds the function, else pickled by cloudpickle.
+
+    `empty`: an empty folder that lasts until the function was sent. `code_directory`: a folder that is sent, too.
+    Raises InvalidInput for a function that cannot be sent.
+    """
+    if not callable(function):
+        raise InvalidInput(f"function: {function!r:.100} cannot be called")
+    given = None if code_directory is None else Path(os.path.realpath(os.path.expanduser(code_directory)))
+    if given is not None and not given.is_dir():
+        raise InvalidInput(f"code_directory: there is no folder {given}")
+    if reference := _reference(function):
+        return SentFunction(what=reference, folder=_folder(function.__module__, given) or empty)
+    return _pickled(function, empty, given)
+
+
+def _reference(function: Any) -> str:
+    """``module:name`` of a function that can be imported; empty: it cannot."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if not module or module == "__main__" or not name or "<" in name or getattr(function, "__self__", None) is not None:
+        return ""
+    found = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is function and _source(module) else ""
+
+
+def _folder(module: str, given: Path | None) -> Path | None:
+    """The folder that makes the module importable; None: it is installed. Raises InvalidInput."""
+    source = _source(module)
+    if is_installed(source):
+        return given
+    root = source.parents[len(module.split(".")) - (source.name != "__init__.py")]
+    if given is not None and given != root:
+        raise InvalidInput(
+            f"code_directory: {given} is not {root}, from where this program imports {module}; leave it out, or give "
+            "that folder"
+        )
+    return root
+
+
+def _source(module: str) -> Path:
+    """The file of a module; an empty path: it has none."""
+    return Path(os.path.realpath(file)) if (file := getattr(sys.modules.get(module), "__file__", None)) else Path()
+
+
+def is_installed(file: Path) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return any(file.is_relative_to(os.path.realpath(sysconfig.get_path(name))) for name in names)
+
+
+def _pickled(function: Callable[[Any], Any], folder: Path, given: Path | None) -> SentFunction:
+    cloudpickle = _cloudpickle()
+    if given is not None:
+        shutil.copytree(given, folder, dirs_exist_ok=True)
+    try:
+        content = cloudpickle.dumps(function)
+    except Exception as error:  # whatever an object of the user's raises
+        raise InvalidInput(
+            f"function: cannot be sent ({type(error).__name__}: {error}); it may use only what can be pickled, so open "
+            "files, locks and connections inside it"
+        ) from None
+    _require_modules(content, given)
+    (folder / _FILE).write_bytes(content)
+    shutil.copytree(Path(cloudpickle.__file__).parent, folder / "cloudpickle", dirs_exist_ok=True)
+    return SentFunction(what=f"{_FILE}:{sys.version_info[0]}.{sys.version_info[1]}", folder=folder)
+
+
+def _cloudpickle() -> Any:
+    if find_spec("cloudpickle") is None:
+        raise InvalidInput(
+            "function: belongs to no module that a trial could import, so it needs cloudpickle; install it with `pip "
+            "install nni-manager[programs]`, or put the function into a module"
+        )
+    import cloudpickle
+
+    return cloudpickle
+
+
+def _require_modules(content: bytes, given: Path | None) -> None:
+    """Raises InvalidInput for a module that the function imports and that is not sent."""
+    for name in sorted({module.partition(".")[0] for module in pickled_names.modules(content)}):
+        source = _source(name)
+        if source == Path() or is_installed(source) or (given is not None and source.is_relative_to(given)):
+            continue
+        root = source.parent.parent if source.name == "__init__.py" else source.parent
+        raise InvalidInput(f"function: uses module {name}, which is not sent; give code_directory={str(root)!r}")
