@@ -6,11 +6,14 @@ import os
 import select
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
 
 #: Seconds to wait for a daemon's end.
 _PATIENCE_S = 10
@@ -27,9 +30,17 @@ def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> It
         yield
         if process is not None:
             _wait(process, client)
+            _reap(process)
     finally:
         if process is not None:
             os.close(process)
+
+
+def _reap(process: int) -> None:
+    """Takes the exit status of a daemon that this program started, so that its entry does not stay among the
+    processes."""
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, process, os.WEXITED | os.WNOHANG)
 
 
 def _process(client: ManagerClient, of_all: bool) -> int | None:

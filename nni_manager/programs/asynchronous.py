@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.programs.experiment import Experiment, ExperimentFailed
-from nni_manager.programs.waiting import broken_off, judge
+from nni_manager.programs.experiment import Experiment
+from nni_manager.programs.waiting import ExperimentFailed, judge
 
 if TYPE_CHECKING:
     from nni_manager.programs.progress import State
@@ -68,7 +68,7 @@ class AsyncExperiment:
                 if not verdict.is_good:
                     raise ExperimentFailed(verdict.text)
                 return True
-        raise NniManagerError(await self._call(lambda: broken_off(self._experiment._client(), self.id)))
+        raise NniManagerError(await self._call(self._experiment.broken_off))
 
     async def events(self) -> AsyncIterator[State]:
         """Its states, now and after every change, until it is closed. A stream that breaks off ends."""

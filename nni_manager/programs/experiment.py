@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from nni_manager.programs.progress import State
 
 
-class ExperimentFailed(NniManagerError):
-    """The experiment ended in an error, is on hold, or is done without a best result; the text says why."""
-
-
 class Experiment:
     """An experiment: its settings before it is started, and a handle of it from then on.
 
@@ -205,6 +201,12 @@ class Experiment:
         """Its states, now and after every change, until it is closed."""
         return self._client().events(self.id)
 
+    def broken_off(self) -> str:
+        """Why the stream of its states broke off, one sentence."""
+        from nni_manager.programs import waiting
+
+        return waiting.broken_off(self._client(), self.id)
+
     def __enter__(self) -> Self:
         return self if self._id else self.start()
 
@@ -217,7 +219,9 @@ class Experiment:
     def _repr_html_(self) -> str:
         from nni_manager.programs import html
 
-        return html.experiment(self) if self._id else "<p>An experiment that was not started yet.</p>"
+        return (
+            html.experiment(self.state, self.trials()) if self._id else "<p>An experiment that was not started yet.</p>"
+        )
 
     def _client(self) -> ManagerClient:
         """The daemon's client. It is looked up each time: a daemon ends with its last experiment, and comes back."""

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs import bars, progress
 from nni_manager.programs.progress import Display, State
-from nni_manager.programs.waiting import StateFeed, StreamEnded, WaitEnd, broken_off, judge, passing_hold
-
-if TYPE_CHECKING:
-    from nni_manager.programs.experiment import Experiment
+from nni_manager.programs.waiting import ExperimentFailed, StateFeed, StreamEnded, WaitEnd, judge, passing_hold
 
 #: Seconds between two looks at the time while no state arrives.
 _TICK_S = 0.5
 
 
-def wait(experiment: Experiment, timeout_s: float | None, *, shown: bool) -> bool:
+class Followed(Protocol):
+    """The experiment that is waited for."""
+
+    @property
+    def id(self) -> str: ...
+
+    def events(self) -> Iterator[State]: ...
+
+    def stop(self) -> None: ...
+
+    def broken_off(self) -> str: ...
+
+
+def wait(experiment: Followed, timeout_s: float | None, *, shown: bool) -> bool:
     """Whether the experiment is done within the time. Raises ExperimentFailed, NniManagerError, KeyboardInterrupt."""
     end = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
@@ -30,16 +40,14 @@ def wait(experiment: Experiment, timeout_s: float | None, *, shown: bool) -> boo
                 raise
 
 
-def _follow(experiment: Experiment, end_s: float | None, display: Display) -> bool:
-    from nni_manager.programs.experiment import ExperimentFailed
-
+def _follow(experiment: Followed, end_s: float | None, display: Display) -> bool:
     verdict = _verdict(experiment, end_s, display)
     if verdict is not None and not verdict.is_good:
         raise ExperimentFailed(verdict.text)
     return verdict is not None
 
 
-def _verdict(experiment: Experiment, end_s: float | None, display: Display) -> WaitEnd | None:
+def _verdict(experiment: Followed, end_s: float | None, display: Display) -> WaitEnd | None:
     """Why waiting is over; None: the time is up."""
     feed, watch = StateFeed(experiment.events), _Watch(display)
     try:
@@ -48,7 +56,7 @@ def _verdict(experiment: Experiment, end_s: float | None, display: Display) -> W
             if (verdict := watch.take(feed.next(left_s))) is not None:
                 return verdict
     except StreamEnded:
-        raise NniManagerError(broken_off(experiment._client(), experiment.id)) from None
+        raise NniManagerError(experiment.broken_off()) from None
     finally:
         watch.close()
     return None
@@ -90,7 +98,7 @@ class _Watch:
 _QUESTION = "\nExperiment {id} is still at work: [s]top it, [l]eave it at work, or [c]ontinue to wait? "
 
 
-def _goes_on(experiment: Experiment) -> bool:
+def _goes_on(experiment: Followed) -> bool:
     """Asks what Ctrl-C is to do; whether waiting goes on. Without a person the experiment is stopped, as by
     `nnictl create --foreground`; a second Ctrl-C leaves it at work."""
     answer = input(_QUESTION.format(id=experiment.id)).strip().lower() if _asks() else "s"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nni_manager.client.formats import compact, direction, number
 from nni_manager.programs import progress
+from nni_manager.programs.progress import State
 
 if TYPE_CHECKING:
-    from nni_manager.programs.experiment import Experiment
     from nni_manager.programs.records import Trials
 
 _WIDTH, _HEIGHT, _MARGIN = 480, 160, 28
@@ -19,20 +19,19 @@ _WIDTH, _HEIGHT, _MARGIN = 480, 160, 28
 _POINTS = 1000
 
 
-def experiment(shown: Experiment) -> str:
+def experiment(state: State, trials: Trials) -> str:
     """The HTML of an experiment as it is now."""
-    state = shown.state
     facts = [f"<b>Experiment {escape(state['id'])}</b> {escape(str(state.get('name') or ''))}", _progress(state)]
     if state["hold"]:
         facts.append(f"On hold: {escape(state['hold']['sentence'])}")
     if best := state["best"]:
         which = direction(state.get("optimizeMode"))
         facts.append(f"Best{which} {number(best['value'])}: <code>{escape(compact(best['parameters']))}</code>")
-    drawing = best_so_far(shown.trials(), maximize=state.get("optimizeMode") == "maximize")
+    drawing = best_so_far(trials, maximize=state.get("optimizeMode") == "maximize")
     return "<div>" + "".join(f"<div>{fact}</div>" for fact in facts) + drawing + "</div>"
 
 
-def _progress(state: dict[str, Any]) -> str:
+def _progress(state: State) -> str:
     return f"{escape(state['status'])}, {escape(progress.line(progress.read(state)))}"
 
 

@@ -11,24 +11,28 @@ _IMPORTS = ("cloudpickle.cloudpickle", "subimport")
 
 def modules(content: bytes) -> Iterator[str]:
     """Names of modules, perhaps repeated. `content`: of protocol 4 or newer."""
-    texts: list[str | None] = []
+    #: What was kept for later: texts, and None for all else.
     kept: list[str | None] = []
+    #: The two values that were pushed last, as in `kept`.
+    before = top = None
     is_import = False
     for code, argument, _ in pickletools.genops(content):
-        if code.name.endswith("UNICODE"):
-            texts.append(str(argument))
-            if is_import:
-                yield str(argument)
+        if code.name == "MEMOIZE":
+            kept.append(top)
+            continue
+        if code.name == "STACK_GLOBAL":
+            if before:
+                yield before
+            is_import, before, top = (before, top) == _IMPORTS, None, None
+            continue
+        before, top = top, _text(code.name, argument, kept)
+        if is_import and top:
+            yield top
             is_import = False
-        elif code.name == "MEMOIZE":
-            kept.append(texts[-1] if texts else None)
-        elif code.name in ("BINGET", "LONG_BINGET") and isinstance(argument, int):
-            texts.append(kept[argument])
-        elif code.name == "STACK_GLOBAL":
-            module, name = texts[-2:]
-            if module:
-                yield module
-            is_import = (module, name) == _IMPORTS
-            texts.append(None)
-        elif code.name == "REDUCE":
-            texts.append(None)
+
+
+def _text(code: str, argument: object, kept: list[str | None]) -> str | None:
+    """The text that an operation pushes; None: another value."""
+    if code.endswith("UNICODE"):
+        return str(argument)
+    return kept[argument] if code.endswith("BINGET") and isinstance(argument, int) else None

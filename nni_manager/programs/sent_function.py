@@ -27,7 +27,7 @@ class SentFunction:
 
 
 def prepare(function: Callable[[Any], Any], empty: Path, code_directory: str | os.PathLike[str] | None) -> SentFunction:
-    """By reference where a module holds the function, else pickled by cloudpickle.
+    """The function by reference where a module holds it, else pickled by cloudpickle.
 
     `empty`: an empty folder that lasts until the function was sent. `code_directory`: a folder that is sent, too.
     Raises InvalidInput for a function that cannot be sent.

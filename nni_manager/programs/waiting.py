@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nni_manager.client.formats import direction, number
+from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.programs import progress
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+
+class ExperimentFailed(NniManagerError):
+    """The experiment ended in an error, is on hold, or is done without a best result; the text says why."""
 
 
 class StreamEnded(Exception):

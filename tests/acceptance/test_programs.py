@@ -1,0 +1,196 @@
+"""Experiments from Python programs, on a real daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbclient
+import nbformat
+import psutil
+import pytest
+
+import nni_manager
+from nni_manager import AsyncExperiment, Experiment, ExperimentFailed
+from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NotFound
+from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
+
+SPACE = {"x": {"_type": "uniform", "_value": [-9, 9]}}
+
+
+@pytest.fixture
+def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
+    """This process has the environment of its commands."""
+    with command_line(tmp_path) as line:
+        for name, value in line.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(tmp_path)
+        yield line
+        line.end()
+    psutil.wait_procs(psutil.Process().children(), timeout=10)  # daemons that this process started
+
+
+def settings(**fields: object) -> dict[str, object]:
+    return {
+        "search_space": SPACE,
+        "trial_command": REPORT,
+        "trial_concurrency": 2,
+        "max_trial_number": 4,
+        "tuner": {"name": "Random"},
+        "training_service": {"platform": "local"},
+        **fields,
+    }
+
+
+def test_an_experiment_runs_to_its_end_and_leaves_nothing(line: CommandLine) -> None:
+    experiment = Experiment(settings(), experiment_name="from Python").run(progress=False)
+    assert line.traces() == [], "the daemon ends with its last experiment"
+    assert experiment.best is not None and experiment.best.value == 7
+    assert [one.status for one in experiment.trials()] == ["SUCCEEDED"] * 4
+    assert "from Python" in experiment._repr_html_() and "<svg" in experiment._repr_html_()
+    assert Experiment.connect(experiment.id).status == "STOPPED"
+
+
+def test_a_file_of_nni_runs_with_a_field_of_the_programs(line: CommandLine) -> None:
+    experiment = Experiment(line.config(), max_trial_number=1).run(progress=False)
+    assert len(experiment.trials()) == 1
+
+
+def test_mistakes_are_told_by_field_and_nothing_is_made(line: CommandLine) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        Experiment(settings(trial_concurrency=0, trail_gpu_number=1)).start()
+    assert {problem.field for problem in caught.value.problems} == {"trialConcurrency", "trailGpuNumber"}
+    with pytest.raises(NotFound):
+        Experiment.connect("nothere1")
+
+
+def test_stop_change_resume_view_delete(line: CommandLine) -> None:
+    with Experiment(settings(trial_command=RUN_ON, trial_concurrency=1)) as experiment:
+        assert experiment.wait(0.1, progress=False) is False
+        experiment.change(max_trial_number=1)
+        assert experiment.state["maxTrialNumber"] == 1
+        with pytest.raises(Conflict, match="was started already"):
+            experiment.start()
+    assert experiment.status == "STOPPED"
+    assert Experiment.view(experiment.id).status == "VIEWED"
+    experiment.stop()
+    assert experiment.resume().status != "STOPPED"
+    experiment.stop()
+    experiment.delete()
+    with pytest.raises(NotFound):
+        Experiment.connect(experiment.id)
+
+
+def test_failures_are_raised_with_their_sentence(line: CommandLine) -> None:
+    with pytest.raises(ExperimentFailed, match="exit code 3"):
+        Experiment(settings(trial_command="echo no data >&2; exit 3")).run(progress=False)
+
+
+def test_the_verbs_can_be_awaited(line: CommandLine) -> None:
+    async def run() -> tuple[float, int]:
+        experiment = AsyncExperiment(settings())
+        await experiment.run()
+        best = await experiment.best()
+        assert best is not None
+        return best.value, len(await experiment.trials("SUCCEEDED"))
+
+    assert asyncio.run(run()) == (7, 4)
+
+
+def test_waiting_can_be_cancelled_and_leaves_the_experiment_at_work(line: CommandLine) -> None:
+    async def run() -> str:
+        experiment = await AsyncExperiment(settings(trial_command=RUN_ON)).start()
+        assert await experiment.wait(0.1) is False
+        found = await experiment.status()
+        await experiment.stop()
+        return found
+
+    assert asyncio.run(run()) == "RUNNING"
+
+
+def test_a_function_is_a_trial(line: CommandLine) -> None:
+    target = 2.0
+    found = nni_manager.optimize(
+        lambda parameters: (parameters["x"] - target) ** 2, SPACE, trials=6, concurrency=3, progress=False
+    )
+    assert {one.value == (one.parameters["x"] - target) ** 2 for one in found.trials()} == {True}
+    assert found.best is not None and found.best.value == min(one.value or 0 for one in found.trials())
+
+
+def test_a_function_that_yields_reports_on_its_way(line: CommandLine) -> None:
+    def steps(parameters: dict[str, float]) -> object:
+        yield 1
+        yield 2
+        return {"default": 3, "x": parameters["x"]}
+
+    found = nni_manager.optimize(steps, SPACE, trials=1, direction="maximize", progress=False)
+    (one,) = found.trials()
+    assert found.intermediate_results(one.id) == [1, 2] and one.value == 3
+
+
+def test_a_function_that_cannot_be_sent_starts_nothing(line: CommandLine) -> None:
+    lock = threading.Lock()
+    with pytest.raises(InvalidInput, match="function: cannot be sent"):
+        nni_manager.optimize(lambda parameters: lock.locked(), SPACE, trials=1)
+    assert line.traces() == [] and not line.data.exists()
+
+
+def test_without_a_person_ctrl_c_stops_the_experiment(line: CommandLine) -> None:
+    program = f"""
+    import os, signal, threading
+    from nni_manager import Experiment
+    experiment = Experiment({settings(trial_command=RUN_ON)!r}).start()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        experiment.wait(progress=False)
+    except KeyboardInterrupt:
+        print(experiment.status)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=line.environment,
+        cwd=line.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "STOPPED\n", done.stderr
+
+
+def test_the_package_is_imported_without_what_programs_need() -> None:
+    check = "import sys, nni_manager; sys.exit(any(name.startswith('nni_manager.') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", check], timeout=20).returncode == 0
+
+
+def test_a_notebook_runs_from_its_first_cell_to_the_chart(line: CommandLine) -> None:
+    (line.folder / "home").mkdir()
+    cells = [
+        "import nni_manager",
+        "def f(parameters):\n    return (parameters['x'] - 2) ** 2",
+        f"found = nni_manager.optimize(f, {SPACE!r}, trials=4, concurrency=2)",
+        "found.to_frame()[['number', 'value', 'parameters.x']]",
+        "found",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
+    nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute(env=line.environment)
+    table, drawn = notebook.cells[3].outputs[0].data["text/html"], notebook.cells[4].outputs[0].data["text/html"]
+    assert table.count("<tr") == 5 and drawn.count("<circle") == 4
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_programs_of_the_documentation_run(line: CommandLine, number: int) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    text = re.findall(r"```python\n(.*?)```", page, re.S)[number]
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=line.environment, cwd=line.folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and done.stdout.startswith("Best(value="), done.stderr

@@ -1,0 +1,67 @@
+"""Trials as records, as a table, as a drawing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.programs import html, records
+
+pytestmark = pytest.mark.unit
+
+ANSWER = {
+    "id": "abcde",
+    "sequenceId": 0,
+    "status": "SUCCEEDED",
+    "parameters": {"x": 1, "layer": {"_name": "conv", "size": 3}},
+    "finalResult": '{"default": NaN, "loss": 0.5}',
+    "finalValue": None,
+    "lastValue": 0.7,
+    "intermediates": 3,
+    "createdMs": 1000,
+    "startedMs": 2000,
+    "endedMs": 4500,
+    "attempt": 1,
+    "message": "",
+    "lastWords": "",
+    "place": "machine-1",
+}
+
+
+def answer(**fields: object) -> dict[str, object]:
+    return {**ANSWER, **fields}
+
+
+def test_a_trial_keeps_what_was_reported() -> None:
+    one = records.trial(ANSWER)
+    assert math.isnan(one.result["default"]) and one.value is None and one.seconds == 2.5
+    assert records.trial(answer(endedMs=None, finalResult=None)).seconds is None
+
+
+def test_a_table_has_a_column_for_each_parameter_and_key() -> None:
+    table = records.trials([ANSWER, answer(parameters="odd", finalResult="3", finalValue=3.0)]).to_frame()
+    assert table["parameters.layer.size"][0] == 3 and table["result.loss"][0] == 0.5
+    assert table["parameters"][1] == "odd" and table["result"][1] == 3
+
+
+def test_without_pandas_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(NniManagerError, match="pip install pandas"):
+        records.trials([ANSWER]).to_frame()
+
+
+@pytest.mark.parametrize(("maximize", "bests"), [(True, [2.0, 2.0, 3.0]), (False, [2.0, 1.0, 1.0])])
+def test_the_drawing_follows_the_direction(maximize: bool, bests: list[float]) -> None:
+    points = [(0, 2.0), (1, 1.0), (2, 3.0)]
+    steps = dict(html._steps(points, maximize=maximize))
+    assert [steps[at] for at in (2,)] == bests[-1:]
+    trials = records.trials(answer(sequenceId=at, finalValue=value) for at, value in points)
+    drawn = html.best_so_far(trials, maximize=maximize)
+    assert drawn.count("<circle") == 3 and "<polyline" in drawn
+
+
+def test_there_is_no_drawing_without_a_result_and_a_point_for_a_single_one() -> None:
+    assert html.best_so_far(records.trials([ANSWER]), maximize=True) == ""
+    assert html.best_so_far(records.trials([answer(finalValue=1.0)]), maximize=True).count("<circle") == 1
