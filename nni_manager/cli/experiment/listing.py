@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.experiment import progress, selection
+from nni_manager.cli.experiment import pareto_set, progress, selection
 from nni_manager.cli.output import table, terminal
 from nni_manager.cli.output.table import Column, Row
 from nni_manager.cli.output.values import compact, direction, duration, echo_json, facts, moment, number
@@ -158,7 +158,7 @@ def _row(experiment: dict[str, Any]) -> Row:
         experiment["name"] or "",
         shown_status(experiment),
         _trials(experiment),
-        number(best["value"]) if best else "",
+        number(best["value"]) if best else pareto_set.shortly(experiment),
         experiment["platform"],
         str(endpoint["port"]) if endpoint else "",
         moment(experiment["createdMs"])[:16],
@@ -227,6 +227,7 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
         f"best{direction(experiment.get('optimizeMode'))}": _best(best) if best else "",
         "best parameters": compact(best["parameters"]) if best else "",
+        **pareto_set.facts(experiment),
         "config": compact(experiment["config"]),
     }
 

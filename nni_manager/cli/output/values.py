@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 import click
 
@@ -80,6 +81,11 @@ def number(value: object, digits: int = 6) -> str:
 def direction(optimize_mode: str | None) -> str:
     """The meaning of "best", `` (highest)`` or `` (lowest)``; empty: unknown."""
     return {"maximize": " (highest)", "minimize": " (lowest)"}.get(optimize_mode or "", "")
+
+
+def objectives(state: Mapping[str, Any]) -> str:
+    """The objectives of an experiment's state in words, such as ``accuracy (highest), latency (lowest)``."""
+    return ", ".join(f"{name}{direction(mode)}" for name, mode in (state.get("objectives") or {}).items())
 
 
 def compact(value: object) -> str:
