@@ -9,7 +9,7 @@ from typing import Any
 
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.objectives import Goals
+from nni_manager.domain.objectives.goals import Goals
 from nni_manager.domain.service import NAME, service_names, without_name
 
 #: Tuners that minimize by default; NNI's others maximize.

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.domain.objectives import Goals, Worth
+from nni_manager.domain.objectives.goals import Goals, Worth
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner
@@ -112,6 +112,8 @@ class ObjectivesTuner(Tuner):
         return [(picks, worth) for picks, worth in all_picks if picks is not None]
 
     def _ask(self, parameter_id: int) -> dict[str, object]:
+        import numpy
+
         def choose(place: PlacedDimension) -> object:
             if isinstance(place.dimension, Choice):
                 return place.dimension.options[trial.suggest_categorical(_name(place), range(place.dimension.size))]
@@ -121,8 +123,9 @@ class ObjectivesTuner(Tuner):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna deprecates `constraints_func`, which older releases need
             study.sampler = self.make_sampler(self._seed_of(parameter_id))
-        trial = study.ask()
-        return self.space.assemble(choose)
+        with numpy.errstate(divide="ignore"):  # the logarithm of a `prior_weight` of 0
+            trial = study.ask()
+            return self.space.assemble(choose)
 
     def _seed_of(self, parameter_id: int) -> int:
         return int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")

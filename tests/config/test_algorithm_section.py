@@ -153,7 +153,8 @@ def accepted(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
     [(one.name, arguments) for one in registry.CATALOGUE.built_in for arguments in accepted(arguments_model(one))],
 )
 def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: str, arguments: dict[str, Any]) -> None:
-    tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}).tuner)
+    more = {"objectives": {"default": "maximize"}} if registry.find(name).needs_objectives else {}
+    tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}, **more).tuner)
     tuner.update_search_space({"x": dimension("uniform", 0, 1), "c": dimension("choice", 1, 2)})
     assert len(run(tuner, 22)) == 22  # the last ones go by results
 

@@ -40,7 +40,7 @@ def _size(state: State) -> str:
     size, shown = state["paretoSize"], state["paretoSet"]
     if not shown:
         return "no trial yet has a final result with a finite number for each objective"
-    count = "1 trial" if size == 1 else f"{size} trials, none of which is better than another in all of them"
+    count = "1 trial" if size == 1 else f"{size} trials, of which none is better than another in every objective"
     return count if shown[0]["isFeasible"] else f"{count}; no trial satisfies the constraints, these violate them least"
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from nni_manager.domain import pareto
-from nni_manager.domain.objectives import Goals, Worth
+from nni_manager.domain.objectives import pareto
+from nni_manager.domain.objectives.goals import Goals, Worth
 from nni_manager.store import stored_config
 
 #: The most trials of a set that a description has; an export says of every trial whether it is in the set.

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from nni_manager.domain.objectives import Worth
+from nni_manager.domain.objectives.goals import Worth
 
 Name = TypeVar("Name")
 
@@ -27,11 +27,9 @@ def extended(front: Sequence[Ranked[Name]], new: Iterable[Ranked[Name]]) -> list
     least = min((worth.violation for _, worth in (*front, *added)), default=0.0)
     kept = [one for one in front if one[1].violation == least]
     added = [one for one in added if one[1].violation == least]
-    if added and len(added[0][1].losses) > 2:
-        kept = _compared(kept, sorted(added, key=_losses))
-    else:
-        kept = _swept([*kept, *added])
-    return sorted(kept, key=_losses)
+    if any(len(worth.losses) > 2 for _, worth in added[:1]):
+        return sorted(_compared(kept, sorted(added, key=_losses)), key=_losses)
+    return _swept([*kept, *added]) if added else kept
 
 
 def _losses(ranked: Ranked[Name]) -> tuple[float, ...]:
@@ -39,7 +37,7 @@ def _losses(ranked: Ranked[Name]) -> tuple[float, ...]:
 
 
 def _swept(results: Sequence[Ranked[Name]]) -> list[Ranked[Name]]:
-    """Of results with one or two losses: by the first loss, each is in the set that has a smaller last one."""
+    """The set of results with one or two losses: ordered by the first one, each that has a smaller second one."""
     front: list[Ranked[Name]] = []
     for one in sorted(results, key=_losses):
         if not front or one[1].losses == front[-1][1].losses:
