@@ -110,7 +110,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a.B", "codeDirectory": "/\0"}, "codeDirectory", "holds a NUL character"),
     ("tuner", {"className": "a.B", "codeDirectory": "no/hive"}, "codeDirectory", "there is no folder"),
-    ("assessor", {"name": "Curvefitting"}, "name", "the assessor Curvefitting is not in this version yet"),
+    ("assessor", {"name": "Curvefit"}, "name", "there is no assessor 'Curvefit'; did you mean Curvefitting?"),
     ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE', it belongs to tuner: write tuner: {name: TPE}"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": -1}}, "classArgs.start_step", "at least 0"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": 1.5}}, "classArgs.start_step", "a whole number"),
