@@ -123,7 +123,8 @@ class ObjectivesTuner(Tuner):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna deprecates `constraints_func`, which older releases need
             study.sampler = self.make_sampler(self._seed_of(parameter_id))
-        with numpy.errstate(divide="ignore"):  # the logarithm of a `prior_weight` of 0
+        # the logarithm of a `prior_weight` of 0, volumes of results near the greatest number
+        with numpy.errstate(divide="ignore", over="ignore", invalid="ignore"):
             trial = study.ask()
             return self.space.assemble(choose)
 

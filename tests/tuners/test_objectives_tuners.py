@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import random
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.domain.objectives.goals import Goals
 from nni_manager.domain.objectives.pareto import extended
+from nni_manager.domain.space.search_space import parse
 from nni_manager.tuners import registry
 from nni_manager.tuners.contract import Tuner
 from nni_manager.tuners.nsga2 import NSGA2
 from nni_manager.tuners.objectives_tpe import ObjectivesTPE
-from nni_manager.tuners.testing import SPACES, TunerContract, dimension, result
+from nni_manager.tuners.testing import SPACES, TunerContract, dimension, result, through_json
 
 pytestmark = pytest.mark.unit
 
@@ -133,3 +136,23 @@ def test_imported_results_are_learned() -> None:
 def test_a_tuner_that_goes_by_one_number_refuses_objectives() -> None:
     with pytest.raises(InvalidInput, match="objectives: GridSearch goes by one number"):
         registry.create(AlgorithmSpec(name="GridSearch", objectives=OBJECTIVES))
+
+
+#: In all spaces together; a release is judged by 10000.
+PROPOSALS = int(os.environ.get("NNI_PROPOSALS", "500"))
+
+
+@pytest.mark.parametrize("name", ["TPE", "NSGA2"])
+def test_proposals_lie_in_spaces_of_every_type(name: str) -> None:
+    """With results that lack an objective, are no numbers, or violate the constraint without bound."""
+    source = random.Random(1)
+    for space in SPACES.values():
+        tuner = made(name, 1, OBJECTIVES, {"memory": "<= 0.5"}, **({"population_size": 5} if name == "NSGA2" else {}))
+        tuner.update_search_space(space)
+        for number in range(math.ceil(PROPOSALS / len(SPACES))):
+            parameters = through_json(tuner.propose(number))
+            assert parse(space).contains(parameters), parameters
+            value: dict[str, float] = {key: source.choice([source.random(), 0.0, 1e308]) for key in OBJECTIVES}
+            if number % 3:
+                value["memory"] = source.random()
+            tuner.learn(result(number, parameters, None if number % 7 == 6 else value))

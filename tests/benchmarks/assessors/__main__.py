@@ -1,6 +1,6 @@
 """Assessors on recorded learning curves, as Markdown: `python -m tests.benchmarks.assessors [--orders N] [--slow]`.
 
-NNI's Curvefitting takes a second or more for each judgement: with `--slow`, it has one order of every fifth curve, and
+NNI's Curvefitting takes half a second for each judgement: with `--slow`, it has one order of every fifth curve, and
 ours has the same.
 """
 
@@ -65,7 +65,7 @@ def row(name: str, make: Make, known: list[Curve], orders: int) -> str:
     found = outcomes(make, known, orders)
     means = {one.name: statistics.mean(getattr(outcome, one.name) for outcome in found) for one in fields(Outcome)}
     shares = " | ".join(f"{means[share]:.0%}" for share in ("bad_stopped", "saved", "best_kept"))
-    return f"| {name} | {shares} | {means['lost']:.4f} | {means['judgement_ms']:.2g} |"
+    return f"| {name} | {shares} | {means['lost']:.4f} | {float(f'{means['judgement_ms']:.2g}'):g} |"
 
 
 def outcomes(make: Make, known: list[Curve], orders: int) -> list[Outcome]:
