@@ -65,7 +65,8 @@ def row(name: str, make: Make, known: list[Curve], orders: int) -> str:
     found = outcomes(make, known, orders)
     means = {one.name: statistics.mean(getattr(outcome, one.name) for outcome in found) for one in fields(Outcome)}
     shares = " | ".join(f"{means[share]:.0%}" for share in ("bad_stopped", "saved", "best_kept"))
-    return f"| {name} | {shares} | {means['lost']:.4f} | {float(f'{means['judgement_ms']:.2g}'):g} |"
+    milliseconds = float(f"{means['judgement_ms']:.2g}")
+    return f"| {name} | {shares} | {means['lost']:.4f} | {milliseconds:g} |"
 
 
 def outcomes(make: Make, known: list[Curve], orders: int) -> list[Outcome]:
