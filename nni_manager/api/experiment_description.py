@@ -19,6 +19,7 @@ from nni_manager.store.index import list_summary, overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Overview, ServiceSummary
+from nni_manager.store.index.pareto_set import ParetoSet, ParetoTrial
 
 #: Names that match `_SECRET` without being secrets.
 _PLAIN = frozenset({"keyVaultKey"})
@@ -206,19 +207,34 @@ def _condition(found: Overview) -> dict[str, Any]:
     return {"status": row.status, "endedMs": row.ended_ms, "hold": _hold(found.hold), "errors": list(found.errors)}
 
 
+_GLANCE = (
+    *("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best", "objectives", "paretoSet", "paretoSize"),
+    "commonFailure",
+)
+
+
 def _glance(found: ListSummary | None) -> dict[str, Any]:
     if found is None:
-        return dict.fromkeys(("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best", "commonFailure"))
-    best, failure = found.best, found.common_failure
+        return dict.fromkeys(_GLANCE)
+    best, failure, pareto = found.best, found.common_failure, found.pareto_set or ParetoSet(size=0, trials=())
     return {
         "counts": found.counts,
         "trialsMade": found.trials_made,
         "maxTrialNumber": found.max_trial_number,
         "optimizeMode": found.optimize_mode,
         "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
+        "objectives": found.objectives,
+        "paretoSet": [_pareto_trial(trial) for trial in pareto.trials],
+        "paretoSize": pareto.size,
         "commonFailure": failure
         and schema.CommonFailure(trials=failure.trials, trial_id=failure.trial_id, sentence=failure.sentence),
     }
+
+
+def _pareto_trial(trial: ParetoTrial) -> schema.ParetoTrial:
+    return schema.ParetoTrial(
+        trial_id=trial.trial_id, values=dict(trial.values), is_feasible=trial.is_feasible, parameters=trial.parameters
+    )
 
 
 def _hold(hold: Hold | None) -> schema.Hold | None:

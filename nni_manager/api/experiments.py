@@ -32,6 +32,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.submission import Reopening
 from nni_manager.store.experiment import answers
+from nni_manager.store.index import pareto_set
 from nni_manager.store.index.index import Entry
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
@@ -208,7 +209,9 @@ async def export_results(
     intermediate: Annotated[bool, Query(description="Intermediate results, too.")] = False,
 ) -> Response:
     """Parameters with final results, by the trials' numbers, as `import` of another experiment takes them."""
-    text = await context.service.read(id, lambda c: answers.exported(c, with_intermediates=intermediate))
+    text = await context.service.read(
+        id, lambda c: answers.exported(c, with_intermediates=intermediate, pareto_set=pareto_set.members(c))
+    )
     return Response(text, media_type="application/json")
 
 

@@ -13,8 +13,11 @@ from nni_manager.domain.experiment import AlgorithmSpec
 CATALOGUE = Catalogue(
     kind="assessor",
     group="nni_manager.assessors",
-    built_in=(Algorithm(name="Medianstop", location="nni_manager.assessors.medianstop:Medianstop"),),
-    missing=("Curvefitting",),
+    built_in=(
+        Algorithm(name="Medianstop", location="nni_manager.assessors.medianstop:Medianstop"),
+        Algorithm(name="Curvefitting", location="nni_manager.assessors.curvefitting:Curvefitting"),
+    ),
+    missing=(),
 )
 
 

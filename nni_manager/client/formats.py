@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 
 def number(value: object, digits: int = 6) -> str:
@@ -17,6 +19,11 @@ def number(value: object, digits: int = 6) -> str:
 def direction(optimize_mode: str | None) -> str:
     """The meaning of "best", `` (highest)`` or `` (lowest)``; empty: unknown."""
     return {"maximize": " (highest)", "minimize": " (lowest)"}.get(optimize_mode or "", "")
+
+
+def objectives(state: Mapping[str, Any]) -> str:
+    """The objectives of an experiment's state in words, such as ``accuracy (highest), latency (lowest)``."""
+    return ", ".join(f"{name}{direction(mode)}" for name, mode in (state.get("objectives") or {}).items())
 
 
 def compact(value: object) -> str:

@@ -184,6 +184,10 @@ class ManagerClient:
         """Gives the tuner results: `data`, [{parameter, value}]."""
         self._call("POST", f"{_experiment(id)}/import", [dict(entry) for entry in data])
 
+    def export(self, id: str) -> list[Json]:
+        """Parameters and results of all trials that succeeded, with ``pareto`` where there are objectives."""
+        return self._get(f"{_experiment(id)}/export")  # type: ignore[return-value]
+
     def events(self, id: str) -> Iterator[Json]:
         """The experiment's state, now and after every change, until it is closed or the daemon ends."""
         request = Request(method="GET", path=f"{_experiment(id)}/events", query={}, timeout_s=_STREAM_TIMEOUT_S)

@@ -90,6 +90,8 @@ def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
     """The warning that a built-in tuner goes by its default `optimize_mode`, where the config does not write one."""
     tuner = spec.tuner
     known = TUNERS.look_up(tuner.name) if tuner.name in TUNERS.names else None
+    if spec.tuner.objectives:
+        return []
     if known is None or _NAME not in (*known.arguments, *known.ignored) or tuner.class_args.get(_NAME) is not None:
         return []
     better = "greatest" if stored_config.maximizes(spec.canonical) else "smallest"

@@ -16,6 +16,7 @@ from nni_manager.config.sections.formats import FORMATS
 from nni_manager.config.sections.model_fields import fields_of, is_list, marks_of, models_in
 from nni_manager.config.sections.platform_section import SHARED
 from nni_manager.domain.algorithm import Algorithm, Catalogue
+from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import NAME
 from nni_manager.platform_kit import registry
 from nni_manager.shared_storage.section import KINDS
@@ -53,6 +54,12 @@ def _sections() -> dict[str, Schema]:
         **{field: _algorithm(catalogue) for field, catalogue in algorithms.items()},
         "searchSpace": {"type": "object"},
         "searchSpaceFile": _TEXT,
+        "objectives": {"type": "object", "additionalProperties": {"enum": list(OptimizeMode)}, "minProperties": 1},
+        "constraints": {
+            "type": "object",
+            "additionalProperties": {"type": "string", "pattern": "^ *(<=|>=|<|>) *[^ ]+ *$"},
+            "minProperties": 1,
+        },
         "sharedStorage": _any_of(_mapping(kind) for kind in KINDS),
         "trainingService": _any_of([platforms, {"type": "array", "items": platforms, "minItems": 1}]),
     }

@@ -24,6 +24,10 @@ class Algorithm:
     aliases: tuple[str, ...] = ()
     #: Keys of `classArgs` that NNI allowed and that change nothing.
     ignored: tuple[str, ...] = ()
+    #: ``module:Class`` of a tuner that searches for several objectives; empty: it goes by one number.
+    with_objectives: str = ""
+    #: Whether it searches for several objectives alone.
+    needs_objectives: bool = False
     #: Whether the algorithm is part of this package; one of another package checks its arguments itself.
     is_built_in: bool = True
 

@@ -121,6 +121,10 @@ class AlgorithmSpec:
     #: Absolute folder that holds the user's module.
     code_directory: str = ""
     class_args: Json = field(default_factory=dict)
+    #: Of a tuner: key of final results → ``maximize`` or ``minimize``; empty: one number, `default`, is what counts.
+    objectives: Json = field(default_factory=dict)
+    #: Of a tuner with objectives: key of final results → a constraint such as ``<= 8``.
+    constraints: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,8 @@ class Progress:
     best_trial: str
     #: The experiment's `maximize` or `minimize`; empty: not known.
     optimize_mode: str = ""
+    #: Number of trials in the Pareto set of an experiment with several objectives; 0: one number is what counts.
+    pareto_size: int = 0
 
     @property
     def fraction(self) -> float | None:
@@ -74,6 +76,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
         best_value=best.get("value"),
         best_trial=best.get("trialId", ""),
         optimize_mode=state.get("optimizeMode", ""),
+        pareto_size=state.get("paretoSize") or 0,
     )
 
 
@@ -125,6 +128,8 @@ def _trials(progress: Progress) -> str:
 
 
 def _best(progress: Progress) -> str:
+    if progress.pareto_size and not progress.best_trial:
+        return f"best: a Pareto set of {progress.pareto_size}"
     which = direction(progress.optimize_mode)
     return f"best{which} {number(progress.best_value)} (trial {progress.best_trial})" if progress.best_trial else ""
 

@@ -15,7 +15,7 @@ from nni_manager.client.formats import direction, number
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.programs import progress
+from nni_manager.programs import pareto_set, progress
 from nni_manager.programs.progress import State
 
 if TYPE_CHECKING:
@@ -104,9 +104,10 @@ def passing_hold(state: State) -> str:
 
 
 def _went_well(state: State) -> bool:
-    """Whether there is a best result, and at most half of the trials that ended failed."""
+    """Whether there is a best result or a set of them, and at most half of the trials that ended failed."""
     counts = state["counts"]
-    return state["best"] is not None and 2 * progress.failed(counts) <= progress.ended(counts)
+    has_best = state["best"] is not None or bool(state.get("paretoSet"))
+    return has_best and 2 * progress.failed(counts) <= progress.ended(counts)
 
 
 def _any_success(state: State) -> bool:
@@ -117,6 +118,9 @@ def _result(state: State) -> str:
     id_, best = state["id"], state["best"]
     why = f"done, as {state['noMoreTrials']}" if state.get("noMoreTrials") else "done"
     failed = progress.failures(state)
+    if state.get("paretoSet"):
+        text = f"Experiment {id_} is {why}. {pareto_set.text(state)}"
+        return f"{text}\n{failed}." if failed else text
     if best:
         parameters = json.dumps(best["parameters"], ensure_ascii=False, indent=2)
         value, which = number(best["value"]), direction(state.get("optimizeMode"))

@@ -9,6 +9,7 @@ from typing import Any
 
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.objectives.goals import Goals
 from nni_manager.domain.service import NAME, service_names, without_name
 
 #: Tuners that minimize by default; NNI's others maximize.
@@ -43,8 +44,16 @@ def _sections(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return section if isinstance(section, list) else [section]
 
 
+def goals(config: Mapping[str, Any]) -> Goals | None:
+    """The objectives and constraints; None: one number, `default`, is what counts."""
+    objectives = config.get("objectives")
+    return Goals.of(objectives, config.get("constraints") or {}) if objectives else None
+
+
 def maximizes(config: Mapping[str, Any]) -> bool:
-    """Whether the tuner, or NNI's advisor in its place, maximizes."""
+    """Whether the tuner, or NNI's advisor in its place, maximizes; of several objectives: the first one."""
+    if config.get("objectives"):
+        return bool(next(iter(config["objectives"].values())) == OptimizeMode.MAXIMIZE)
     algorithm = config.get("tuner") or config.get("advisor") or {}
     said = (algorithm.get("classArgs") or {}).get("optimize_mode")
     if said is None:

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.objectives.goals import Goals
 from nni_manager.domain.space.parameters import ParameterSource
 from nni_manager.domain.trial import TrialStatus
 
@@ -72,6 +74,10 @@ class Tuner(ABC):
 
     #: Whether proposals may be requested ahead of the results that could improve them.
     proposes_ahead: ClassVar[bool] = False
+
+    def pursue(self, goals: Goals) -> None:
+        """Told before all other methods, of an experiment with objectives. Raises InvalidInput by default."""
+        raise InvalidInput(f"objectives: {type(self).__name__} goes by one number")
 
     @abstractmethod
     def update_search_space(self, search_space: object) -> None:

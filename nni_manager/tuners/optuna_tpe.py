@@ -152,25 +152,8 @@ class TPE(Tuner):
         seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna deprecates options that NNI offers
-            sampler = optuna.samplers.TPESampler(seed=seed, **self._sampler_options())
+            sampler = optuna.samplers.TPESampler(seed=seed, **sampler_options(self._arguments, self._space))
         return optuna.create_study(storage=_shown(self._shown_trials()), sampler=sampler)
-
-    def _sampler_options(self) -> dict[str, Any]:
-        given = self._arguments
-        options: dict[str, Any] = {
-            "n_startup_trials": 0,
-            "n_ei_candidates": given.n_ei_candidates,
-            "constant_liar": False,
-            # correlations are only seen between dimensions that every trial has
-            "multivariate": not any(place.branches for place in self._space.places),
-        }
-        if given.prior_weight is not None:
-            options["prior_weight"] = given.prior_weight
-        if given.gamma is not None:
-            options["gamma"] = _good_trials(given.gamma, given.linear_forgetting or 25)
-        if given.linear_forgetting is not None:
-            options["weights"] = _weights(given.linear_forgetting)
-        return options
 
     def _shown_trials(self) -> list[FrozenTrial]:
         for picks, loss in self._known[len(self._trials) :]:
@@ -193,6 +176,24 @@ class TPE(Tuner):
             if place.key in picks:
                 units[_name(place)], distributions[_name(place)] = _coordinate(place, picks[place.key])
         return create_trial(params=units, distributions=distributions, value=loss)
+
+
+def sampler_options(given: TpeArguments, space: SearchSpace) -> dict[str, Any]:
+    """The arguments of Optuna's `TPESampler`, but for its seed."""
+    options: dict[str, Any] = {
+        "n_startup_trials": 0,
+        "n_ei_candidates": given.n_ei_candidates,
+        "constant_liar": False,
+        # correlations are only seen between dimensions that every trial has
+        "multivariate": not any(place.branches for place in space.places),
+    }
+    if given.prior_weight is not None:
+        options["prior_weight"] = given.prior_weight
+    if given.gamma is not None:
+        options["gamma"] = _good_trials(given.gamma, given.linear_forgetting or 25)
+    if given.linear_forgetting is not None:
+        options["weights"] = _weights(given.linear_forgetting)
+    return options
 
 
 def _finite(value: object) -> float | None:

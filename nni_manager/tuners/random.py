@@ -10,6 +10,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from nni_manager.domain.objectives.goals import Goals
 from nni_manager.domain.space.search_space import SearchSpace, parse
 from nni_manager.tuners.contract import Data, Result, Tuner
 
@@ -23,6 +24,9 @@ class Random(Tuner):
         self._seed = chosen_seed(seed)
         self._space = SearchSpace(places=())
         self._proposed = 0
+
+    def pursue(self, goals: Goals) -> None:
+        """Does nothing: results change nothing."""
 
     def update_search_space(self, search_space: object) -> None:
         self._space = parse(search_space)

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nni_manager.domain.algorithm import Algorithm, Catalogue
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
+from nni_manager.domain.objectives.goals import Goals
 from nni_manager.tuners.contract import Tuner
 
 CATALOGUE = Catalogue(
@@ -18,6 +21,7 @@ CATALOGUE = Catalogue(
             name="Random",
             location="nni_manager.tuners.random:Random",
             ignored=("optimize_mode",),
+            with_objectives="nni_manager.tuners.random:Random",
         ),
         Algorithm(
             name="GridSearch",
@@ -25,7 +29,17 @@ CATALOGUE = Catalogue(
             aliases=("Grid",),
             ignored=("optimize_mode",),
         ),
-        Algorithm(name="TPE", location="nni_manager.tuners.optuna_tpe:TPE"),
+        Algorithm(
+            name="TPE",
+            location="nni_manager.tuners.optuna_tpe:TPE",
+            with_objectives="nni_manager.tuners.objectives_tpe:ObjectivesTPE",
+        ),
+        Algorithm(
+            name="NSGA2",
+            location="nni_manager.tuners.nsga2:NSGA2",
+            with_objectives="nni_manager.tuners.nsga2:NSGA2",
+            needs_objectives=True,
+        ),
     ),
     missing=(
         *("TPE_legacy", "Anneal", "Evolution", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),
@@ -42,7 +56,12 @@ def find(name: str) -> Algorithm:
 
 def create(spec: AlgorithmSpec) -> Tuner:
     """The tuner itself, of a `spec` with a name. Raises InvalidInput."""
-    tuner = CATALOGUE.find(spec.name).create(spec.class_args)
+    algorithm = CATALOGUE.find(spec.name)
+    if spec.objectives and algorithm.with_objectives:
+        algorithm = replace(algorithm, location=algorithm.with_objectives)
+    tuner = algorithm.create(spec.class_args)
     if not isinstance(tuner, Tuner):
         raise InvalidInput(f"name: what is installed as tuner {spec.name!r} is no nni_manager.tuners.contract.Tuner.")
+    if spec.objectives:
+        tuner.pursue(Goals.of(spec.objectives, spec.constraints))
     return tuner

@@ -170,6 +170,10 @@ class FakeManager:
     def events(self, id: str) -> Iterator[Json]:
         yield from self.stream
 
+    def export(self, id: str) -> list[Json]:
+        known = {one["trialId"] for one in self.experiment(id)["paretoSet"]}
+        return [{"trialJobId": one["id"], "pareto": one["id"] in known} for one in self.trials_of.get(id, [])]
+
     def import_data(self, id: str, data: list[Json]) -> None:
         self._note("import", id, data)
 

@@ -110,7 +110,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a.B", "codeDirectory": "/\0"}, "codeDirectory", "holds a NUL character"),
     ("tuner", {"className": "a.B", "codeDirectory": "no/hive"}, "codeDirectory", "there is no folder"),
-    ("assessor", {"name": "Curvefitting"}, "name", "the assessor Curvefitting is not in this version yet"),
+    ("assessor", {"name": "Curvefit"}, "name", "there is no assessor 'Curvefit'; did you mean Curvefitting?"),
     ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE', it belongs to tuner: write tuner: {name: TPE}"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": -1}}, "classArgs.start_step", "at least 0"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": 1.5}}, "classArgs.start_step", "a whole number"),
@@ -153,7 +153,8 @@ def accepted(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
     [(one.name, arguments) for one in registry.CATALOGUE.built_in for arguments in accepted(arguments_model(one))],
 )
 def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: str, arguments: dict[str, Any]) -> None:
-    tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}).tuner)
+    more = {"objectives": {"default": "maximize"}} if registry.find(name).needs_objectives else {}
+    tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}, **more).tuner)
     tuner.update_search_space({"x": dimension("uniform", 0, 1), "c": dimension("choice", 1, 2)})
     assert len(run(tuner, 22)) == 22  # the last ones go by results
 

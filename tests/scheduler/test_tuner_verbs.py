@@ -104,7 +104,7 @@ def test_without_an_assessor_nothing_is_stopped(tuner: InProcess) -> None:
     [
         (start(tuner={"name": "Radnom"}), "did you mean Random"),
         (start(tuner={"name": "TPE", "class_args": {"x": 1}}), "classArgs.x"),
-        (start(assessor={"name": "Curvefitting"}), "not available here yet"),
+        (start(assessor={"name": "Curvefit"}), "did you mean Curvefitting"),
         (start(search_space={"x": 3}), "searchSpace.x"),
         ({"verb": "propose", "ids": [0]}, "has not been started"),
         ({"verb": "dance"}, "KeyError: 'dance'"),

@@ -11,6 +11,7 @@ from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial import TrialStatus
+from nni_manager.store.index.pareto_set import MOST
 
 _ONE_STATUS = (
     "Status in NNI's words: RUNNING; NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL (nothing new starts, trials still run); "
@@ -43,6 +44,18 @@ class Best(Wire):
 
     trial_id: str = Field(description="Its id.")
     value: float = Field(description="Its final result's number; infinite ones are never the best.")
+    parameters: JsonValue = Field(description="Its parameters, as it got them.")
+
+
+class ParetoTrial(Wire):
+    """A trial that none is better than in every one of the experiment's `objectives`."""
+
+    trial_id: str = Field(description="Its id.")
+    values: dict[str, float] = Field(description="Objective → its number in the trial's final result.")
+    is_feasible: bool = Field(
+        description="Whether it satisfies all `constraints`. While no trial does, the set is made of those that "
+        "violate them least."
+    )
     parameters: JsonValue = Field(description="Its parameters, as it got them.")
 
 
@@ -116,9 +129,18 @@ class ExperimentSummary(Wire):
         description=f"Which results are better, as its tuner understands its config.{_NOT_KNOWN}"
     )
     best: Best | None = Field(
-        description="The best trial; null before the first one succeeded with a finite number, and where `counts` is "
-        "null."
+        description="The best trial; null before the first one succeeded with a finite number, with several "
+        "`objectives`, and where `counts` is null."
     )
+    objectives: dict[str, OptimizeMode] | None = Field(
+        description="Of its config: key of final results → which are better; empty: the number, or its `default`."
+        f"{_NOT_KNOWN}"
+    )
+    pareto_set: list[ParetoTrial] | None = Field(
+        description="With `objectives`: the trials that are best, those with the best of the first objective first, at "
+        f"most {MOST}; else empty.{_NOT_KNOWN}"
+    )
+    pareto_size: int | None = Field(description=f"How many trials are in the Pareto set.{_NOT_KNOWN}")
     common_failure: CommonFailure | None = Field(
         description="What most of the trials that failed have in common; null where none failed, or `counts` is null."
     )
@@ -146,7 +168,18 @@ class ExperimentState(ExperimentSummary):
     optimize_mode: OptimizeMode = Field(
         description="Which results are better, greater or smaller ones, as its tuner understands its config."
     )
-    best: Best | None = Field(description="The best trial; null before the first one succeeded with a finite number.")
+    best: Best | None = Field(
+        description="The best trial; null before the first one succeeded with a finite number, and with several "
+        "`objectives`."
+    )
+    objectives: dict[str, OptimizeMode] = Field(
+        description="Of its config: key of final results → which are better; empty: the number, or its `default`."
+    )
+    pareto_set: list[ParetoTrial] = Field(
+        description="With `objectives`: the trials that are best, those with the best of the first objective first, at "
+        f"most {MOST}; else empty."
+    )
+    pareto_size: int = Field(description="How many trials are in the Pareto set.")
     common_failure: CommonFailure | None = Field(
         description="What most of the trials that failed have in common; null: none failed."
     )
@@ -326,6 +359,9 @@ class ExportedResult(Wire):
     parameter: JsonValue = Field(description="Its parameters, as it got them.")
     value: str = Field(description="Its final result as reported: JSON text, in which NaN and Infinity may stand.")
     trial_job_id: str = Field(description="Its id.")
+    pareto: bool | None = Field(
+        default=None, description="Whether it is in the Pareto set; only of an experiment with `objectives`."
+    )
     intermediate: list[str] | None = Field(
         default=None, description="With `intermediate=true`: all that it reported, the final result last; JSON texts."
     )

@@ -29,7 +29,7 @@ Record = dict[str, Any]
 #: (trial, attempt) → JSON texts of that attempt's results, the final one last.
 Intermediates = dict[tuple[str, int], list[str]]
 
-_INTERMEDIATE, _TRIAL, _REWARD = "intermediate", "trialJobId", "reward"
+_INTERMEDIATE, _TRIAL, _REWARD, _PARETO = "intermediate", "trialJobId", "reward", "pareto"
 #: Fields of a trial that are copied into its record; times in milliseconds since the epoch.
 FACTS = ("sequenceId", "status", "startedMs", "endedMs")
 #: Metrics per request: the API's maximum.
@@ -54,18 +54,20 @@ def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path
     it. value is the final result: null where there is none, JSON text where it is a text or holds NaN or Infinity;
     times are milliseconds since the epoch. CSV: a column for each parameter, then `reward`, or a column for each entry
     of a result that is a dictionary, then the other fields. With --intermediate, a field `intermediate` holds all that
-    a trial reported: its intermediate results and, last, the final one.
+    a trial reported: its intermediate results and, last, the final one. Of an experiment with objectives, a field
+    `pareto` says whether the trial is in the Pareto set.
     """
     import tempfile  # 6 ms, which `--help` need not pay
 
     form = kind or _form_of(filename)
     client = connect()
     id_ = selection.choose(client, id)
+    best = _pareto_set(client, id_)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _written(filename) as file:
         without_result: list[Record] = []
         count = _spool(_trials(client, id_, without_result), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
-        (_write_json if form == "json" else _write_csv)(file, spool, intermediates)
+        (_write_json if form == "json" else _write_csv)(file, _Spooled(spool, intermediates, best))
     # not into the stream that gets the results
     click.echo(f"Experiment {id_}: {count} trials are in {filename}.", err=_stream_of(filename) == 1)
     if without_result:
@@ -98,6 +100,13 @@ def _trials(client: ManagerClient, id: str, without_result: list[Record]) -> Ite
         yield trial
 
 
+def _pareto_set(client: ManagerClient, id: str) -> frozenset[str] | None:
+    """The ids of the trials in the Pareto set; None: the experiment has no objectives."""
+    if not client.experiment(id).get("objectives"):
+        return None
+    return frozenset(result[_TRIAL] for result in client.export(id) if result.get(_PARETO))
+
+
 def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
     """Writes a line of JSON for each trial into `spool`; returns the number of trials."""
     count = 0
@@ -122,16 +131,32 @@ def _intermediates(client: ManagerClient, id: str) -> Intermediates:
     return found
 
 
-def _records(spool: IO[str], intermediates: Intermediates | None) -> Iterator[Record]:
-    """The records of an export: NNI's fields and ours, with `intermediate` if requested."""
-    spool.seek(0)
-    for line in spool:
-        trial = json.loads(line)
-        record = {"parameter": trial["parameters"], "value": _value(trial["finalResult"]), _TRIAL: trial["id"]}
-        record |= {name: trial[name] for name in FACTS}
-        if intermediates is not None:
-            record[_INTERMEDIATE] = [_value(text) for text in intermediates.get((trial["id"], trial["attempt"]), [])]
-        yield record
+class _Spooled:
+    """The records of an export: NNI's fields and ours, with `pareto` and `intermediate` where there are such."""
+
+    def __init__(self, spool: IO[str], intermediates: Intermediates | None, best: frozenset[str] | None) -> None:
+        self._spool = spool
+        self.intermediates = intermediates
+        self.best = best
+
+    def __iter__(self) -> Iterator[Record]:
+        self._spool.seek(0)
+        for line in self._spool:
+            trial = json.loads(line)
+            record = {"parameter": trial["parameters"], "value": _value(trial["finalResult"]), _TRIAL: trial["id"]}
+            record |= {name: trial[name] for name in FACTS}
+            if self.best is not None:
+                record[_PARETO] = trial["id"] in self.best
+            if self.intermediates is not None:
+                texts = self.intermediates.get((trial["id"], trial["attempt"]), [])
+                record[_INTERMEDIATE] = [_value(text) for text in texts]
+            yield record
+
+    @property
+    def own_columns(self) -> list[str]:
+        """The columns of a CSV after those of parameters and results."""
+        before = [_INTERMEDIATE] if self.intermediates is not None else []
+        return [*before, _TRIAL, *FACTS, *([_PARETO] if self.best is not None else [])]
 
 
 def _value(text: str | None) -> object:
@@ -146,25 +171,22 @@ def _value(text: str | None) -> object:
     return text if isinstance(value, str) else value
 
 
-def _write_json(file: IO[str], spool: IO[str], intermediates: Intermediates | None) -> None:
+def _write_json(file: IO[str], records: _Spooled) -> None:
     separator = "[\n"
-    for record in _records(spool, intermediates):
+    for record in records:
         file.write(separator + json.dumps(record, ensure_ascii=False))
         separator = ",\n"
     file.write("\n]\n" if separator == ",\n" else "[]\n")
 
 
-def _write_csv(file: IO[str], spool: IO[str], intermediates: Intermediates | None) -> None:
+def _write_csv(file: IO[str], records: _Spooled) -> None:
     import csv
 
-    columns = _columns(_records(spool, None)) + ([_INTERMEDIATE] if intermediates is not None else [])
-    columns += [_TRIAL, *FACTS]
-    writer = csv.DictWriter(file, columns)
+    own = records.own_columns
+    writer = csv.DictWriter(file, [*_columns(records), *own])
     writer.writeheader()
-    for record in _records(spool, intermediates):
-        row = _parameters(record) | _results(record) | {name: record[name] for name in (_TRIAL, *FACTS)}
-        if intermediates is not None:
-            row[_INTERMEDIATE] = record[_INTERMEDIATE]
+    for record in records:
+        row = _parameters(record) | _results(record) | {name: record[name] for name in own}
         writer.writerow({name: _cell(value) for name, value in row.items()})
 
 
@@ -176,7 +198,7 @@ def _columns(records: Iterable[Record]) -> list[str]:
         parameters |= dict.fromkeys(_parameters(record))
         results |= dict.fromkeys(_results(record))
     names = [*parameters, *(name for name in results or [_REWARD] if name not in parameters)]
-    return [name for name in names if name not in (_INTERMEDIATE, _TRIAL, *FACTS)]
+    return [name for name in names if name not in (_INTERMEDIATE, _TRIAL, *FACTS, _PARETO)]
 
 
 def _parameters(record: Record) -> Record:

@@ -16,7 +16,7 @@ from nni_manager.cli.session import Connect, connected, nothing_is_open, to_read
 from nni_manager.client.formats import compact, direction, duration, moment, number
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.programs import progress
+from nni_manager.programs import pareto_set, progress
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -160,7 +160,7 @@ def _row(experiment: dict[str, Any]) -> Row:
         experiment["name"] or "",
         shown_status(experiment),
         _trials(experiment),
-        number(best["value"]) if best else "",
+        number(best["value"]) if best else pareto_set.shortly(experiment),
         experiment["platform"],
         str(endpoint["port"]) if endpoint else "",
         moment(experiment["createdMs"])[:16],
@@ -229,6 +229,7 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
         f"best{direction(experiment.get('optimizeMode'))}": _best(best) if best else "",
         "best parameters": compact(best["parameters"]) if best else "",
+        **pareto_set.facts(experiment),
         "config": compact(experiment["config"]),
     }
 

@@ -13,7 +13,7 @@ from nni_manager.cli.output import terminal
 from nni_manager.cli.output.values import echo_json, facts
 from nni_manager.cli.session import Connect, connected, same_daemon, to_read
 from nni_manager.cli.trial import trial_table
-from nni_manager.client.formats import compact, moment, number
+from nni_manager.client.formats import compact, moment, number, objectives
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus
@@ -124,7 +124,13 @@ def kill(connect: Connect, *, id: str | None, trial_id: str) -> None:
 
 
 def _best_or_worst(client: ManagerClient, id: str, head: int | None, tail: int | None) -> list[dict[str, Any]]:
-    maximizes = client.experiment(id).get("optimizeMode") != OptimizeMode.MINIMIZE
+    state = client.experiment(id)
+    if state.get("objectives"):
+        raise click.ClickException(
+            f"experiment {id} goes by {objectives(state)}, which gives trials no single order; `nnictl experiment show"
+            f" {id}` shows the best"
+        )
+    maximizes = state.get("optimizeMode") != OptimizeMode.MINIMIZE
     order = "-final" if bool(head) == maximizes else "final"
     answer = client.trials(id, status=TrialStatus.SUCCEEDED, order=order, limit=head or tail or _MOST)
     return [trial for trial in answer["trials"] if trial["finalValue"] is not None]

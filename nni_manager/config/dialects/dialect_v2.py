@@ -19,6 +19,7 @@ from nni_manager.config.sections.algorithm_section import read_algorithm
 from nni_manager.config.sections.experiment_model import FIELDS, Experiment, marked
 from nni_manager.config.sections.model_fields import fields_of, marks_of
 from nni_manager.config.sections.model_section import section_of, take_fields, valid_settings
+from nni_manager.config.sections.objectives_section import judge_algorithms, read_objectives
 from nni_manager.config.sections.platform_section import (
     SHARED,
     judge,
@@ -73,7 +74,11 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         log_level=canonical["logLevel"],
         working_directory=canonical["experimentWorkingDirectory"],
         tuner_gpu_indices=_optional(canonical.get("tunerGpuIndices"), tuple),
-        tuner=_algorithm_spec(canonical["tuner"]),
+        tuner=replace(
+            _algorithm_spec(canonical["tuner"]),
+            objectives=canonical.get("objectives", {}),
+            constraints=canonical.get("constraints", {}),
+        ),
         assessor=_optional(canonical.get("assessor"), _algorithm_spec),
         platforms=platforms,
         shared_storage=canonical.get("sharedStorage"),
@@ -125,6 +130,8 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     top = section_of(values, Experiment, (), source)
     fields = _plain_fields(top, source) | {"searchSpace": read_search_space(top, source)}
     fields |= {"tuner": _tuner(top, source), "assessor": _algorithm(top, "assessor", ASSESSORS, source)}
+    fields |= read_objectives(top, source)
+    judge_algorithms(top, fields, source)
     _check_search_space(top, fields, source)
     sections = _training_service(top, fields, source)
     fields |= {"trainingService": sections[0] if len(sections) == 1 else sections}

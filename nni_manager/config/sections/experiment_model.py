@@ -179,6 +179,18 @@ class Experiment(Part):
         advice="add for example tuner: {name: TPE}",
     )
     assessor: Any = _section("As `tuner`.")
+    objectives: Any = _section(
+        "What is searched for, by the keys of final results: `{accuracy: maximize, latency: minimize}`; not set: the"
+        " number, or its `default`. Ours.",
+        ours=True,
+        firstFormat="objectives",
+    )
+    constraints: Any = _section(
+        'What results must satisfy, by their keys: `{memory: "<= 8"}`, with `<=`, `>=`, `<` or `>`; only with'
+        " `objectives`. Ours.",
+        ours=True,
+        firstFormat="constraints",
+    )
     advisor: Any = _section("An older name of `tuner`.")
     training_service: Any = _section(
         "One platform's section, or a list of several.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,11 +36,23 @@ CASE WHEN (instr(t.message, ' was dropped: ') > 0 OR (t.status = 'SUCCEEDED' AND
     AND {_DROPPED} > 0
 THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanager.log says why' ELSE '' END
 """
+_HAS_OBJECTIVES = "(SELECT json_type(config, '$.objectives') FROM experiment) IS NOT NULL"
+#: A final result as SQLite can read it: without the numbers that JSON cannot have.
+_JSON = "replace(replace(replace(t.final_data, '-Infinity', 'null'), 'Infinity', 'null'), 'NaN', 'null')"
+#: The objectives for which a trial's final result has no number; null: none.
+_LACKING = f"""
+(SELECT group_concat(o.key, ', ') FROM experiment e, json_each(e.config, '$.objectives') o WHERE NOT EXISTS
+    (SELECT 1 FROM json_each({_JSON}) r
+     WHERE coalesce(r.key, 'default') = o.key AND r.type IN ('integer', 'real') AND {_FINITE.format("r.value")}))
+"""
 #: How a trial ended, and why a succeeded one has no result that can be compared. Of a running trial: why its job cannot
 #: be observed, before the trial is UNKNOWN.
 _MESSAGE = f"""
 CASE WHEN t.status = 'RUNNING' AND c.unreachable_ms IS NOT NULL THEN 'the platform cannot be asked: ' || c.unreachable
-WHEN t.status <> 'SUCCEEDED' OR {_FINITE.format("t.final_value")} THEN t.message ELSE
+WHEN t.status <> 'SUCCEEDED' THEN t.message
+WHEN t.final_data IS NOT NULL AND {_HAS_OBJECTIVES} THEN
+    trim(t.message || coalesce('; its final result has no finite number for the objective ' || {_LACKING}, ''), '; ')
+WHEN {_FINITE.format("t.final_value")} THEN t.message ELSE
     CASE t.message WHEN '' THEN '' ELSE t.message || '; ' END || CASE
     WHEN t.final_data IS NULL AND t.intermediates = 0 THEN 'it reported no final result, and no intermediate one'
     WHEN t.final_data IS NULL THEN 'it reported no final result, only ' || t.intermediates || ' intermediate'
@@ -145,6 +159,7 @@ def trial(connection: sqlite3.Connection, id: str) -> str:
     return str(row[0])
 
 
+_IN_SET = "json(iif(t.id IN (SELECT value FROM json_each(:members)), 'true', 'false'))"
 #: The current attempt's results in order, the final one last, as in NNI's export.
 _REPORTED = """
 (SELECT json_group_array(m.data) FROM (SELECT data FROM metrics WHERE trial_id = t.id AND attempt = t.attempt
@@ -152,15 +167,21 @@ _REPORTED = """
 """
 
 
-def exported(connection: sqlite3.Connection, *, with_intermediates: bool) -> str:
-    """``[{"parameter", "value", "trialJobId"}]`` of trials that succeeded with a final result."""
+def exported(
+    connection: sqlite3.Connection, *, with_intermediates: bool, pareto_set: Sequence[str] | None = None
+) -> str:
+    """``[{"parameter", "value", "trialJobId"}]`` of trials that succeeded with a final result.
+
+    `pareto_set`: the ids of the trials whose ``pareto`` is true; None: there is no such field.
+    """
     fields = f"'parameter', {_PARAMETERS}, 'value', t.final_data, 'trialJobId', t.id"
+    fields += f", 'pareto', {_IN_SET}" if pareto_set is not None else ""
     fields += f", 'intermediate', json({_REPORTED})" if with_intermediates else ""
     query = (
         f"SELECT json_group_array(json(result)) FROM (SELECT json_object({fields}) AS result FROM trials t"
         " WHERE t.status = 'SUCCEEDED' AND t.final_data IS NOT NULL ORDER BY t.sequence_id)"
     )
-    return _one(connection, query)
+    return _one(connection, query, members=json.dumps(pareto_set))
 
 
 def attempt_number(connection: sqlite3.Connection, trial_id: str) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import answers
+from nni_manager.store.index import pareto_set
+from nni_manager.store.index.pareto_set import ParetoSet, ParetoTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,10 @@ class ListSummary:
     best: Best | None
     #: None: no trial failed.
     common_failure: CommonFailure | None = None
+    #: Objective → its direction; empty: one number, `default`, is what counts.
+    objectives: Mapping[str, OptimizeMode] = field(default_factory=dict)
+    #: None: no objectives.
+    pareto_set: ParetoSet | None = None
 
     def text(self) -> str:
         """The results as JSON, for `parse`."""
@@ -60,25 +66,38 @@ def parse(text: str) -> ListSummary | None:
     values = json.loads(text)
     best, failure = values.pop("best"), values.pop("common_failure")
     mode = OptimizeMode(values.pop("optimize_mode"))
+    objectives = {name: OptimizeMode(one) for name, one in values.pop("objectives", {}).items()}
+    pareto_set = _parsed_set(values.pop("pareto_set", None))
     return ListSummary(
         **values,
         optimize_mode=mode,
         best=best and Best(**best),
         common_failure=failure and CommonFailure(**failure),
+        objectives=objectives,
+        pareto_set=pareto_set,
     )
+
+
+def _parsed_set(values: Mapping[str, Any] | None) -> ParetoSet | None:
+    if values is None:
+        return None
+    return ParetoSet(size=values["size"], trials=tuple(ParetoTrial(**trial) for trial in values["trials"]))
 
 
 def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> ListSummary:
     """`config`: the experiment's, canonical."""
     (made,) = connection.execute("SELECT next_sequence_id FROM experiment").fetchone()
     maximizes = stored_config.maximizes(config)
+    found = pareto_set.load(connection, config)
     return ListSummary(
         counts=answers.counts(connection),
         trials_made=made,
         max_trial_number=config.get("maxTrialNumber"),
         optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
-        best=_best(connection, maximizes=maximizes),
+        best=_best(connection, maximizes=maximizes) if found is None else _only_best(found),
         common_failure=_common_failure(connection),
+        objectives={name: OptimizeMode(mode) for name, mode in (config.get("objectives") or {}).items()},
+        pareto_set=found,
     )
 
 
@@ -95,6 +114,14 @@ def _best(connection: sqlite3.Connection, *, maximizes: bool) -> Best | None:
     trial_id, value, record = found
     parameters = json.loads(record, parse_constant=lambda _: None)["parameters"]
     return Best(trial_id=trial_id, value=value, parameters=parameters)
+
+
+def _only_best(found: ParetoSet) -> Best | None:
+    """The best trial of an experiment with one objective; None: it has several, or no trial has a result."""
+    for trial in found.trials[:1] if len(found.trials) and len(found.trials[0].values) == 1 else ():
+        [value] = trial.values.values()
+        return Best(trial_id=trial.trial_id, value=value, parameters=trial.parameters)
+    return None
 
 
 def _common_failure(connection: sqlite3.Connection) -> CommonFailure | None:

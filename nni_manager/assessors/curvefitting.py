@@ -1,0 +1,143 @@
+"""Curvefitting: a trial is stopped when its learning curve will hardly come near the best final result (Domhan et al.
+2015, *Speeding up automatic hyperparameter optimization of deep neural networks by extrapolation of learning curves*).
+
+The curve is predicted as the weighted combination of parametric curves of that paper. Each is ``a + b g(step)`` with a
+shape g: powers (pow3, pow4), exponentials (exp4, Janoschek, Weibull), Hill's and Morgan-Mercer-Flodin's curve, inverse
+logarithms, the logarithm, and a constant. Shapes are taken from a grid in place of the paper's random walk; a and b are
+fitted by least squares, and a combination's weights are the shapes' probabilities given the values so far. As in the
+paper, a curve that gets worse has none, and a trial is stopped when the probability that it will be as good as the bar
+is below 0.05.
+
+A value that is no finite number counts as a step, and is left out of the fit. A trial that did not succeed, or whose
+last value is none, sets no bar.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge, Gt
+
+from nni_manager.assessors.contract import Assessor
+from nni_manager.domain.metrics import OptimizeModeName, default_number
+
+if TYPE_CHECKING:
+    import numpy
+
+#: Probability of reaching the bar below which a trial is stopped.
+_HOPELESS = 0.05
+#: Least number of values of a fit: two numbers are fitted, and a residual is needed.
+_LEAST = 4
+#: Noise of a value, as a share of the range of the values so far, below which a fit counts as exact.
+_NOISE = 0.01
+_POWERS = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0)
+_SHIFTS = (0.0, 1.0, 3.0, 10.0)
+#: As shares of the target step.
+_SCALES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
+_SLOPES = (0.5, 0.75, 1.0, 1.5, 2.0)
+
+
+class Curvefitting(Assessor):
+    """`epoch_num`: the step of a trial's final result, which is predicted. `start_step`: first step that is judged;
+    `gap`: steps from one judgement to the next. `threshold`: share of the best final result that is the bar, such as
+    0.95 of an accuracy; of a result to be minimized, that many times less good."""
+
+    def __init__(
+        self,
+        *,
+        optimize_mode: OptimizeModeName = "maximize",
+        epoch_num: Annotated[int, Ge(1)] = 20,
+        start_step: Annotated[int, Ge(0)] = 6,
+        threshold: Annotated[float, Gt(0)] = 0.95,
+        gap: Annotated[int, Ge(1)] = 1,
+    ) -> None:
+        #: Factor that makes greater values better.
+        self._sign = -1.0 if optimize_mode == "minimize" else 1.0
+        self._target = epoch_num
+        self._start_step = start_step
+        self._threshold = threshold
+        self._gap = gap
+        #: The best last value of the trials that succeeded; None: there is none yet.
+        self._best: float | None = None
+
+    def judge(self, trial_id: str, history: Sequence[object]) -> bool:
+        step = len(history)
+        is_due = self._start_step <= step < self._target and (step - self._start_step) % self._gap == 0
+        if self._best is None or not is_due:
+            return True
+        points = [(place, value) for place, value in enumerate(self._values(history), 1) if math.isfinite(value)]
+        return len(points) < _LEAST or chance(points, self._target, self._bar(self._best)) >= _HOPELESS
+
+    def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
+        last = next(iter(self._values(history[-1:])), math.nan)
+        if success and math.isfinite(last):
+            self._best = last if self._best is None else max(self._best, last)
+
+    def _bar(self, best: float) -> float:
+        """The value that a trial must reach; the distance to the best is a share of its size, whatever its sign."""
+        return best - (1 - self._threshold) * abs(best)
+
+    def _values(self, history: Sequence[object]) -> list[float]:
+        numbers = (default_number(value) for value in history)
+        return [math.nan if number is None else self._sign * number for number in numbers]
+
+
+def chance(points: Sequence[tuple[int, float]], target: int, bar: float) -> float:
+    """The probability that a curve reaches the bar at the target step; greater values are better.
+
+    `points`: (1-based step, value) of the curve so far, `_LEAST` at least, all finite.
+    """
+    import numpy
+
+    steps, values = (numpy.array(column, dtype=float) for column in zip(*points, strict=True))
+    size = abs(values).max() or 1.0
+    weights, means, deviations = _predictions(steps, values / size, target)
+    bar = bar / float(size)
+    probabilities = [0.5 * math.erfc((bar - m) / (s * math.sqrt(2))) for m, s in zip(means, deviations, strict=True)]
+    return float(weights @ numpy.array(probabilities))
+
+
+def _predictions(steps: Any, values: Any, target: int) -> tuple[Any, Any, Any]:
+    """Weight, predicted value and its standard deviation, of each parametric curve; values are from -1 to 1."""
+    import numpy
+
+    count = len(steps)
+    shapes, goals, priors = _shapes(target)
+    known = shapes[:, steps.astype(int) - 1]
+    centred, middle = known - known.mean(axis=1, keepdims=True), values - values.mean()
+    spread = numpy.maximum((centred**2).sum(axis=1), 1e-300)
+    # shapes rise towards their end, so that a factor below 0 is a curve that gets worse
+    factors = numpy.maximum((centred @ middle) / spread, 0.0)
+    noise = (_NOISE * (values.max() - values.min()) + 1e-9) ** 2
+    squares = ((middle - factors[:, None] * centred) ** 2).sum(axis=1) + count * noise
+    ahead = goals - known.mean(axis=1)
+    variances = squares / max(count - 3, 1) * (1 + 1 / count + ahead**2 / spread)
+    logarithms = priors - (count - 2) / 2 * numpy.log(squares)
+    weights = numpy.exp(logarithms - logarithms.max())
+    return weights / weights.sum(), values.mean() + factors * ahead, numpy.sqrt(variances)
+
+
+@lru_cache(maxsize=8)
+def _shapes(target: int) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    """Each shape at the steps 1 to `target`, at `target`, and the logarithm of its probability beforehand.
+
+    All families are equally probable, and all shapes of a family.
+    """
+    import numpy
+
+    steps = numpy.arange(1, target + 1, dtype=float)
+    scaled = [(steps / (scale * target)) ** slope for scale in _SCALES for slope in _SLOPES]
+    families = [
+        [-((steps + shift) ** -power) for shift in _SHIFTS for power in _POWERS],
+        [-numpy.exp(-one) for one in scaled],
+        [-1 / (1 + one) for one in scaled],
+        [-1 / numpy.log(steps + 1)],
+        [numpy.log(steps + 1)],
+        [numpy.zeros(target)],
+    ]
+    rows = numpy.array([shape for family in families for shape in family])
+    priors = numpy.concatenate([numpy.full(len(family), -math.log(len(family))) for family in families])
+    return rows, rows[:, -1], priors

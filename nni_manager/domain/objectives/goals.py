@@ -1,0 +1,108 @@
+"""Several objectives and constraints: what a final result is worth, as the config's `objectives` and `constraints` say.
+
+A result is worth its losses, one number for each objective (smaller is better), and its violations, one for each
+constraint (0: satisfied).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nni_manager.domain.metrics import OptimizeMode, default_number
+
+_CONSTRAINT = re.compile(r"\s*(<=|>=|<|>)\s*(\S+)\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    #: ``<=``, ``>=``, ``<`` or ``>``.
+    operator: str
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.operator} {repr(self.bound).removesuffix('.0')}"
+
+    def violation(self, number: float | None) -> float:
+        """How far a number is beyond the bound, 0 when it satisfies the constraint; infinite where there is none."""
+        if number is None or math.isnan(number):
+            return math.inf
+        beyond = number - self.bound if self.operator.startswith("<") else self.bound - number
+        if beyond == 0 and "=" not in self.operator:
+            return sys.float_info.min
+        return max(beyond, 0.0)
+
+
+def parse_constraint(text: object) -> Constraint:
+    """The constraint in a text such as ``<= 8``. Raises ValueError with the end of a sentence about it."""
+    found = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
+    try:
+        bound = float(found[2]) if found else math.nan
+    except ValueError:
+        bound = math.nan
+    if found is None or not math.isfinite(bound):
+        raise ValueError('must be an operator (<=, >=, < or >) and a number, such as "<= 8"')
+    return Constraint(operator=found[1], bound=bound)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What a result is worth."""
+
+    #: One for each objective, in the order of the config; smaller is better.
+    losses: tuple[float, ...]
+    #: One for each constraint, in the order of the config; 0: satisfied.
+    violations: tuple[float, ...] = ()
+
+    @property
+    def is_feasible(self) -> bool:
+        return not any(self.violations)
+
+    @property
+    def violation(self) -> float:
+        """The sum of the violations; 0 for a feasible result."""
+        return sum(self.violations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goals:
+    """The objectives and constraints of an experiment, by the keys of its trials' final results."""
+
+    objectives: Mapping[str, OptimizeMode]
+    constraints: Mapping[str, Constraint] = field(default_factory=dict)
+
+    @staticmethod
+    def of(objectives: Mapping[str, object], constraints: Mapping[str, object]) -> Goals:
+        """The goals in a valid config. Raises ValueError for what is none."""
+        return Goals(
+            objectives={name: OptimizeMode(str(mode)) for name, mode in objectives.items()},
+            constraints={name: parse_constraint(text) for name, text in constraints.items()},
+        )
+
+    def judge(self, result: object) -> Worth | None:
+        """The worth of a final result as reported; None: an objective is missing, or is no finite number.
+
+        A result that is a number, not an object, counts as its `default`.
+        """
+        values = result if isinstance(result, Mapping) else {"default": result}
+        numbers = [default_number(values.get(name)) for name in self.objectives]
+        losses = [
+            -number if mode is OptimizeMode.MAXIMIZE else number
+            for number, mode in zip(numbers, self.objectives.values(), strict=True)
+            if number is not None and math.isfinite(number)
+        ]
+        if len(losses) < len(numbers):
+            return None
+        violations = (limit.violation(default_number(values.get(name))) for name, limit in self.constraints.items())
+        return Worth(losses=tuple(losses), violations=tuple(violations))
+
+    def values(self, losses: Sequence[float]) -> dict[str, float]:
+        """Objective → its number as reported, of losses."""
+        modes = self.objectives.items()
+        return {
+            name: -loss if mode is OptimizeMode.MAXIMIZE else loss
+            for (name, mode), loss in zip(modes, losses, strict=True)
+        }

@@ -1,0 +1,65 @@
+"""The Pareto set of an experiment with objectives, as commands show it. Pure: state in, text out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nni_manager.client.formats import compact, number, objectives
+from nni_manager.programs.progress import State
+
+#: Trials that are shown; the API and an export have more.
+_SHOWN = 10
+
+
+def shortly(state: State) -> str:
+    """The set in a cell of a table, such as ``Pareto set of 3``; empty: there is none."""
+    return f"Pareto set of {state['paretoSize']}" if state.get("paretoSize") else ""
+
+
+def facts(state: State) -> dict[str, str]:
+    """Names and values for `nnictl experiment show`; empty without objectives."""
+    if not state.get("objectives"):
+        return {}
+    lines = {"objectives": objectives(state), "Pareto set": _size(state)}
+    shown = state["paretoSet"][:_SHOWN]
+    return lines | {f"best {place}": _trial(trial) for place, trial in enumerate(shown, start=1)}
+
+
+def text(state: State) -> str:
+    """The closing words about a set that is not empty: how many trials are best, and the first of them as a table."""
+    shown = state["paretoSet"][:_SHOWN]
+    names = list(state["objectives"])
+    rows = [(one["trialId"], *_numbers(one), json.dumps(one["parameters"], ensure_ascii=False)) for one in shown]
+    found = _table(("TRIAL", *(name.upper() for name in names), "PARAMETERS"), rows)
+    return f"Best by {objectives(state)}: {_size(state)}\n{found}{_more(state)}"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _size(state: State) -> str:
+    size, shown = state["paretoSize"], state["paretoSet"]
+    if not shown:
+        return "no trial yet has a final result with a finite number for each objective"
+    count = "1 trial" if size == 1 else f"{size} trials, of which none is better than another in every objective"
+    return count if shown[0]["isFeasible"] else f"{count}; no trial satisfies the constraints, these violate them least"
+
+
+def _more(state: State) -> str:
+    rest = state["paretoSize"] - _SHOWN
+    return f"\n… and {rest} more: `nnictl experiment export {state['id']} -f results.csv` has all" if rest > 0 else ""
+
+
+def _trial(trial: dict[str, Any]) -> str:
+    values = ", ".join(f"{name} {number(value)}" for name, value in trial["values"].items())
+    return f"{values} (trial {trial['trialId']}): {compact(trial['parameters'])}"
+
+
+def _numbers(trial: dict[str, Any]) -> list[str]:
+    return [number(value) for value in trial["values"].values()]
