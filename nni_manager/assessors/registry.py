@@ -13,7 +13,10 @@ from nni_manager.domain.experiment import AlgorithmSpec
 CATALOGUE = Catalogue(
     kind="assessor",
     group="nni_manager.assessors",
-    built_in=(Algorithm(name="Medianstop", location="nni_manager.assessors.medianstop:Medianstop"),),
+    built_in=(
+        Algorithm(name="Medianstop", location="nni_manager.assessors.medianstop:Medianstop"),
+        Algorithm(name="ASHA", location="nni_manager.assessors.asha:ASHA"),
+    ),
     missing=("Curvefitting",),
 )
 

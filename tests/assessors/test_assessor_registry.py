@@ -21,7 +21,7 @@ def test_medianstop_is_found_whatever_the_case() -> None:
     ("spec", "words"),
     [
         (AlgorithmSpec(name="Medianstopp"), "did you mean Medianstop"),
-        (AlgorithmSpec(name="curvefitting"), "NNI's assessor 'curvefitting' is not available here yet"),
+        (AlgorithmSpec(name="Nothing"), "there is no assessor 'Nothing'"),
         (AlgorithmSpec(name="Medianstop", class_args={"step": 1}), "classArgs.step: Medianstop has no such argument"),
     ],
 )
