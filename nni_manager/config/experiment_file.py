@@ -122,7 +122,7 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
     changed = _with(spec, fields)
     dialect_v2.check_counts(fields)
     if "searchSpace" in fields:
-        check_search_space(changed.search_space, changed.tuner.name)
+        check_search_space(changed.search_space, changed.tuner)
     return changed
 
 

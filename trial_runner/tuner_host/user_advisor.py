@@ -30,7 +30,7 @@ def base_of(loaded: object) -> Optional[type]:
 
 
 class Channel:
-    """In the place of NNI's `TunerCommandChannel`; commands may come from any thread of the class."""
+    """Stands in for NNI's `TunerCommandChannel`; commands may come from any thread of the class."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -125,7 +125,7 @@ def _unknown(name: str, family: Catalogue) -> str:
     offered = family.names
     instead = f"use {' or '.join(offered)}, or your own class by className"
     if family.is_missing(name):
-        return f"the {family.kind} {name} is not in this version; {instead}, or register one by this name (nnictl algo)"
+        return f"the {family.kind} {name} is not in this version yet; {instead}, or register one by this name"
     other = ASSESSORS if family is TUNERS else TUNERS
     if (found := other.look_up(name)) is not None:
         its_place = f"{other.kind}: {{name: {found.name}}}"

@@ -10,20 +10,24 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from nni_manager.config.reading import placeholders
 from nni_manager.config.reading.document import MAX_DEPTH, Document, Path, Unreadable
 from nni_manager.config.reading.scalars import mapping, text
 from nni_manager.config.reading.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
 from nni_manager.config.sections.section import Section
-from nni_manager.domain.errors import BadDimension, ConfigInvalid, Problem
-from nni_manager.domain.experiment import ConfigWarning
+from nni_manager.domain.errors import BadDimension, ConfigInvalid, InvalidInput, Problem
+from nni_manager.domain.experiment import AlgorithmSpec, ConfigWarning
 from nni_manager.domain.space import search_space
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import SearchSpace
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
+from nni_manager.tuners.registry import create
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
+#: Beginnings of the paths of problems with the tuner.
+_TUNERS = ("tuner", "advisor")
 
 
 def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
@@ -38,22 +42,53 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     return top.take("searchSpace", _usable)
 
 
-def check_search_space(space: object, tuner: object) -> SearchSpace | None:
-    """The space as the built-in tuner of that name searches it; None for another tuner.
+def check_search_space(space: Mapping[str, object], tuner: AlgorithmSpec) -> None:
+    """Checks that the built-in tuner can search the space; quiet for another tuner.
 
-    Raises BadDimension for the first dimension that the tuner cannot search.
+    Raises BadDimension for the first dimension that it cannot search, InvalidInput.
     """
-    return search_space.parse(space) if space is not None and tuner in TUNERS.names else None
+    if tuner.name in TUNERS.names:
+        create(tuner).update_search_space(space)
 
 
-def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
-    """Notes, with their lines, the dimensions that the tuner cannot search and those that are probably slips."""
+def judge_search_space(space: Mapping[str, object], tuner: Mapping[str, Any], top: Section, source: Source) -> None:
+    """Notes, with their lines, what the tuner cannot search and what is probably a slip.
+
+    `tuner`: its section; a tuner that cannot be made of its arguments is noted, too.
+    """
+    if tuner.get("name") not in TUNERS.names:
+        return
     file = None if top.has("searchSpace") else _File(source.path(str(top.raw("searchSpaceFile"))))
+    found = len(source.problems)
+    if not TUNERS.find(tuner["name"]).has_own_space:
+        _judge_dimensions(space, file, source)
+    if len(source.problems) == found and not any(name.startswith(_TUNERS) for name in source.problems):
+        _judge_whole(space, tuner, top, file, source)
+
+
+def _judge_dimensions(space: Mapping[str, object], file: _File | None, source: Source) -> None:
     for name, dimension in space.items():
         try:
-            _warn_of_mixed(check_search_space({name: dimension}, tuner), file, source)
+            _warn_of_mixed(search_space.parse({name: dimension}), file, source)
         except BadDimension as error:
             _refuse(error, file, source)
+
+
+def _judge_whole(
+    space: Mapping[str, object], tuner: Mapping[str, Any], top: Section, file: _File | None, source: Source
+) -> None:
+    section = "advisor" if top.has("advisor") else "tuner"
+    try:
+        made = create(AlgorithmSpec(name=tuner["name"], class_args=tuner.get("classArgs") or {}))
+    except InvalidInput as error:
+        return source.refuse((section, "classArgs"), str(error).rstrip("."))
+    try:
+        made.update_search_space(space)
+    except BadDimension as error:
+        _refuse(error, file, source)
+    except InvalidInput as error:
+        field = "searchSpace" if file is None else "searchSpaceFile"
+        source.refuse((field,), str(error).removeprefix("searchSpace").lstrip(":. ").rstrip("."))
 
 
 _MIXED_CHOICE = "MIXED_CHOICE"
@@ -63,9 +98,9 @@ _MIXED = (
 )
 
 
-def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source) -> None:
+def _warn_of_mixed(space: SearchSpace, file: _File | None, source: Source) -> None:
     """Warns of choices that mix mappings and other values, which are probably meant as branches."""
-    for place in space.places if space is not None else ():
+    for place in space.places:
         options = place.dimension.options if isinstance(place.dimension, Choice) else ()
         if len({isinstance(option, Mapping) for option in options}) < 2:
             continue

@@ -36,7 +36,7 @@ class Assessments:
         self._seen.pop(trial_id, None)
 
     def drop_all(self) -> None:
-        """Nothing is to be judged."""
+        """Forgets what was to be judged."""
         self._wanted.clear()
 
     def begin_again(self, trial_ids: Iterable[str]) -> None:

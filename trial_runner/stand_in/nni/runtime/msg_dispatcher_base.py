@@ -44,7 +44,7 @@ class MsgDispatcherBase:
         return False
 
     def handle_ping(self, data: Any) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def handle_initialize(self, data: Any) -> None:
         """Takes the search space, first of all; to be answered with `CommandType.Initialized`."""
@@ -63,7 +63,7 @@ class MsgDispatcherBase:
         raise NotImplementedError(_missing(self, "handle_import_data"))
 
     def handle_add_customized_trial(self, data: Any) -> None:
-        """Not called here."""
+        """Takes parameters that a person gave; not called here."""
         raise NotImplementedError(_missing(self, "handle_add_customized_trial"))
 
     def handle_report_metric_data(self, data: Any) -> None:

@@ -37,10 +37,10 @@ class TunerCommandChannel:
         self.url = url
 
     def connect(self) -> None:
-        """Nothing to connect to."""
+        """Does nothing: there is no socket."""
 
     def disconnect(self) -> None:
-        """Nothing to disconnect."""
+        """Does nothing."""
 
     def _send(self, command_type: CommandType, data: Any) -> None:
         raise RuntimeError("This advisor runs outside an experiment, so that nothing takes its commands.")
