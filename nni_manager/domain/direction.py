@@ -28,19 +28,33 @@ _REQUIRED = frozenset(
 
 def direction_of(config: Mapping[str, Any]) -> OptimizeMode:
     """The direction of a config, canonical or as NNI wrote it."""
-    tuner: Mapping[str, Any] = config.get("tuner") or config.get("advisor") or {}
-    name = str(tuner.get("name") or tuner.get("className") or "").lower()
-    said = _said(tuner)
-    if said is None and name in _WITHOUT:
-        said = _said(config.get("assessor") or {})
+    said = _said_in(config)
     if said is None:
-        said = OptimizeMode.MINIMIZE if name in _MINIMIZE else OptimizeMode.MAXIMIZE
+        return OptimizeMode.MINIMIZE if _name(config) in _MINIMIZE else OptimizeMode.MAXIMIZE
     return OptimizeMode.MINIMIZE if said == OptimizeMode.MINIMIZE else OptimizeMode.MAXIMIZE
+
+
+def is_said(config: Mapping[str, Any]) -> bool:
+    """Whether the config writes its direction."""
+    return _said_in(config) is not None
 
 
 def must_say(name: str) -> bool:
     """Whether NNI refuses arguments for this tuner that do not say `optimize_mode`."""
     return name.lower() in _REQUIRED
+
+
+def _said_in(config: Mapping[str, Any]) -> object:
+    said = _said(_tuner(config))
+    return _said(config.get("assessor") or {}) if said is None and _name(config) in _WITHOUT else said
+
+
+def _tuner(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return config.get("tuner") or config.get("advisor") or {}
+
+
+def _name(config: Mapping[str, Any]) -> str:
+    return str(_tuner(config).get("name") or _tuner(config).get("className") or "").lower()
 
 
 def _said(algorithm: Mapping[str, Any]) -> object:

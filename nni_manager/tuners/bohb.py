@@ -52,7 +52,9 @@ class BOHB(BracketTuner):
         seed: Annotated[int, Ge(0)] | None = None,
     ) -> None:
         if min_budget > max_budget:
-            raise InvalidInput(f"min_budget: {min_budget:g} is greater than max_budget {max_budget:g}; exchange them.")
+            raise InvalidInput(
+                f"classArgs.min_budget: {min_budget:g} is greater than max_budget {max_budget:g}; exchange them."
+            )
         super().__init__(
             optimize_mode=optimize_mode, least=min_budget, most=max_budget, eta=eta, serial=False, seed=seed
         )

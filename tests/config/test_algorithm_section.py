@@ -68,7 +68,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "tuner",
         {"name": "BOHB", "classArgs": {"min_budget": 9}},
-        "classArgs",
+        "name",
         "min_budget: 9 is greater",
     ),
     (

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from nni_manager.config.reading import placeholders
 from nni_manager.config.reading.document import MAX_DEPTH, Document, Path, Unreadable
@@ -26,8 +25,6 @@ from nni_manager.tuners.registry import CATALOGUE as TUNERS
 from nni_manager.tuners.registry import create
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
-#: Beginnings of the paths of problems with the tuner.
-_TUNERS = ("tuner", "advisor")
 
 
 def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
@@ -42,53 +39,49 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     return top.take("searchSpace", _usable)
 
 
-def check_search_space(space: Mapping[str, object], tuner: AlgorithmSpec) -> None:
-    """Checks that the built-in tuner can search the space; quiet for another tuner.
+def check_search_space(space: object, tuner: object) -> SearchSpace | None:
+    """The space as the built-in tuner of that name searches it; None for another tuner.
 
-    Raises BadDimension for the first dimension that it cannot search, InvalidInput.
+    Raises BadDimension for the first dimension that the tuner cannot search.
     """
+    known = TUNERS.look_up(tuner) if isinstance(tuner, str) and tuner in TUNERS.names else None
+    return None if known is None or known.has_own_space or space is None else search_space.parse(space)
+
+
+def check_whole(space: object, tuner: AlgorithmSpec) -> None:
+    """Raises InvalidInput where a built-in tuner cannot search the space."""
+    check_search_space(space, tuner.name)
     if tuner.name in TUNERS.names:
         create(tuner).update_search_space(space)
 
 
-def judge_search_space(space: Mapping[str, object], tuner: Mapping[str, Any], top: Section, source: Source) -> None:
-    """Notes, with their lines, what the tuner cannot search and what is probably a slip.
-
-    `tuner`: its section; a tuner that cannot be made of its arguments is noted, too.
-    """
-    if tuner.get("name") not in TUNERS.names:
-        return
+def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
+    """Notes, with their lines, the dimensions that the tuner cannot search and those that are probably slips."""
     file = None if top.has("searchSpace") else _File(source.path(str(top.raw("searchSpaceFile"))))
-    found = len(source.problems)
-    if not TUNERS.find(tuner["name"]).has_own_space:
-        _judge_dimensions(space, file, source)
-    if len(source.problems) == found and not any(name.startswith(_TUNERS) for name in source.problems):
-        _judge_whole(space, tuner, top, file, source)
-
-
-def _judge_dimensions(space: Mapping[str, object], file: _File | None, source: Source) -> None:
     for name, dimension in space.items():
         try:
-            _warn_of_mixed(search_space.parse({name: dimension}), file, source)
+            _warn_of_mixed(check_search_space({name: dimension}, tuner), file, source)
         except BadDimension as error:
             _refuse(error, file, source)
 
 
-def _judge_whole(
-    space: Mapping[str, object], tuner: Mapping[str, Any], top: Section, file: _File | None, source: Source
-) -> None:
-    section = "advisor" if top.has("advisor") else "tuner"
+def judge_whole(space: Mapping[str, object], tuner: AlgorithmSpec, top: Section, source: Source) -> None:
+    """Notes why a built-in tuner cannot be made, or cannot search the space as a whole.
+
+    For a config in which nothing else is wrong with tuner and search space.
+    """
+    if tuner.name not in TUNERS.names:
+        return
     try:
-        made = create(AlgorithmSpec(name=tuner["name"], class_args=tuner.get("classArgs") or {}))
+        made = create(tuner)
     except InvalidInput as error:
-        return source.refuse((section, "classArgs"), str(error).rstrip("."))
+        source.refuse(("advisor" if top.has("advisor") else "tuner", "name"), str(error).removeprefix("name: "))
+        return
     try:
         made.update_search_space(space)
-    except BadDimension as error:
-        _refuse(error, file, source)
     except InvalidInput as error:
-        field = "searchSpace" if file is None else "searchSpaceFile"
-        source.refuse((field,), str(error).removeprefix("searchSpace").lstrip(":. ").rstrip("."))
+        field = "searchSpace" if top.has("searchSpace") else "searchSpaceFile"
+        source.refuse((field,), str(error).removeprefix("searchSpace").lstrip(": "))
 
 
 _MIXED_CHOICE = "MIXED_CHOICE"
@@ -98,9 +91,9 @@ _MIXED = (
 )
 
 
-def _warn_of_mixed(space: SearchSpace, file: _File | None, source: Source) -> None:
+def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source) -> None:
     """Warns of choices that mix mappings and other values, which are probably meant as branches."""
-    for place in space.places:
+    for place in space.places if space is not None else ():
         options = place.dimension.options if isinstance(place.dimension, Choice) else ()
         if len({isinstance(option, Mapping) for option in options}) < 2:
             continue
