@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nni_manager.config import class_arguments
+from nni_manager.domain.direction import is_said
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
 from nni_manager.platform_kit import registry
@@ -90,9 +91,12 @@ def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
     """The warning that a built-in tuner goes by its default `optimize_mode`, where the config does not write one."""
     tuner = spec.tuner
     known = TUNERS.look_up(tuner.name) if tuner.name in TUNERS.names else None
-    if spec.tuner.objectives:
-        return []
-    if known is None or _NAME not in (*known.arguments, *known.ignored) or tuner.class_args.get(_NAME) is not None:
+    if (
+        spec.tuner.objectives
+        or known is None
+        or _NAME not in (*known.arguments, *known.ignored)
+        or is_said(spec.canonical)
+    ):
         return []
     better = "greatest" if stored_config.maximizes(spec.canonical) else "smallest"
     message = f"is not written, so {better} results count as best; write maximize or minimize"

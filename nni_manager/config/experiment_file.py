@@ -17,7 +17,7 @@ from nni_manager.config.reading.document import Document, fold
 from nni_manager.config.reading.scalars import kind
 from nni_manager.config.reading.source import MAX_BYTES, Source, read_text, too_large
 from nni_manager.config.sections.experiment_model import FIELDS, marked
-from nni_manager.config.sections.search_space import check_search_space
+from nni_manager.config.sections.search_space import check_whole
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.platform_kit import registry
@@ -122,7 +122,7 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
     changed = _with(spec, fields)
     dialect_v2.check_counts(fields)
     if "searchSpace" in fields:
-        check_search_space(changed.search_space, changed.tuner.name)
+        check_whole(changed.search_space, changed.tuner)
     return changed
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.client.data_directory import make_data_directory, open_lock
-from nni_manager.domain.algorithm import Catalogue
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import Json
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
@@ -64,9 +63,10 @@ def find(data_directory: Path, kind: str, name: str) -> Registered | None:
 def register(data_directory: Path, new: Registered) -> bool:
     """Registers an algorithm; returns whether it replaced another.
 
-    Raises Conflict for a name of NNI's own, InvalidInput, OSError.
+    A name of NNI's that this version does not have may be given. Raises Conflict for what is built in, InvalidInput,
+    OSError.
     """
-    if _is_ours(FAMILIES[new.kind], new.name):
+    if FAMILIES[new.kind].look_up(new.name) is not None:
         raise Conflict(f"{new.name} is the name of a built-in {new.kind}; choose another builtinName")
     with _locked(data_directory):
         known = read_all(data_directory)
@@ -89,13 +89,9 @@ def unregister(data_directory: Path, name: str) -> None:
 
 
 def _unknown(name: str) -> Conflict | NotFound:
-    if any(_is_ours(family, name) for family in FAMILIES.values()):
+    if any(family.look_up(name) is not None for family in FAMILIES.values()):
         return Conflict(f"{name} is built in and stays")
     return NotFound(f"no algorithm {name} is registered; `nnictl algo list` shows which are")
-
-
-def _is_ours(family: Catalogue, name: str) -> bool:
-    return family.look_up(name) is not None or family.is_missing(name)
 
 
 def _key(registered: Registered) -> tuple[str, str]:

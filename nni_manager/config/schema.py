@@ -77,7 +77,7 @@ def _platform(description: registry.PlatformDescription) -> Schema:
 def _algorithm(catalogue: Catalogue) -> Schema:
     """A built-in algorithm, one that has another name, or a user's class."""
     names = [name for one in catalogue.built_in for name in (one.name, *one.aliases)]
-    other = {"type": "string", "not": {"enum": [*names, *catalogue.missing]}}
+    other = {"type": "string", "not": {"enum": names}}
     arguments = _or_null({"type": "object"})
     user_class = {"className": {"type": "string", "pattern": r"\."}, "codeDirectory": _or_null(_TEXT)}
     return _any_of(

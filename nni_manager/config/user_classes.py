@@ -19,12 +19,14 @@ from typing import IO, Any
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 from trial_runner import protocol
 
 #: The most seconds for a class to be imported: a large framework from a cold disk may take a minute.
 PATIENCE_S = 120.0
 _FIELD = "tunerPython"
 _TAIL = 4096
+_NOT_FOUND = "ModuleNotFoundError"
 
 
 class _Failed(Exception):
@@ -71,14 +73,21 @@ async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str
         with_arguments=True,
     )
     problems = [
-        Problem(field=f"{kind}.className", message=sentence(asked[kind], python, refusal), file=file)
+        Problem(field=_field(kind, asked[kind]), message=sentence(asked[kind], python, refusal), file=file)
         for kind, refusal in refusals.items()
     ]
     if problems:
         raise ConfigInvalid(problems)
 
 
+def _field(kind: str, algorithm: AlgorithmSpec) -> str:
+    return f"{kind}.name" if TUNERS.of_class(algorithm.class_name) else f"{kind}.className"
+
+
 def sentence(algorithm: AlgorithmSpec, python: str, refusal: str) -> str:
+    of_nni = TUNERS.of_class(algorithm.class_name)
+    if of_nni is not None and _NOT_FOUND in refusal:
+        return of_nni.not_installed(python, refusal)
     return f"{algorithm.class_name} cannot be used by {python}: {refusal}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nni_manager.domain.errors import InvalidInput
 
@@ -28,6 +28,8 @@ class Algorithm:
     with_objectives: str = ""
     #: Whether it searches for several objectives alone.
     needs_objectives: bool = False
+    #: Whether its search space is not one of NNI's dimensions, and it alone can judge it.
+    has_own_space: bool = False
     #: Whether the algorithm is part of this package; one of another package checks its arguments itself.
     is_built_in: bool = True
 
@@ -58,6 +60,24 @@ class Algorithm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NniAlgorithm:
+    """An algorithm that is not ours: the name stands for NNI's class, in the Python of users' classes."""
+
+    name: str
+    #: ``module.Class``.
+    class_name: str
+    aliases: tuple[str, ...] = ()
+    #: Arguments that the class always gets.
+    class_args: Mapping[str, object] = field(default_factory=dict)
+    #: What is installed for it, as pip takes it.
+    package: str = "nni"
+
+    def not_installed(self, python: str, refusal: str) -> str:
+        """The sentence for a Python that cannot import it; `refusal`: what that Python says."""
+        return f"{self.name} is NNI's own class: {python} -m pip install '{self.package}' ({refusal.rstrip('.')})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
     """All algorithms of one kind."""
 
@@ -66,6 +86,8 @@ class Catalogue:
     built_in: tuple[Algorithm, ...]
     #: Names of NNI's algorithms that this version lacks.
     missing: tuple[str, ...]
+    #: Those that NNI's own class stands for, where it is installed.
+    of_nni: tuple[NniAlgorithm, ...] = ()
     #: Entry points of other packages.
     group: str
 
@@ -79,10 +101,15 @@ class Catalogue:
 
     def look_up(self, name: str) -> Algorithm | None:
         """The algorithm of a name or alias; None: there is none."""
-        for algorithm in self.built_in:
-            if name.lower() in (known.lower() for known in (algorithm.name, *algorithm.aliases)):
-                return algorithm
-        return None if self.is_missing(name) else self._installed(name)
+        return next((one for one in self.built_in if _is_called(one, name)), None) or self._installed(name)
+
+    def of_nni_called(self, name: str) -> NniAlgorithm | None:
+        """NNI's class of that name or alias; None: there is none, or the algorithm is ours."""
+        return next((one for one in self.of_nni if _is_called(one, name)), None)
+
+    def of_class(self, class_name: str) -> NniAlgorithm | None:
+        """The name that stands for this class of NNI's."""
+        return next((one for one in self.of_nni if one.class_name == class_name), None)
 
     def is_missing(self, name: str) -> bool:
         """Whether NNI has an algorithm of that name and this version does not."""
@@ -100,7 +127,7 @@ class Catalogue:
     def _refuse(self, name: str) -> Algorithm:
         choice = f"use one of {', '.join(self.names)}, or a class of your own (className)"
         if self.is_missing(name):
-            raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here yet; {choice}.")
+            raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here; {choice}.")
         raise InvalidInput(f"name: there is no {self.kind} {name!r}{self._nearest(name)}; {choice}.")
 
     def _nearest(self, name: str) -> str:
@@ -109,3 +136,7 @@ class Catalogue:
         known = {alias.lower(): one.name for one in self.built_in for alias in (one.name, *one.aliases)}
         nearest = get_close_matches(name.lower(), list(known), n=1)
         return f", did you mean {known[nearest[0]]}?" if nearest else ""
+
+
+def _is_called(algorithm: Algorithm | NniAlgorithm, name: str) -> bool:
+    return name.lower() in (known.lower() for known in (algorithm.name, *algorithm.aliases))

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.direction import direction_of
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.objectives.goals import Goals
 from nni_manager.domain.service import NAME, service_names, without_name
-
-#: Tuners that minimize by default; NNI's others maximize.
-MINIMIZE_BY_DEFAULT = ("TPE", "TPE_legacy", "Anneal")
 
 
 def read(text: str, database: Path) -> dict[str, Any]:
@@ -51,11 +49,5 @@ def goals(config: Mapping[str, Any]) -> Goals | None:
 
 
 def maximizes(config: Mapping[str, Any]) -> bool:
-    """Whether the tuner, or NNI's advisor in its place, maximizes; of several objectives: the first one."""
-    if config.get("objectives"):
-        return bool(next(iter(config["objectives"].values())) == OptimizeMode.MAXIMIZE)
-    algorithm = config.get("tuner") or config.get("advisor") or {}
-    said = (algorithm.get("classArgs") or {}).get("optimize_mode")
-    if said is None:
-        return algorithm.get("name") not in MINIMIZE_BY_DEFAULT
-    return bool(said != OptimizeMode.MINIMIZE)
+    """Whether greater results are better in this experiment."""
+    return direction_of(config) is OptimizeMode.MAXIMIZE

@@ -45,7 +45,7 @@ class Random(Tuner):
         return {"proposed": self._proposed}
 
 
-def draw(space: SearchSpace, seed: int, parameter_id: int) -> dict[str, object]:
+def draw(space: SearchSpace, seed: int, parameter_id: int | str) -> dict[str, object]:
     """Parameters that depend on the arguments alone, on every machine."""
     source = random.Random(f"{seed}/{parameter_id}")  # noqa: S311 - no secret
     return space.assemble(lambda place: place.dimension.quantile(source.random()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nni_manager.domain.algorithm import Algorithm, Catalogue
+from nni_manager.domain.algorithm import Algorithm, Catalogue, NniAlgorithm
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.domain.objectives.goals import Goals
@@ -40,11 +40,35 @@ CATALOGUE = Catalogue(
             with_objectives="nni_manager.tuners.nsga2:NSGA2",
             needs_objectives=True,
         ),
+        Algorithm(
+            name="Batch",
+            location="nni_manager.tuners.batch:Batch",
+            aliases=("BatchTuner",),
+            ignored=("optimize_mode",),
+            has_own_space=True,
+        ),
+        Algorithm(name="Hyperband", location="nni_manager.tuners.hyperband:Hyperband"),
+        Algorithm(name="BOHB", location="nni_manager.tuners.bohb:BOHB"),
+    ),
+    of_nni=(
+        NniAlgorithm(
+            name="TPE_legacy",
+            class_name="nni.algorithms.hpo.hyperopt_tuner.HyperoptTuner",
+            class_args={"algorithm_name": "tpe"},
+            package="nni[Anneal]",
+        ),
+        NniAlgorithm(name="Metis", class_name="nni.algorithms.hpo.metis_tuner.MetisTuner", aliases=("MetisTuner",)),
+        NniAlgorithm(name="PBT", class_name="nni.algorithms.hpo.pbt_tuner.PBTTuner", aliases=("PBTTuner",)),
+        NniAlgorithm(
+            name="DNGO",
+            class_name="nni.algorithms.hpo.dngo_tuner.DNGOTuner",
+            aliases=("DNGOTuner",),
+            package="nni[DNGO]",
+        ),
     ),
     missing=(
-        *("TPE_legacy", "Anneal", "Evolution", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),
-        *("GPTuner", "PBT", "PBTTuner", "RegularizedEvolutionTuner", "DNGO", "DNGOTuner", "PPO", "PPOTuner", "SMAC"),
-        *("Hyperband", "BOHB"),
+        *("Anneal", "Evolution", "GP", "GPTuner", "SMAC"),
+        *("NetworkMorphism", "RegularizedEvolutionTuner", "PPO", "PPOTuner"),
     ),
 )
 

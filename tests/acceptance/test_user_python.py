@@ -16,6 +16,7 @@ import pytest
 
 from tests.acceptance.command_line import CommandLine, id_in
 from tests.acceptance.lines_of_one_daemon import LineOfMany, line_of, serving
+from tests.trial_runner.advisors import RACING
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("user_python")]
 
@@ -42,7 +43,6 @@ class Strict(Assessor):
     def assess_trial(self, trial_job_id, trial_history):
         return AssessResult.Good if trial_history[-1] < only_in_this_python.NUMBER else AssessResult.Bad
 """
-ADVISOR = "class MsgDispatcherBase: pass\nclass Hyper(MsgDispatcherBase): pass\n"
 #: Reports 1, and then 100 until it is ended.
 ENDLESS = """echo '{"type": "intermediate", "value": 1}' >> "$NNI_OUTBOX"
 while :; do echo '{"type": "intermediate", "value": 100}' >> "$NNI_OUTBOX"; sleep 0.2; done"""
@@ -60,7 +60,7 @@ class Home:
         self.first, self.second = (line.folder / name for name in PYTHONS)
         for name in PYTHONS:
             (line.folder / name).symlink_to(pythons / name)
-        for name, text in (("mine", TUNER), ("strict", ASSESSOR), ("advisor", ADVISOR)):
+        for name, text in (("mine", TUNER), ("strict", ASSESSOR), ("advisor", RACING)):
             (line.folder / f"{name}.py").write_text(text)
         line.environment["PATH"] = f"{self.first / 'bin'}:{line.environment['PATH']}"
 
@@ -176,12 +176,44 @@ def test_all_faults_of_classes_are_reported_at_once(home: Home) -> None:
 
 
 @pytest.mark.parametrize("section", ["tuner", "advisor"])
-def test_advisor_is_refused(home: Home, section: str) -> None:
-    fields: dict[str, Any] = {"tuner": None, section: {"className": "advisor.Hyper", "codeDirectory": "."}}
-    file = home.line.config(**fields)
+def test_advisor_proposes_and_stops_trials(home: Home, section: str) -> None:
+    """It runs in the user's Python, without NNI; its trials are stopped at their first result."""
+    fields: dict[str, Any] = {"tuner": None, section: {"className": "advisor.Racing", "codeDirectory": "."}}
+    command = ENDLESS.replace("100", "-1")
+    id_ = home.line.create(**fields, maxTrialNumber=3, trialConcurrency=2, trialCommand=command)
+    state = home.line.daemon.wait(id_, "DONE", timeout_s=40)
+    assert state["counts"] == {"EARLY_STOPPED": 3}
+    trials = sorted(home.line.daemon.trials(id_), key=lambda trial: int(trial["sequenceId"]))
+    assert [trial["parameters"]["x"] for trial in trials] == [1, 2, 3]
+    told = trials[2]["parameters"]["calls"]
+    assert [call[1] for call in told if call[1] == "EARLY_STOPPED"] == ["EARLY_STOPPED"]
+
+
+def test_advisor_of_the_first_format_runs(home: Home) -> None:
+    (home.line.folder / "space.json").write_text("{}")
+    advisor = {"codeDir": ".", "classFileName": "advisor.py", "className": "Racing", "classArgs": {"most": 1}}
+    config = {
+        "authorName": "a",
+        "experimentName": "e",
+        "trialConcurrency": 2,
+        "maxTrialNum": 2,
+        "trainingServicePlatform": "local",
+        "searchSpacePath": "space.json",
+        "advisor": advisor,
+        "trial": {"command": """echo '{"type": "final", "value": 1}' >> "$NNI_OUTBOX\"""", "codeDir": "."},
+    }
+    file = home.line.folder / "first.yml"
+    file.write_text(json.dumps(config))
+    id_ = id_in(home.line.good("create", "--config", str(file)))
+    assert home.line.daemon.wait(id_, "DONE", timeout_s=40)["counts"] == {"SUCCEEDED": 2}
+
+
+def test_name_of_a_class_of_nnis_says_what_to_install(home: Home) -> None:
+    file = home.line.config(tuner={"name": "PBTTuner", "classArgs": {"optimize_mode": "maximize"}})
     for command in (("create", "--config"), ("config", "check")):
         code, complaint = home.line.bad(*command, file)
-        assert code == 2 and "advisor.Hyper is an advisor" in complaint and "nni.tuner.Tuner" in complaint
+        assert code == 2 and "tuner.name: PBT is NNI's own class: " in complaint
+        assert f"{home.first / 'bin/python3'} -m pip install 'nni'" in complaint
 
 
 def test_missing_python_is_named(home: Home) -> None:

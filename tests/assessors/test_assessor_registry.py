@@ -22,6 +22,7 @@ def test_medianstop_is_found_whatever_the_case() -> None:
     [
         (AlgorithmSpec(name="Medianstopp"), "did you mean Medianstop"),
         (AlgorithmSpec(name="Curvefit"), "did you mean Curvefitting"),
+        (AlgorithmSpec(name="Nothing"), "there is no assessor 'Nothing'"),
         (AlgorithmSpec(name="Medianstop", class_args={"step": 1}), "classArgs.step: Medianstop has no such argument"),
     ],
 )

@@ -63,8 +63,21 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"name": "TPE", "codeDirectory": "."}, "codeDirectory", "belongs to className"),
     ("tuner", {"name": "Rendom"}, "name", "there is no tuner 'Rendom'; did you mean Random?"),
     ("tuner", {"name": "Bumblebee"}, "name", "there is no tuner 'Bumblebee'; use Random or GridSearch or TPE"),
-    ("tuner", {"name": "evolution"}, "name", "the tuner evolution is not in this version yet"),
-    ("tuner", {"name": "BOHB"}, "name", "not in this version yet"),
+    ("tuner", {"name": "ppo"}, "name", "the tuner ppo is not in this version yet"),
+    ("tuner", {"name": "NetworkMorphism"}, "name", "not in this version yet"),
+    (
+        "tuner",
+        {"name": "BOHB", "classArgs": {"min_budget": 9}},
+        "name",
+        "min_budget: 9 is greater",
+    ),
+    (
+        "tuner",
+        {"name": "Hyperband", "classArgs": {"exec_mode": "fast"}},
+        "classArgs.exec_mode",
+        "'serial'",
+    ),
+    ("advisor", {"name": "Hyperband", "classArgs": {"R": 0}}, "classArgs.R", "must be at least 1"),
     ("tuner", {"name": "Medianstop"}, "name", "there is no tuner 'Medianstop', it belongs to assessor: "),
     ("tuner", {"name": 5}, "name", "must be text"),
     ("tuner", {"nane": "TPE", "name": "TPE"}, "nane", "did you mean name?"),
@@ -116,7 +129,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": 1.5}}, "classArgs.start_step", "a whole number"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": True}}, "classArgs.start_step", "a whole number"),
     ("assessor", {"name": "Medianstop", "classArgs": {"optimize_mode": "max"}}, "classArgs.optimize_mode", "maximize"),
-    ("advisor", {"name": "Hyperband"}, "name", "remove advisor, and write for example tuner: {name: TPE}"),
+    ("advisor", {"name": "Medianstop"}, "name", "it belongs to assessor"),
 ]
 
 
@@ -148,15 +161,58 @@ def accepted(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
                 yield {name: raw}
 
 
+#: What a tuner needs beside each of its arguments alone.
+BESIDE: dict[str, dict[str, Any]] = {"BOHB": {"max_budget": 9}}
+SPACE = {"x": dimension("uniform", 0, 1), "c": dimension("choice", 1, 2)}
+OWN_SPACES: dict[str, Any] = {"Batch": {"sets": dimension("choice", *({"x": number} for number in range(22)))}}
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [(one.name, arguments) for one in registry.CATALOGUE.built_in for arguments in accepted(arguments_model(one))],
 )
 def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: str, arguments: dict[str, Any]) -> None:
+    space = OWN_SPACES.get(name, SPACE)
+    section = {"name": name, "classArgs": BESIDE.get(name, {}) | arguments}
     more = {"objectives": {"default": "maximize"}} if registry.find(name).needs_objectives else {}
-    tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}, **more).tuner)
-    tuner.update_search_space({"x": dimension("uniform", 0, 1), "c": dimension("choice", 1, 2)})
+    tuner = registry.create(load_with(tuner=section, searchSpace=space, **more).tuner)
+    tuner.update_search_space(space)
     assert len(run(tuner, 22)) == 22  # the last ones go by results
+
+
+@pytest.mark.parametrize(
+    ("name", "space", "words"),
+    [
+        ("Batch", SPACE, "Batch takes one choice that lists whole sets of parameters"),
+        ("BOHB", {"TRIAL_BUDGET": dimension("choice", 1)}, "trials get their budget by this name"),
+    ],
+)
+def test_a_space_that_a_tuner_cannot_search_is_refused(refusals: Refusals, name: str, space: Any, words: str) -> None:
+    [problem] = refusals(tuner={"name": name}, searchSpace=space)
+    assert problem.field == "searchSpace" and words in problem.message and problem.line > 0
+
+
+@pytest.mark.parametrize("section", ["tuner", "advisor"])
+@pytest.mark.parametrize("name", ["Hyperband", "bohb", "BatchTuner"])
+def test_advisors_of_nni_are_tuners(load_with: Load, section: str, name: str) -> None:
+    fields: dict[str, Any] = {"tuner": None, section: {"name": name}, "searchSpace": OWN_SPACES["Batch"]}
+    assert load_with(**fields).tuner.name == registry.find(name).name
+
+
+@pytest.mark.parametrize(
+    ("name", "class_name", "arguments"),
+    [
+        ("PBTTuner", "nni.algorithms.hpo.pbt_tuner.PBTTuner", {"a": 1}),
+        ("metis", "nni.algorithms.hpo.metis_tuner.MetisTuner", {"a": 1}),
+        ("TPE_legacy", "nni.algorithms.hpo.hyperopt_tuner.HyperoptTuner", {"a": 1, "algorithm_name": "tpe"}),
+    ],
+)
+def test_names_of_nnis_own_classes_become_them(
+    load_with: Load, name: str, class_name: str, arguments: dict[str, Any]
+) -> None:
+    spec = load_with(tuner={"name": name, "classArgs": {"a": 1}})
+    assert spec.tuner == AlgorithmSpec(class_name=class_name, class_args=arguments)
+    assert from_canonical(spec.canonical).tuner == spec.tuner
 
 
 def test_user_class_defaults_to_the_folder_of_the_config(load_with: Load, tmp_path: Path) -> None:
@@ -167,5 +223,5 @@ def test_user_class_defaults_to_the_folder_of_the_config(load_with: Load, tmp_pa
 
 
 def test_a_stored_experiment_may_name_an_algorithm_of_another_release(load_with: Load) -> None:
-    canonical = {**load_with().canonical, "tuner": {"name": "Evolution", "classArgs": {"population_size": 9}}}
-    assert from_canonical(canonical).tuner == AlgorithmSpec(name="Evolution", class_args={"population_size": 9})
+    canonical = {**load_with().canonical, "tuner": {"name": "PPO", "classArgs": {"lam": 9}}}
+    assert from_canonical(canonical).tuner == AlgorithmSpec(name="PPO", class_args={"lam": 9})

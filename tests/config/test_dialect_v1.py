@@ -22,7 +22,7 @@ SECTIONS: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parent / "canonical_sections.yml").read_text().replace("DIR", str(EXAMPLES))
 )
 #: Algorithms that this version does not have.
-NOT_YET = {"v1-advisor.yml", "v1-local.yml"}
+NOT_YET = {"v1-local.yml"}
 #: The fields of NNI 3.0's `ExperimentConfig`; `tests/upstream` compares them.
 NNI_FIELDS = {
     "experimentName",
@@ -159,6 +159,11 @@ OTHERS: list[tuple[dict[str, Any], str, str]] = [
     ({"trainingServicePlatform": "dlc"}, "trainingServicePlatform", "dlc has no form in NNI's first format"),
     ({"trainingServicePlatform": "hybrid"}, "hybridConfig.trainingServicePlatforms", "list at least one platform"),
     ({"advisor": {"builtinAdvisorName": "BOHB"}}, "tuner", "advisor is given too"),
+    (
+        {"tuner": {"builtinTunerName": "Hyperband", "classArgs": {"R": 9}}},
+        "tuner.classArgs",
+        "NNI takes no arguments of Hyperband without optimize_mode; add it",
+    ),
     ({"localConfig": {"gpuIndices": []}}, "localConfig.gpuIndices", "must name at least one GPU"),
     ({"localConfig": {"maxTrialNumberPerGpu": 2}}, "localConfig.maxTrialNumberPerGpu", "write maxTrialNumPerGpu"),
 ]

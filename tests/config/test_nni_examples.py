@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 EXAMPLES = Path(__file__).parent / "nni_examples"
 NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
 
-LOCAL = ("v1-local.yml", "v2-custom-tuner.yml", "v2-local-inline.yml", "v2-local.yml")
+LOCAL = ("v1-advisor.yml", "v1-local.yml", "v2-custom-tuner.yml", "v2-local-inline.yml", "v2-local.yml")
 #: Valid, and of a platform elsewhere, the first one that may have no adapter yet.
 ELSEWHERE = {
     "seed-dlc.yml": "dlc",
@@ -52,7 +52,6 @@ ELSEWHERE = {
 VALID = (*LOCAL, *ELSEWHERE)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
-    "v1-advisor.yml": [(10, "advisor.builtinAdvisorName", "there is no advisor Hyperband in this version")],
     "invalid/advisor-and-tuner.yml": [(6, "advisor", "an advisor is a tuner and an assessor in one")],
     "invalid/bad-memory.yml": [(14, "trainingService.trialMemorySize", "must be an amount of memory such as 8GB")],
     "invalid/both-pai-configs.yml": [(13, "trainingService.openpaiConfigFile", "openpaiConfig is given too")],

@@ -48,12 +48,18 @@ def test_algorithm_is_registered_replaced_and_unregistered(tmp_path: Path) -> No
     assert {path.name for path in data.iterdir()} == {"algorithms.json", ".algorithms.json.lock"}
 
 
-@pytest.mark.parametrize("name", ["TPE", "random", "grid", "Anneal", "hyperband"])
+@pytest.mark.parametrize("name", ["TPE", "random", "grid", "BatchTuner", "hyperband"])
 def test_names_of_nnis_own_are_taken(tmp_path: Path, name: str) -> None:
     with pytest.raises(Conflict, match="built-in"):
         registered.register(tmp_path, tuner(name))
     with pytest.raises(Conflict, match="stays"):
         registered.unregister(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ["PPOTuner", "networkmorphism", "PBT"])
+def test_a_name_of_nnis_that_is_not_built_in_may_be_given(tmp_path: Path, name: str) -> None:
+    registered.register(tmp_path, tuner(name))
+    assert read(tmp_path, {"name": name.lower()}).tuner.class_name == "mine.Mine"
 
 
 def test_unregistering_unknown_name_is_refused(tmp_path: Path) -> None:

@@ -324,10 +324,43 @@ async def test_only_new_intermediates_are_judged(monkeypatch: Patch, path: Path)
         await at.until(lambda: at.feed.judged_bad)
         asked = [trial for call in at.script.of("judge") for trial in call["trials"]]
         assert asked == [
-            {"trial_id": "aaaaa", "values": [0.1, 0.2], "from": 0},
-            {"trial_id": "aaaaa", "values": [0.1, 0.2, -1.0], "from": 2},
+            {"trial_id": "aaaaa", "parameter_id": 0, "values": [0.1, 0.2], "from": 0},
+            {"trial_id": "aaaaa", "parameter_id": 0, "values": [0.1, 0.2, -1.0], "from": 2},
         ]
         assert at.feed.judged_bad == ["aaaaa"]
+
+
+ADVISED = spec(tuner=AlgorithmSpec(class_name="mine.Mine", code_directory="/mine"))
+
+
+async def test_a_tuner_that_watches_is_told_intermediates_and_stops_trials_in_any_answer(
+    monkeypatch: Patch, path: Path
+) -> None:
+    run_trial(path, "aaaaa", 0.1, -1)
+    script = Script()
+    script.watches = True
+    script.next["propose"] = [{"proposals": [], "stop": ["bbbbb"]}]
+    script.next["learn"] = [{"stop": ["ccccc"]}]
+    async with feeding(monkeypatch, path, ADVISED, script) as at:
+        at.feed.judge("aaaaa")
+        await at.until(lambda: at.feed.judged_bad)
+        at.feed.want(1)
+        await at.until(lambda: len(at.feed.judged_bad) == 2)
+        at.feed.tell([{"trial_id": "zzzzz", "end_order": 9}])
+        await at.until(lambda: len(at.feed.judged_bad) == 3)
+        assert at.feed.judged_bad == ["aaaaa", "bbbbb", "ccccc"] and at.feed.takes_intermediates
+
+
+async def test_a_user_s_tuner_that_does_not_watch_is_told_none(monkeypatch: Patch, path: Path) -> None:
+    run_trial(path, "aaaaa", 0.1)
+    async with feeding(monkeypatch, path, ADVISED) as at:
+        assert at.feed.takes_intermediates, "it may be an advisor"
+        at.feed.want(1)
+        await at.proposed(1)
+        at.feed.judge("aaaaa")
+        at.feed.want(1)
+        await at.proposed(2)
+        assert not at.feed.takes_intermediates and not at.script.of("judge")
 
 
 async def test_ended_trial_is_not_judged(monkeypatch: Patch, path: Path) -> None:

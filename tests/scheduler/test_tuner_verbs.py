@@ -34,7 +34,7 @@ def tuner() -> InProcess:
 
 
 def test_a_tuner_proposes_and_learns(tuner: InProcess) -> None:
-    assert tuner.result(**start()) == {"proposes_ahead": True}
+    assert tuner.result(**start()) == {"proposes_ahead": True, "watches": False}
     answer = tuner.result(verb="propose", ids=[0, 1])
     assert [one["parameter_id"] for one in answer["proposals"]] == [0, 1] and answer["exhausted"] is False
     assert all(0 <= one["parameters"]["x"] <= 1 for one in answer["proposals"])
@@ -61,7 +61,7 @@ def test_history_unfinished_and_imported_are_all_restored(tuner: InProcess) -> N
         unfinished=[pending],
         imported=[[{"parameter": {"x": 2}, "value": 1}]],
     )
-    assert tuner.result(**request) == {"proposes_ahead": True}
+    assert tuner.result(**request) == {"proposes_ahead": True, "watches": False}
     assert tuner.result(verb="propose", ids=[2])["proposals"] == [{"parameter_id": 2, "parameters": {"x": 4}}]
 
 
@@ -94,6 +94,17 @@ def test_the_assessor_hears_of_ended_trials(tuner: InProcess) -> None:
     assert tuner.result(verb="judge", trials=[trial]) == {"stop": ["a"]}
 
 
+def test_an_assessor_without_a_direction_has_the_experiment_s(tuner: InProcess) -> None:
+    tuner.result(**start(assessor={"name": "Medianstop", "direction": "minimize"}))
+    tuner.result(verb="learn", results=[item(0, 3, intermediates=[2])])
+    assert tuner.result(verb="judge", trials=[{"trial_id": "a", "values": [1], "from": 0}]) == {"stop": []}
+    assert tuner.result(verb="judge", trials=[{"trial_id": "b", "values": [3], "from": 0}]) == {"stop": ["b"]}
+    said = {"name": "Medianstop", "class_args": {"optimize_mode": "maximize"}, "direction": "minimize"}
+    tuner.result(**start(assessor=said))
+    tuner.result(verb="learn", results=[item(0, 3, intermediates=[2])])
+    assert tuner.result(verb="judge", trials=[{"trial_id": "a", "values": [1], "from": 0}]) == {"stop": ["a"]}
+
+
 def test_without_an_assessor_nothing_is_stopped(tuner: InProcess) -> None:
     tuner.result(**start())
     assert tuner.result(verb="judge", trials=[{"trial_id": "a", "values": [1], "from": 0}]) == {"stop": []}
@@ -105,6 +116,7 @@ def test_without_an_assessor_nothing_is_stopped(tuner: InProcess) -> None:
         (start(tuner={"name": "Radnom"}), "did you mean Random"),
         (start(tuner={"name": "TPE", "class_args": {"x": 1}}), "classArgs.x"),
         (start(assessor={"name": "Curvefit"}), "did you mean Curvefitting"),
+        (start(assessor={"name": "Nobody"}), "there is no assessor 'Nobody'"),
         (start(search_space={"x": 3}), "searchSpace.x"),
         ({"verb": "propose", "ids": [0]}, "has not been started"),
         ({"verb": "dance"}, "KeyError: 'dance'"),

@@ -22,6 +22,29 @@ def test_built_ins_are_found_whatever_the_case(name: str, kind: type) -> None:
     assert type(registry.create(AlgorithmSpec(name=name))) is kind
 
 
+@pytest.mark.parametrize(
+    ("name", "full_name"),
+    [("batch", "Batch"), ("BatchTuner", "Batch"), ("hyperband", "Hyperband"), ("BOHB", "BOHB"), ("grid", "GridSearch")],
+)
+def test_every_alias_of_nni_is_found(name: str, full_name: str) -> None:
+    assert registry.find(name).name == full_name
+
+
+@pytest.mark.parametrize(
+    ("name", "class_name"),
+    [
+        ("PBT", "nni.algorithms.hpo.pbt_tuner.PBTTuner"),
+        ("pbttuner", "nni.algorithms.hpo.pbt_tuner.PBTTuner"),
+        ("MetisTuner", "nni.algorithms.hpo.metis_tuner.MetisTuner"),
+        ("DNGO", "nni.algorithms.hpo.dngo_tuner.DNGOTuner"),
+        ("tpe_legacy", "nni.algorithms.hpo.hyperopt_tuner.HyperoptTuner"),
+    ],
+)
+def test_some_names_stand_for_nnis_own_classes(name: str, class_name: str) -> None:
+    found = registry.CATALOGUE.of_nni_called(name)
+    assert found is not None and found.class_name == class_name and registry.CATALOGUE.look_up(name) is None
+
+
 def test_arguments_are_those_of_the_constructor() -> None:
     grid, tpe = registry.find("GRIDSEARCH"), registry.find("tpe")
     assert (grid.name, grid.arguments) == ("GridSearch", ())
@@ -36,10 +59,10 @@ def test_optimize_mode_is_accepted_where_it_means_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Radnom", "no tuner 'Radnom', did you mean Random.*Random, GridSearch, TPE.*className"),
+        ("Radnom", "no tuner 'Radnom', did you mean Random.*Random, GridSearch, TPE, .*className"),
         ("zzz", "no tuner 'zzz'; use one of"),
-        ("Anneal", "NNI's tuner 'Anneal' is not available here yet"),
-        ("gptuner", "not available here yet"),
+        ("NetworkMorphism", "NNI's tuner 'NetworkMorphism' is not available here"),
+        ("ppotuner", "not available here"),
         ("", "no tuner ''"),
     ],
 )

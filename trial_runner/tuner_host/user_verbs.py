@@ -8,8 +8,8 @@ find            classes: {label: {class_name, code_directory,              {refu
 validate        validator, code_directory, class_args                      {refusal: a sentence, or empty}
 ==============  =========================================================  =======================================
 
-Both import what they are asked about, and leave it imported. The class with the label ``tuner`` must be one. A sentence
-is ours, or the last line of a traceback with the line of the user's file that it names.
+Both import what they are asked about, and leave it imported. A sentence is ours, or the last line of a traceback with
+the line of the user's file that it names.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import sys
 import traceback
 from typing import Any, Callable
 
+from trial_runner.tuner_host.user_advisor import UserAdvisor, base_of, make_instance
 from trial_runner.tuner_host.user_tuner import UserAssessor, UserTuner
-from trial_runner.tuner_host.verbs import Message, Verbs
+from trial_runner.tuner_host.verbs import HostedTuner, Message, Verbs
 
 
 class CannotUse(Exception):
@@ -55,27 +56,21 @@ def load(class_name: str, code_directory: str) -> Callable[..., Any]:
     return loaded  # type: ignore[no-any-return]
 
 
-def _load_tuner(spec: Message) -> Callable[..., Any]:
-    """Raises CannotUse for a class that speaks to NNI's manager itself instead of being asked, as advisors do."""
-    loaded = load(spec["class_name"], spec["code_directory"])
-    if any(base.__name__ == "MsgDispatcherBase" for base in getattr(loaded, "__mro__", ())):
-        raise CannotUse(
-            f"{spec['class_name']} is an advisor, a class that takes the place of NNI's dispatcher, and those are not"
-            " supported in this version; use a class derived from nni.tuner.Tuner, and an assessor beside it."
-        )
-    return loaded
-
-
-def _load_assessor(spec: Message) -> Callable[..., Any]:
+def _load(spec: Message) -> Callable[..., Any]:
     return load(spec["class_name"], spec["code_directory"])
 
 
-def _make_tuner(spec: Message) -> UserTuner:
-    return UserTuner(_load_tuner(spec)(**_arguments(spec)))
+def _make_tuner(spec: Message) -> HostedTuner:
+    loaded = _load(spec)
+    base = base_of(loaded)
+    if base is None:
+        return UserTuner(loaded(**_arguments(spec)))
+    instance, channel = make_instance(lambda: loaded(**_arguments(spec)), base)
+    return UserAdvisor(instance, channel, base)
 
 
 def _make_assessor(spec: Message) -> UserAssessor:
-    return UserAssessor(_load_assessor(spec)(**_arguments(spec)))
+    return UserAssessor(_load(spec)(**_arguments(spec)))
 
 
 def _arguments(spec: Message) -> Message:
@@ -83,19 +78,12 @@ def _arguments(spec: Message) -> Message:
 
 
 def _find(request: Message) -> Message:
-    refusals = {
-        label: _complaint(_judge_tuner if label == "tuner" else _judge_assessor, spec)
-        for label, spec in request["classes"].items()
-    }
+    refusals = {label: _complaint(_judge, spec) for label, spec in request["classes"].items()}
     return {"refusals": {label: sentence for label, sentence in refusals.items() if sentence}}
 
 
-def _judge_tuner(spec: Message) -> None:
-    _judge_arguments(_load_tuner(spec), spec)
-
-
-def _judge_assessor(spec: Message) -> None:
-    _judge_arguments(_load_assessor(spec), spec)
+def _judge(spec: Message) -> None:
+    _judge_arguments(_load(spec), spec)
 
 
 def _judge_arguments(loaded: Callable[..., Any], spec: Message) -> None:

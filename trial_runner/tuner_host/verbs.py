@@ -3,12 +3,12 @@
 ==============  =========================================================  =======================================
 verb            arguments                                                  result
 ==============  =========================================================  =======================================
-start           search_space, tuner (or null), assessor (or null),         {proposes_ahead}
+start           search_space, tuner (or null), assessor (or null),         {proposes_ahead, watches}
                 history, unfinished, imported
 propose         ids                                                        {proposals: [{parameter_id,
                                                                            parameters}], exhausted}
 learn           results                                                    {}
-judge           trials: [{trial_id, values, from}]                         {stop: [trial_id]}
+judge           trials: [{trial_id, parameter_id, values, from}]           {stop: [trial_id]}
 search_space    search_space                                               {}
 import          data: [{parameter, value}]                                 {}
 state           –                                                          {tuner: a few figures}
@@ -19,7 +19,8 @@ of one experiment each is null in the process that does not run it. `history` an
 {parameter_id or null, parameters, value or null, status, trial_id, source} and, with an assessor, `intermediates`.
 `unfinished`, in the order of creation: {parameter_id, parameters, trial_id, source}. `imported`: one list of
 {parameter, value} for each import. `values`: all intermediate results so far, of which the first `from` have been
-judged before.
+judged before. `watches`: the tuner wants them, too. A tuner that stops trials may do so at any time: each answer may
+have `stop`.
 
 An exception in a verb is answered as an error of kind ``raised``, with the traceback as `details`.
 """
@@ -42,6 +43,8 @@ class HostedTuner(ABC):
 
     #: Whether proposals may be asked for before the results that could improve them are in.
     proposes_ahead = False
+    #: Whether it is told intermediate results, as NNI's advisors are.
+    watches = False
 
     @abstractmethod
     def load_checkpoint(self) -> None:
@@ -63,6 +66,13 @@ class HostedTuner(ABC):
 
     @abstractmethod
     def import_data(self, data: List[Message]) -> None: ...
+
+    def watch(self, trials: List[Message]) -> None:  # noqa: B027 - most tuners go by final results
+        """Intermediate results of running trials, as for `judge`."""
+
+    def take_stops(self) -> List[str]:
+        """Ids of trials that the tuner stops, each once."""
+        return []
 
     @abstractmethod
     def state(self) -> Message: ...
@@ -116,7 +126,8 @@ class Verbs:
     def answer(self, request: Message) -> bytes:
         """The frame that answers a request; never raises because of what an algorithm does."""
         try:
-            return encode({"id": request["id"], "result": self._verbs[request["verb"]](request)})
+            result = self._verbs[request["verb"]](request)
+            return encode({"id": request["id"], "result": self._with_stops(result)})
         except (Exception, SystemExit) as error:
             _log.exception("%s failed", request.get("verb"))
             return encode({"id": request.get("id"), "error": self._described(error)})
@@ -146,7 +157,8 @@ class Verbs:
         self._tuner = tuner
         what = "tuner" if tuner is not None else "assessor"
         _log.info("%s started, %d earlier results", what, len(request["history"]))
-        return {"proposes_ahead": tuner is not None and tuner.proposes_ahead}
+        proposes_ahead, watches = (tuner.proposes_ahead, tuner.watches) if tuner is not None else (False, False)
+        return {"proposes_ahead": proposes_ahead, "watches": watches}
 
     def _propose(self, request: Message) -> Message:
         made, exhausted = self._started.propose(request["ids"])
@@ -161,6 +173,8 @@ class Verbs:
         return {}
 
     def _judge(self, request: Message) -> Message:
+        if self._tuner is not None:
+            self._tuner.watch(request["trials"])
         return {"stop": [trial["trial_id"] for trial in request["trials"] if not self._may_go_on(trial)]}
 
     def _search_space(self, request: Message) -> Message:
@@ -179,6 +193,10 @@ class Verbs:
         if self._tuner is None:
             raise RuntimeError("the tuner has not been started, or its start failed")
         return self._tuner
+
+    def _with_stops(self, result: Message) -> Message:
+        stops = self._tuner.take_stops() if self._tuner is not None else []
+        return {**result, "stop": [*result.get("stop", []), *stops]} if stops else result
 
     def _end_trials(self, items: List[Message]) -> None:
         if self._assessor is None:

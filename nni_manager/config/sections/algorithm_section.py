@@ -16,6 +16,7 @@ from nni_manager.config.reading.source import Source
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.sections.section import Section, nearest
 from nni_manager.domain.algorithm import Catalogue
+from nni_manager.domain.direction import must_say
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")
@@ -52,30 +53,39 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
         section.refuse("codeDirectory", f"belongs to className; a built-in {family.kind} has none, remove it")
     name = section.take("name", text)
     arguments = section.take("classArgs", mapping)
-    if name is not None and (registered := _registered(name, family, source)) is not None:
-        return _present(**_of_registered(registered, arguments or {}, section))
-    if name is not None:
-        name = _check_name(name, family, section, source, arguments or {})
+    if name is None:
+        return _present(classArgs=arguments)
+    if arguments is not None and source.translate is not None and not _says_direction(arguments) and must_say(name):
+        section.refuse("classArgs", f"NNI takes no arguments of {name} without optimize_mode; add it")
+    if family.look_up(name) is None and (other := _other_class(name, family, arguments or {}, section, source)):
+        return _present(**other)
+    name = _check_name(name, family, section, source, arguments or {})
     if arguments and name in family.names:
         arguments = _present(**arguments)  # null: not set
     return _present(name=name, classArgs=arguments)
 
 
-def _registered(name: str, family: Catalogue, source: Source) -> Registered | None:
-    """The registered algorithm of that name; None: unknown, or the name of a built-in one.
+def _says_direction(arguments: Mapping[str, object]) -> bool:
+    return arguments.get("optimize_mode") is not None
 
-    Raises InvalidInput.
+
+def _other_class(
+    name: str, family: Catalogue, arguments: Mapping[str, object], section: Section, source: Source
+) -> dict[str, object] | None:
+    """The section with a class in place of the name: a registered one, or NNI's own. None: the name is another one.
+
+    The experiment then does not depend on later changes of the registration. Raises InvalidInput.
     """
-    if not source.data_directory or family.look_up(name):
+    if source.data_directory:
+        registered = registered_algorithms.find(FilePath(source.data_directory), family.kind, name)
+        if registered is not None:
+            return _of_registered(registered, arguments, section)
+    if (found := family.of_nni_called(name)) is None:
         return None
-    return registered_algorithms.find(FilePath(source.data_directory), family.kind, name)
+    return {"className": found.class_name, "classArgs": {**found.class_args, **arguments} or None}
 
 
 def _of_registered(registered: Registered, arguments: Mapping[str, object], section: Section) -> dict[str, object]:
-    """The section of a registered algorithm, with its class in place of its name.
-
-    The experiment then does not depend on later changes of the registration.
-    """
     if arguments and not registered.accepts_class_args:
         section.refuse("classArgs", f"{registered.name} takes no arguments; remove them")
     merged = {**registered.class_args, **arguments}
@@ -90,7 +100,7 @@ def _check_name(name: str, family: Catalogue, section: Section, source: Source, 
             check_arguments(algorithm, arguments, (*section.path, "classArgs"), source)
         return algorithm.name
     if not (source.elsewhere or (source.stored and family.is_missing(name))):
-        section.refuse("name", _no_advisor(name) if section.path == ("advisor",) else _unknown(name, family))
+        section.refuse("name", _unknown(name, family))
     return name
 
 
@@ -111,19 +121,11 @@ def _class_name(raw: object) -> str:
     return name
 
 
-def _no_advisor(name: str) -> str:
-    """The refusal of an advisor's name. It offers no user class: an advisor of that kind is not supported either."""
-    return (
-        f"there is no advisor {name} in this version; remove advisor, and write for example tuner: {{name: TPE}}"
-        " and, to end bad trials early, assessor: {name: Medianstop}"
-    )
-
-
 def _unknown(name: str, family: Catalogue) -> str:
     offered = family.names
     instead = f"use {' or '.join(offered)}, or your own class by className"
     if family.is_missing(name):
-        return f"the {family.kind} {name} is not in this version yet; {instead}"
+        return f"the {family.kind} {name} is not in this version yet; {instead}, or register one by this name"
     other = ASSESSORS if family is TUNERS else TUNERS
     if (found := other.look_up(name)) is not None:
         its_place = f"{other.kind}: {{name: {found.name}}}"

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from nni_manager.domain.direction import direction_of
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.domain.space.parameters import Proposal
@@ -73,6 +74,8 @@ class TunerFeed:
         #: Why the feed is stopped until a resume; None: it is not.
         self.failure: Hold | None = None
         self.next_parameter_id = 0
+        #: Whether the tuner wants intermediate results, as users' advisors do; None: not known before it is started.
+        self._watches: bool | None = None
         self._resting = False
         self._results: list[Item] = []
         self._assessments = Assessments(database)
@@ -81,6 +84,11 @@ class TunerFeed:
     @property
     def spec(self) -> ExperimentSpec:
         return self._live.now
+
+    @property
+    def takes_intermediates(self) -> bool:
+        """Whether intermediate results are wanted: by the assessor, or by a user's tuner, which may be an advisor."""
+        return self.spec.assessor is not None or (bool(self.spec.tuner.class_name) and self._watches is not False)
 
     @property
     def silence(self) -> Hold | None:
@@ -114,7 +122,7 @@ class TunerFeed:
 
     def judge(self, trial_id: str) -> None:
         """The trial has new intermediate results."""
-        if self.spec.assessor is not None:
+        if self.takes_intermediates:
             self._assessments.want(trial_id)
             self._work.set()
 
@@ -172,11 +180,11 @@ class TunerFeed:
             await self._start_tuner()
         while self._changes:
             verb, arguments = self._changes[0]
-            await self._tuner.call(verb, **arguments)
+            self._note_stops(await self._tuner.call(verb, **arguments))
             self._changes.pop(0)
         if self._results:
             results, self._results = self._results, []
-            await self._tuner.call("learn", results=results)
+            self._note_stops(await self._tuner.call("learn", results=results))
         if self._assessments.are_wanted:
             await self._judge()
         if self.asked and not self._results:
@@ -187,7 +195,7 @@ class TunerFeed:
     async def _start_tuner(self) -> None:
         """Starts a process with the history. Results that end or are imported after reading it are sent later."""
         await self._tuner.start(self.spec)
-        assessed, until = self.spec.assessor is not None, self.reported
+        assessed, until = self.spec.assessor is not None, self.reported  # an advisor gets those of running trials
         self._changes.clear()  # later changes may be missing from the history
         past, open_trials, imported = await self._database.read(
             lambda c: (
@@ -204,20 +212,23 @@ class TunerFeed:
             "start",
             search_space=self.spec.search_space,
             tuner=asdict(self.spec.tuner),
-            assessor=asdict(self.spec.assessor) if self.spec.assessor else None,
+            assessor=_assessor(self.spec),
             history=past,
             unfinished=open_trials,
             imported=imported,
         )
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
-        if assessed:
+        self._watches = started["watches"]
+        self._assessments.drop_all()
+        if self.takes_intermediates:
             self._assessments.begin_again(trial["trial_id"] for trial in open_trials)
 
     async def _propose(self) -> None:
         count = self.asked
         ids = list(range(self.next_parameter_id, self.next_parameter_id + count))
         answer = await self._tuner.call("propose", ids=ids)
+        self._note_stops(answer)
         self.next_parameter_id += count
         self.asked -= count
         if any(change == "search_space" for change, _ in self._changes):
@@ -228,9 +239,12 @@ class TunerFeed:
         self._wake()
 
     async def _judge(self) -> None:
-        bad = await self._assessments.ask(self._tuner.call)
-        if bad:
-            self.judged_bad += bad
+        self._note_stops({"stop": await self._assessments.ask(self._tuner.call)})
+
+    def _note_stops(self, answer: Item) -> None:
+        """Any answer may name trials that are to be stopped."""
+        if stops := answer.get("stop"):
+            self.judged_bad += stops
             self._wake()
 
     # Failures
@@ -271,6 +285,11 @@ class TunerFeed:
         self.proposals.clear()
         if self.failure is not None:
             self.asked = 0
+
+
+def _assessor(spec: ExperimentSpec) -> Item | None:
+    """The assessor's spec with the experiment's direction, for where the config does not say the assessor's own."""
+    return {**asdict(spec.assessor), "direction": str(direction_of(spec.canonical))} if spec.assessor else None
 
 
 def _proposal(entry: Item) -> Proposal:

@@ -166,7 +166,7 @@ def _text_of(path: Path) -> str:
 #: Prefixes of variables that configure a Python; the caller's are for the caller's Python.
 _OF_PYTHON = ("PYTHON", "LD_")
 #: Verbs that go to both tuner and assessor.
-_FOR_BOTH = ("start", "learn")
+_FOR_BOTH = ("start", "learn", "judge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +189,8 @@ class TunerHosts:
         self._tuner = tuner
         self._assessor = assessor
         self._asked = tuner
+        #: Whether the tuner wants intermediate results, too.
+        self._watches = False
 
     @classmethod
     async def start(cls, place: HostPlace, spec: ExperimentSpec) -> TunerHosts:
@@ -205,12 +207,20 @@ class TunerHosts:
 
     async def call(self, verb: str, *, patience_s: float, on_silence: Callable[[], object], **arguments: Any) -> Any:
         """Calls the tuner, the assessor or both, as `TunerHost.call`; the tuner's answer if both."""
-        if self._tuner is not self._assessor and verb in _FOR_BOTH:
-            answer = await self._ask(self._tuner, verb, patience_s, on_silence, _without("assessor", arguments))
-            await self._ask(self._assessor, verb, patience_s, on_silence, _without("tuner", arguments))
-            return answer
-        host = self._assessor if verb == "judge" else self._tuner
-        return await self._ask(host, verb, patience_s, on_silence, arguments)
+        if self._tuner is self._assessor:
+            return await self._ask(self._tuner, verb, patience_s, on_silence, arguments)
+        answer: Any = {}
+        if verb != "judge" or self._watches:
+            alone = _without("assessor", arguments)
+            answer = await self._ask(self._tuner, verb, patience_s, on_silence, alone)
+        if verb in _FOR_BOTH:
+            alone = _without("tuner", arguments)
+            judged = await self._ask(self._assessor, verb, patience_s, on_silence, alone)
+            if verb == "judge":
+                answer = {"stop": [*answer.get("stop", ()), *judged["stop"]]}
+        if verb == "start":
+            self._watches = answer["watches"]
+        return answer
 
     async def stacks(self) -> str:
         """The stacks of the process that was called last."""

@@ -1,4 +1,4 @@
-"""Calls to the assessor: trials with new intermediate results, and how many results it has seen."""
+"""Calls to the assessor, or to a tuner that stops trials: what they have to judge, and what they have seen."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ class Assessments:
         self._wanted.pop(trial_id, None)
         self._seen.pop(trial_id, None)
 
+    def drop_all(self) -> None:
+        """Forgets what was to be judged."""
+        self._wanted.clear()
+
     def begin_again(self, trial_ids: Iterable[str]) -> None:
         """A fresh process has seen no results: queues these open trials."""
         self._seen.clear()
@@ -45,11 +49,11 @@ class Assessments:
         """Judges the queued trials; returns the ids of those to stop. Ended trials are skipped, as `learn` has their
         values."""
         wanted, self._wanted = list(self._wanted), {}
-        values = await self._database.read(lambda c: history.open_intermediates(c, wanted))
-        new = {id_: found for id_, found in values.items() if len(found) > self._seen.get(id_, 0)}
+        found = await self._database.read(lambda c: history.open_intermediates(c, wanted))
+        trials = [{**trial, "from": self._seen.get(trial["trial_id"], 0)} for trial in found]
+        new = [trial for trial in trials if len(trial["values"]) > trial["from"]]
         if not new:
             return []
-        trials = [{"trial_id": id_, "values": found, "from": self._seen.get(id_, 0)} for id_, found in new.items()]
-        answer = await call("judge", trials=trials)
-        self._seen.update((id_, len(found)) for id_, found in new.items())
+        answer = await call("judge", trials=new)
+        self._seen.update((trial["trial_id"], len(trial["values"])) for trial in new)
         return list(answer["stop"])

@@ -69,9 +69,12 @@ def _make_tuner(spec: Message) -> HostedTuner:
 
 
 def _make_assessor(spec: Message) -> HostedAssessor:
+    """`direction`: the experiment's, for an assessor that goes by one and was not told which."""
     from nni_manager.assessors import registry as assessors
 
-    return cast("HostedAssessor", assessors.create(AlgorithmSpec(**spec)))  # the same methods
+    given = AlgorithmSpec(**{name: value for name, value in spec.items() if name != "direction"})
+    made = assessors.create(given, optimize_mode=spec.get("direction"))
+    return cast("HostedAssessor", made)  # the same methods
 
 
 def _result(item: Message) -> Result:

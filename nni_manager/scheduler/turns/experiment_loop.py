@@ -226,7 +226,7 @@ class ExperimentLoop:
 
     async def _record(self, seen: Seen) -> Result:
         spec, here = self._spec.now, self._process_state()
-        reported, assessed = self.feed.reported, spec.assessor is not None
+        reported, assessed = self.feed.reported, self.feed.takes_intermediates
         with tally.turns.measured():
             return await self.database.write(
                 lambda c: take_turn(c, spec, seen, here, reported=reported, assessed=assessed)

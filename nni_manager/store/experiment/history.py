@@ -43,11 +43,13 @@ def intermediates(connection: sqlite3.Connection, trial_id: str) -> list[Any]:
     return [json.loads(data) for (data,) in rows]
 
 
-def open_intermediates(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, list[Any]]:
-    """The intermediate results of several trials, without trials that have ended."""
-    query = "SELECT id FROM trials WHERE end_order IS NULL AND id IN (SELECT value FROM json_each(?))"
+def open_intermediates(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> list[Item]:
+    """Id, parameter id and intermediate results (`values`) of several trials, without trials that have ended."""
+    query = "SELECT id, parameter_id FROM trials WHERE end_order IS NULL AND id IN (SELECT value FROM json_each(?))"
     found = connection.execute(query, (json.dumps(list(trial_ids)),)).fetchall()
-    return {id_: intermediates(connection, id_) for (id_,) in found}
+    return [
+        {"trial_id": id_, "parameter_id": number, "values": intermediates(connection, id_)} for id_, number in found
+    ]
 
 
 def _item(connection: sqlite3.Connection, row: tuple[Any, ...], with_intermediates: bool) -> Item:

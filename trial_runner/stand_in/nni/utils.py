@@ -52,6 +52,20 @@ def extract_scalar_history(trial_history: List[Any], scalar_key: str = "default"
     return [extract_scalar_reward(value, scalar_key) for value in trial_history]
 
 
+def dump(obj: Any, **options: Any) -> str:
+    """JSON text of a value. `options`: as `json.dumps` takes them."""
+    import json
+
+    return json.dumps(obj, **options)
+
+
+def load(string: str, **options: Any) -> Any:
+    """The value of a JSON text. `options`: as `json.loads` takes them."""
+    import json
+
+    return json.loads(string, **options)
+
+
 def split_index(params: Any) -> Any:
     """Parameters without the ``_index`` that a tuner noted beside each choice."""
     if not isinstance(params, dict):

@@ -1,0 +1,72 @@
+"""ASHA, asynchronous successive halving: at the steps ``min_steps * eta**k`` a trial goes on when it is among the best
+1 / `eta` of those that came as far.
+
+L. Li, K. Jamieson, A. Rostamizadeh, E. Gonina, J. Ben-tzur, M. Hardt, B. Recht, A. Talwalkar, "A System for Massively
+Parallel Hyperparameter Tuning", MLSys 2020. There, a trial waits at such a rung until it is promoted; a running trial
+cannot wait, so it is judged at once by what the rung holds, and ends for good or goes on ("stopping" in A. Klein et
+al., "Model-based Asynchronous Hyperparameter and Neural Architecture Search", 2020). With fewer than `eta` results in
+the rung the best of them goes on.
+
+A value that is no number counts as the worst. After a restart, rungs are filled with the values of ended trials, and
+those that run are judged anew at the rungs that they passed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from nni_manager.assessors.contract import Assessor
+from nni_manager.domain.metrics import OptimizeModeName, default_number
+
+
+class ASHA(Assessor):
+    """`min_steps`: intermediate results before the first rung; `max_steps`: of a whole trial, no rung is there or
+    later; `early_stopping_rate`: how many of the first rungs are left out."""
+
+    def __init__(
+        self,
+        *,
+        optimize_mode: OptimizeModeName = "maximize",
+        min_steps: Annotated[int, Ge(1)] = 1,
+        max_steps: Annotated[int, Ge(1)] | None = None,
+        eta: Annotated[int, Ge(2)] = 4,
+        early_stopping_rate: Annotated[int, Ge(0), Le(20)] = 0,
+    ) -> None:
+        #: Factor that makes smaller values better.
+        self._sign = -1.0 if optimize_mode == "maximize" else 1.0
+        self._first = min_steps * eta**early_stopping_rate
+        self._max_steps = max_steps
+        self._eta = eta
+        #: Step of a rung → trial → its loss there.
+        self._rungs: dict[int, dict[str, float]] = {}
+
+    def judge(self, trial_id: str, history: Sequence[object]) -> bool:
+        step = len(history)
+        if not self._is_rung(step):
+            return True
+        loss = self._note(step, trial_id, history)
+        losses = sorted(self._rungs[step].values())
+        best = max(len(losses) // self._eta, 1)
+        return loss <= losses[best - 1] and (loss < math.inf or len(losses) == 1)
+
+    def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
+        step = self._first
+        while step <= len(history) and self._is_rung(step):
+            self._note(step, trial_id, history)
+            step *= self._eta
+
+    def _is_rung(self, step: int) -> bool:
+        if self._max_steps is not None and step >= self._max_steps:
+            return False
+        while step > self._first and step % self._eta == 0:
+            step //= self._eta
+        return bool(step == self._first)
+
+    def _note(self, step: int, trial_id: str, history: Sequence[object]) -> float:
+        number = default_number(history[step - 1])
+        loss = math.inf if number is None or math.isnan(number) else self._sign * number
+        return self._rungs.setdefault(step, {}).setdefault(trial_id, loss)

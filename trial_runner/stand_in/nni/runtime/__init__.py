@@ -1,0 +1,1 @@
+"""What advisors import: `msg_dispatcher_base`, `tuner_command_channel`, NNI 2's `protocol`, and `common`."""
