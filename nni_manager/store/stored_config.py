@@ -12,7 +12,7 @@ from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import NAME, service_names, without_name
 
 #: Tuners that minimize by default; NNI's others maximize.
-MINIMIZE_BY_DEFAULT = ("TPE", "TPE_legacy", "Anneal")
+MINIMIZE_BY_DEFAULT = ("TPE", "TPE_legacy", "Anneal", "CmaEs")
 
 
 def read(text: str, database: Path) -> dict[str, Any]:

@@ -26,9 +26,12 @@ CATALOGUE = Catalogue(
             ignored=("optimize_mode",),
         ),
         Algorithm(name="TPE", location="nni_manager.tuners.optuna_tpe:TPE"),
+        Algorithm(name="Anneal", location="nni_manager.tuners.anneal:Anneal"),
+        Algorithm(name="Evolution", location="nni_manager.tuners.evolution:Evolution"),
+        Algorithm(name="CmaEs", location="nni_manager.tuners.cma_es:CmaEs"),
     ),
     missing=(
-        *("TPE_legacy", "Anneal", "Evolution", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),
+        *("TPE_legacy", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),
         *("GPTuner", "PBT", "PBTTuner", "RegularizedEvolutionTuner", "DNGO", "DNGOTuner", "PPO", "PPOTuner", "SMAC"),
         *("Hyperband", "BOHB"),
     ),

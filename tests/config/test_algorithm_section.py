@@ -63,7 +63,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"name": "TPE", "codeDirectory": "."}, "codeDirectory", "belongs to className"),
     ("tuner", {"name": "Rendom"}, "name", "there is no tuner 'Rendom'; did you mean Random?"),
     ("tuner", {"name": "Bumblebee"}, "name", "there is no tuner 'Bumblebee'; use Random or GridSearch or TPE"),
-    ("tuner", {"name": "evolution"}, "name", "the tuner evolution is not in this version yet"),
+    ("tuner", {"name": "networkmorphism"}, "name", "the tuner networkmorphism is not in this version yet"),
     ("tuner", {"name": "BOHB"}, "name", "not in this version yet"),
     ("tuner", {"name": "Medianstop"}, "name", "there is no tuner 'Medianstop', it belongs to assessor: "),
     ("tuner", {"name": 5}, "name", "must be text"),

@@ -38,8 +38,8 @@ def test_optimize_mode_is_accepted_where_it_means_nothing(name: str) -> None:
     [
         ("Radnom", "no tuner 'Radnom', did you mean Random.*Random, GridSearch, TPE.*className"),
         ("zzz", "no tuner 'zzz'; use one of"),
-        ("Anneal", "NNI's tuner 'Anneal' is not available here yet"),
-        ("gptuner", "not available here yet"),
+        ("PPO", "NNI's tuner 'PPO' is not available here yet"),
+        ("networkmorphism", "not available here yet"),
         ("", "no tuner ''"),
     ],
 )
