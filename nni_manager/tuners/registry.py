@@ -29,10 +29,12 @@ CATALOGUE = Catalogue(
         Algorithm(name="Anneal", location="nni_manager.tuners.anneal:Anneal"),
         Algorithm(name="Evolution", location="nni_manager.tuners.evolution:Evolution"),
         Algorithm(name="CmaEs", location="nni_manager.tuners.cma_es:CmaEs"),
+        Algorithm(name="GPTuner", location="nni_manager.tuners.gp:GPTuner", aliases=("GP",)),
+        Algorithm(name="SMAC", location="nni_manager.tuners.smac:SMAC"),
     ),
     missing=(
-        *("TPE_legacy", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),
-        *("GPTuner", "PBT", "PBTTuner", "RegularizedEvolutionTuner", "DNGO", "DNGOTuner", "PPO", "PPOTuner", "SMAC"),
+        *("TPE_legacy", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner"),
+        *("PBT", "PBTTuner", "RegularizedEvolutionTuner", "DNGO", "DNGOTuner", "PPO", "PPOTuner"),
         *("Hyperband", "BOHB"),
     ),
 )
