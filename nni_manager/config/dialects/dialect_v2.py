@@ -26,7 +26,7 @@ from nni_manager.config.sections.platform_section import (
     read_platforms,
     read_shared_storage,
 )
-from nni_manager.config.sections.search_space import judge_dimensions, read_search_space
+from nni_manager.config.sections.search_space import judge_dimensions, judge_whole, read_search_space
 from nni_manager.config.sections.section import Section
 from nni_manager.domain.algorithm import Catalogue
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
@@ -195,7 +195,10 @@ def _algorithm(top: Section, name: str, family: Catalogue, source: Source) -> di
 def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source) -> None:
     if source.stored or any(problem.field.startswith("searchSpace") for problem in source.problems.values()):
         return
-    judge_dimensions(fields["searchSpace"] or {}, (fields["tuner"] or {}).get("name"), top, source)
+    space, tuner = fields["searchSpace"] or {}, fields["tuner"] or {}
+    judge_dimensions(space, tuner.get("name"), top, source)
+    if not any(problem.field.startswith(("searchSpace", "tuner", "advisor")) for problem in source.problems.values()):
+        judge_whole(space, _algorithm_spec(tuner), top, source)
 
 
 def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> list[dict[str, object]]:

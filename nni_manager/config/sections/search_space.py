@@ -16,12 +16,13 @@ from nni_manager.config.reading.document import MAX_DEPTH, Document, Path, Unrea
 from nni_manager.config.reading.scalars import mapping, text
 from nni_manager.config.reading.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
 from nni_manager.config.sections.section import Section
-from nni_manager.domain.errors import BadDimension, ConfigInvalid, Problem
-from nni_manager.domain.experiment import ConfigWarning
+from nni_manager.domain.errors import BadDimension, ConfigInvalid, InvalidInput, Problem
+from nni_manager.domain.experiment import AlgorithmSpec, ConfigWarning
 from nni_manager.domain.space import search_space
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import SearchSpace
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
+from nni_manager.tuners.registry import create
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
 
@@ -54,6 +55,25 @@ def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, s
             _warn_of_mixed(check_search_space({name: dimension}, tuner), file, source)
         except BadDimension as error:
             _refuse(error, file, source)
+
+
+def judge_whole(space: Mapping[str, object], tuner: AlgorithmSpec, top: Section, source: Source) -> None:
+    """Notes why a built-in tuner cannot be made, or cannot search the space as a whole.
+
+    For a config in which nothing else is wrong with tuner and search space.
+    """
+    if tuner.name not in TUNERS.names:
+        return
+    try:
+        made = create(tuner)
+    except InvalidInput as error:
+        source.refuse(("advisor" if top.has("advisor") else "tuner", "name"), str(error).removeprefix("name: "))
+        return
+    try:
+        made.update_search_space(space)
+    except InvalidInput as error:
+        field = "searchSpace" if top.has("searchSpace") else "searchSpaceFile"
+        source.refuse((field,), str(error).removeprefix("searchSpace").lstrip(": "))
 
 
 _MIXED_CHOICE = "MIXED_CHOICE"
