@@ -195,9 +195,10 @@ def _algorithm(top: Section, name: str, family: Catalogue, source: Source) -> di
 def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source) -> None:
     if source.stored or any(problem.field.startswith("searchSpace") for problem in source.problems.values()):
         return
-    space, tuner = fields["searchSpace"] or {}, fields["tuner"] or {}
+    space, tuner, before = fields["searchSpace"] or {}, fields["tuner"] or {}, len(source.problems)
     judge_dimensions(space, tuner.get("name"), top, source)
-    if not any(problem.field.startswith(("searchSpace", "tuner", "advisor")) for problem in source.problems.values()):
+    is_sound = len(source.problems) == before
+    if is_sound and not any(one.field.startswith(("tuner", "advisor")) for one in source.problems.values()):
         judge_whole(space, _algorithm_spec(tuner), top, source)
 
 
