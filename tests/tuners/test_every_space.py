@@ -92,8 +92,13 @@ def test_proposals_lie_in_the_space(name: str) -> None:
     spaces = -(-int(os.environ.get("NNI_PROPOSALS", proposals)) // _FOR_ONE)
 
     @seed(1)
-    @settings(max_examples=spaces, deadline=None, database=None)
-    @settings(phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=spaces,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(space=SPACES, number=st.integers(0, 2**32))
     def search(space: dict[str, Any], number: int) -> None:
         tuner = make(number)
