@@ -1,8 +1,8 @@
 """The direction of an experiment: whether greater or smaller results are better.
 
 One rule for what is called the best, the page, messages and the assessor: what the tuner's `optimize_mode` says; else,
-for a tuner that goes by no results, what the assessor's says; else NNI's default for the tuner. Of several objectives it is
-the first one's.
+for a tuner that goes by no results, what the assessor's says; else NNI's default for the tuner. Of several objectives
+it is the first one's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nni_manager.domain.metrics import OptimizeMode
 #: Tuners, by name or class, in lower case, that minimize where nothing is written; all others maximize.
 _MINIMIZE = frozenset(
     (
-        *("tpe", "tpe_legacy", "anneal"),
+        *("tpe", "tpe_legacy", "anneal", "cmaes"),
         *("nni.algorithms.hpo.tpe_tuner.tpetuner", "nni.algorithms.hpo.hyperopt_tuner.hyperopttuner"),
     )
 )

@@ -47,6 +47,11 @@ CATALOGUE = Catalogue(
             ignored=("optimize_mode",),
             has_own_space=True,
         ),
+        Algorithm(name="Anneal", location="nni_manager.tuners.anneal:Anneal"),
+        Algorithm(name="Evolution", location="nni_manager.tuners.evolution:Evolution"),
+        Algorithm(name="CmaEs", location="nni_manager.tuners.cma_es:CmaEs"),
+        Algorithm(name="GPTuner", location="nni_manager.tuners.gp:GPTuner", aliases=("GP",)),
+        Algorithm(name="SMAC", location="nni_manager.tuners.smac:SMAC"),
         Algorithm(name="Hyperband", location="nni_manager.tuners.hyperband:Hyperband"),
         Algorithm(name="BOHB", location="nni_manager.tuners.bohb:BOHB"),
     ),
@@ -66,10 +71,7 @@ CATALOGUE = Catalogue(
             package="nni[DNGO]",
         ),
     ),
-    missing=(
-        *("Anneal", "Evolution", "GP", "GPTuner", "SMAC"),
-        *("NetworkMorphism", "RegularizedEvolutionTuner", "PPO", "PPOTuner"),
-    ),
+    missing=("NetworkMorphism", "RegularizedEvolutionTuner", "PPO", "PPOTuner"),
 )
 
 

@@ -29,7 +29,6 @@ DEV = "dev"
 #: Declared, imported nowhere.
 NEVER_IMPORTED = {
     "plotly": "its plotly.min.js, for charts",
-    "scikit-learn": "the trials of configs/ import it",
 }
 #: Imported, of another Python than ours, which may have it.
 IN_USERS_PYTHON = {
@@ -45,6 +44,7 @@ WITH_EXTRAS = {
     "nni_manager/kubernetes/jobs/shared_objects.py": "azure",
     "nni_manager/platform_kit/testing": "testing",
     "nni_manager/programs": "programs",
+    **{f"nni_manager/tuners/{name}.py": "gp" for name in ("model_search", "gp", "smac")},
     **{f"nni_manager/platforms/{one.name}": one.extra for one in registry.descriptions() if one.extra},
 }
 

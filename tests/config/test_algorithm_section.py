@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from nni_manager.config.algorithms import arguments_model
 from nni_manager.config.experiment_file import from_canonical
 from nni_manager.config.sections.model_fields import fields_of, models_in
-from nni_manager.domain.errors import Problem
+from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
 from nni_manager.tuners import registry
 from nni_manager.tuners.testing import dimension, run
@@ -177,7 +177,8 @@ def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: st
     more = {"objectives": {"default": "maximize"}} if registry.find(name).needs_objectives else {}
     tuner = registry.create(load_with(tuner=section, searchSpace=space, **more).tuner)
     tuner.update_search_space(space)
-    assert len(run(tuner, 22)) == 22  # the last ones go by results
+    proposals = 11 if name in ("GPTuner", "SMAC") else 22
+    assert len(run(tuner, proposals)) == proposals  # the last ones go by results
 
 
 @pytest.mark.parametrize(
@@ -225,3 +226,24 @@ def test_user_class_defaults_to_the_folder_of_the_config(load_with: Load, tmp_pa
 def test_a_stored_experiment_may_name_an_algorithm_of_another_release(load_with: Load) -> None:
     canonical = {**load_with().canonical, "tuner": {"name": "PPO", "classArgs": {"lam": 9}}}
     assert from_canonical(canonical).tuner == AlgorithmSpec(name="PPO", class_args={"lam": 9})
+
+
+@pytest.mark.parametrize("name", ["GPTuner", "gp", "SMAC"])
+def test_a_tuner_whose_packages_are_missing_is_refused(
+    refusals: Refusals, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("nni_manager.tuners.model_search.find_spec", lambda name: None)
+    [problem] = refusals(tuner={"name": name})
+    assert problem.field == "tuner.name" and problem.line > 0
+    assert "scikit-learn, which is not installed" in problem.message and "nni-manager[gp]" in problem.message
+
+
+def test_a_space_that_the_tuner_refuses_as_a_whole_is_refused(
+    refusals: Refusals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(tuner: object, space: object) -> None:
+        raise InvalidInput("searchSpace: this tuner takes one choice and nothing else")
+
+    monkeypatch.setattr("nni_manager.tuners.random.Random.update_search_space", refuse)
+    [problem] = refusals(tuner={"name": "Random"})
+    assert (problem.field, problem.message) == ("searchSpace", "this tuner takes one choice and nothing else")

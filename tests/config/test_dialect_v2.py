@@ -305,6 +305,14 @@ def test_variables_that_are_kept_are_a_list_of_names(load_with: Load) -> None:
             load_with(callerEnvironment=wrong)
 
 
+def test_experiments_to_start_from_are_a_list_of_ids(load_with: Load) -> None:
+    assert load_with(warmStart=["abcdefgh", "X-1", "abcdefgh"]).warm_start == ("abcdefgh", "X-1")
+    assert load_with().warm_start == ()
+    for wrong in ("abcdefgh", [12345678], ["../x"], [""], ["a" * 33]):
+        with pytest.raises(ConfigInvalid, match="warmStart: must be a list of ids of experiments"):
+            load_with(warmStart=wrong)
+
+
 def test_a_mount_point_in_the_code_is_refused_with_the_place_where_it_is(tmp_path: Path) -> None:
     config = {**MINIMAL, "sharedStorage": {**SHARED, "localMountPoint": "mnt"}}
     with pytest.raises(ConfigInvalid) as refused:

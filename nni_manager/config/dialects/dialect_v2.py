@@ -46,6 +46,7 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "logCollection": ("log_collection", str),
     "tunerPython": ("tuner_python", str),
     "callerEnvironment": ("caller_environment", tuple),
+    "warmStart": ("warm_start", tuple),
 }
 
 

@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Callable
 
+from nni_manager.domain.ids import EXPERIMENT_ID
+
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"b": 1} | {
     prefix + unit: 2 ** (10 * power) for power, prefix in enumerate("kmgt", start=1) for unit in ("b", "", "i")
@@ -160,6 +162,13 @@ def variable_names(raw: object) -> list[str]:
     """Names of variables of an environment, each once; an empty list is one."""
     if not isinstance(raw, list) or not all(isinstance(name, str) and _VARIABLE.fullmatch(name) for name in raw):
         raise ValueError("must be a list of names of variables, such as [PATH, HOME]")
+    return list(dict.fromkeys(raw))
+
+
+def experiment_ids(raw: object) -> list[str]:
+    """Ids of experiments, each once."""
+    if not isinstance(raw, list) or not all(isinstance(one, str) and EXPERIMENT_ID.fullmatch(one) for one in raw):
+        raise ValueError("must be a list of ids of experiments, such as [a1b2c3d4]; put one of digits alone in quotes")
     return list(dict.fromkeys(raw))
 
 

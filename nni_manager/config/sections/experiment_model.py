@@ -173,6 +173,11 @@ class Experiment(Part):
         " `[PATH, HOME]`; `[]`: none.",
         marks={"format": "variable-names", "shown": "all", "firstFormat": "callerEnvironment"},
     )
+    warm_start: Any = _ours(
+        "Ids of other experiments, whose results the tuner is told before its first proposal, as far as they fit the"
+        " search space.",
+        marks={"format": "experiment-ids", "firstFormat": "warmStart"},
+    )
     tuner: Any = _section(
         "`name` and `classArgs` of a built-in, or `className`, `codeDirectory` and `classArgs`.",
         shown="required",

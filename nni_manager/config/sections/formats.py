@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from nni_manager.config.daemon_settings.local_users import local_users
 from nni_manager.config.reading import scalars
 from nni_manager.config.reading.source import Source
+from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.domain.text import parse_token, refuse_login_in
 
 Reader = Callable[[object], object]
@@ -136,6 +137,7 @@ _INDICES: Mapping[str, Any] = {
 }
 _SHARE: Mapping[str, Any] = {"anyOf": [_WHOLE, {"type": "string", "pattern": "^[0-9]{1,2}%$"}]}
 _NAMES: Mapping[str, Any] = {"type": "array", "items": {"type": "string", "pattern": r"^[^=\s]+$"}}
+_IDS: Mapping[str, Any] = {"type": "array", "items": {"type": "string", "pattern": f"^{EXPERIMENT_ID.pattern}$"}}
 _TEXT_OR_WHOLE: Mapping[str, Any] = {"anyOf": [_TEXT, {"type": "integer"}]}
 
 FORMATS: Mapping[str, Format] = {
@@ -152,6 +154,7 @@ FORMATS: Mapping[str, Format] = {
     "gpu-indices": Format(_scalar(scalars.gpu_indices), _INDICES, "GPU indices"),
     "count-or-share": Format(_scalar(scalars.count_or_share), _SHARE),
     "variable-names": Format(_scalar(scalars.variable_names), _NAMES),
+    "experiment-ids": Format(_scalar(scalars.experiment_ids), _IDS),
     "whole-number": Format(_scalar(scalars.numeral), {"anyOf": [_WHOLE, _NUMERAL]}, "whole number"),
     "text": Format(
         lambda raw, _: str(raw) if type(raw) is int else scalars.text(raw), _TEXT_OR_WHOLE, "text", reads_stored=False

@@ -24,7 +24,7 @@ from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.experiment import experiments, jobs, services, trials
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
-from nni_manager.store.nni import nni_folder
+from nni_manager.store.nni import nni_folder, nni_format
 from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
 
@@ -62,6 +62,8 @@ def make(
                 storage_key=secrets.token_hex(12),
                 warnings=[warning.told for warning in submission.spec.warnings],
             )
+            for results in submission.imported:
+                experiments.add_import(connection, nni_format.as_javascript(results), now_ms)
             experiments.set_endpoint(connection, endpoint)
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)

@@ -17,7 +17,7 @@ from nni_manager.config import admission
 from nni_manager.domain.endpoint import Endpoint, EndpointWish
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.scheduler.experiments import experiment_folder, preflight
+from nni_manager.scheduler.experiments import experiment_folder, preflight, warm_start
 from nni_manager.scheduler.experiments.code import in_thread
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
@@ -40,6 +40,7 @@ class Launcher:
         spec, id_ = submission.spec, submission.id
         await asyncio.to_thread(admission.check, spec)
         with self._supervisor.opening():
+            submission = await warm_start.with_results(submission, self._supervisor)
             findings = await preflight.look(
                 spec, submission.secrets, self._shared.connections, Folder(Path(spec.working_directory) / id_)
             )

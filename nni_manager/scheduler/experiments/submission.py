@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +25,8 @@ class Submission:
     interpreter: str = ""
     #: Reference → value, of the secrets that `spec` refers to.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Results of other experiments for the tuner, one list of {parameter, value} for each.
+    imported: Sequence[Sequence[Mapping[str, object]]] = ()
     #: None: no endpoint.
     endpoint: EndpointWish | None = None
     #: Folder of uploaded code, named in `spec`, which the experiment copies. None: none was uploaded.

@@ -33,6 +33,14 @@ def imported(connection: sqlite3.Connection) -> list[list[Item]]:
     return [json.loads(data) for (data,) in connection.execute("SELECT data FROM imports ORDER BY id")]
 
 
+def results(connection: sqlite3.Connection) -> list[Item]:
+    """``parameter`` and ``value`` of trials that succeeded with a final result, in the order of their ends."""
+    rows = connection.execute(
+        "SELECT record, final_data FROM trials WHERE status = 'SUCCEEDED' AND final_data IS NOT NULL ORDER BY end_order"
+    )
+    return [{"parameter": json.loads(record)["parameters"], "value": json.loads(data)} for record, data in rows]
+
+
 def intermediates(connection: sqlite3.Connection, trial_id: str) -> list[Any]:
     """Values of the current attempt's intermediate results, in order."""
     rows = connection.execute(

@@ -1,0 +1,85 @@
+"""`warmStart`: a new experiment's tuner is told the results of other experiments.
+
+They are stored in the new experiment as if they had been imported, so it needs the others no more. What a built-in
+tuner could not use, parameters outside the search space and values that are no numbers, is left out and counted in a
+warning.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec
+from nni_manager.domain.metrics import default_number
+from nni_manager.domain.space import search_space
+from nni_manager.scheduler.experiments.submission import Submission
+from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.store.experiment import history
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
+
+Entry = Mapping[str, object]
+
+
+async def with_results(submission: Submission, supervisor: Supervisor) -> Submission:
+    """The submission with the results that its config asks for, and warnings of what does not fit.
+
+    Raises InvalidInput for an experiment that does not exist, StoreError for one that cannot be read.
+    """
+    spec = submission.spec
+    fits, found, warnings = _judge(spec), [], []
+    for id_ in spec.warm_start:
+        results = await _read(id_, supervisor)
+        used = [entry for entry in results if fits(entry)]
+        found += [used] if used else []
+        warnings += [_warning(id_, len(results), len(used))] if not used or len(used) < len(results) else []
+    return replace(submission, spec=replace(spec, warnings=(*spec.warnings, *warnings)), imported=found)
+
+
+async def _read(id_: str, supervisor: Supervisor) -> Sequence[Entry]:
+    read: Callable[[sqlite3.Connection], Sequence[Entry]] = history.results
+    experiment = supervisor.get(id_)
+    if experiment is not None:
+        return await experiment.database.read(read)
+    try:
+        return await supervisor.closed_ones.read(id_, lambda _: read)
+    except NotFound:
+        raise InvalidInput(
+            f"warmStart: there is no experiment {id_}; `nnictl experiment list --all` shows those that there are"
+        ) from None
+
+
+def _judge(spec: ExperimentSpec) -> Callable[[Entry], bool]:
+    """Whether the tuner can use a result. The search space of a user's tuner may be anything, so it gets all."""
+    if spec.tuner.name not in TUNERS.names:
+        return _is_storable
+    space = search_space.parse(spec.search_space)
+    return lambda entry: space.contains(entry["parameter"]) and _is_finite(entry["value"]) and _is_storable(entry)
+
+
+def _is_finite(value: object) -> bool:
+    number = default_number(value)
+    return number is not None and math.isfinite(number)
+
+
+def _is_storable(entry: Entry) -> bool:
+    """Whether there is no NaN in it, which JSON has not."""
+    try:
+        json.dumps(entry, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _warning(id_: str, there: int, used: int) -> ConfigWarning:
+    message = f"experiment {id_} has no results, so the tuner is told none of it"
+    if there:
+        message = (
+            f"{there - used} of the {there} results of experiment {id_} do not fit the search space, or are no numbers,"
+            f" and are left out; the tuner is told {used}"
+        )
+    return ConfigWarning(code="WARM_START", message=message, field="warmStart")

@@ -1,0 +1,152 @@
+"""Search with a model of the results: what GPTuner and SMAC have in common.
+
+The first trials are spread evenly (a Sobol sequence, shifted by the seed). After that, a model of the results is made
+for each proposal, and the point with the greatest acquisition is proposed: of many random ones and of the best trials,
+those that promise most are improved step by step. Trials that failed, were stopped early or had no finite result count
+like the worst one that has a result; running trials like what the model expects of them, so that proposals keep apart.
+
+scikit-learn and scipy are imported on first use: they take a second.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from abc import abstractmethod
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.metrics import OptimizeModeName
+from nni_manager.tuners.learning import LearningTuner, Units
+
+if TYPE_CHECKING:
+    from nni_manager.tuners.encoding import Array, Encoding
+
+#: Of more results than twice that, the best and the newest ones are modelled.
+_HALF = 200
+#: How many numbers the candidates of one proposal may take: with many results there are fewer candidates.
+_WORK = 1_000_000
+_ROUNDS = 20
+
+
+class Model(Protocol):
+    """A model of the results, and how promising points are by it."""
+
+    def acquisition(self, features: Array) -> Array:
+        """Shape (points,); the greatest is tried next."""
+
+
+class ModelTuner(LearningTuner):
+    """`starts`: trials before there is a model; `candidates`: random points, of which so many as `climbers`, with as
+    many of the best trials, are improved."""
+
+    def __init__(
+        self, *, optimize_mode: OptimizeModeName, seed: int | None, starts: int, candidates: int, climbers: int
+    ) -> None:
+        _require_packages(type(self).__name__)
+        super().__init__(optimize_mode=optimize_mode, seed=seed)
+        self._starts = starts
+        self._candidates = candidates
+        self._climbers = climbers
+        self._encoding: Encoding | None = None
+
+    @abstractmethod
+    def fit(self, features: Array, losses: Array, running: Array) -> Model:
+        """The model of results and of running trials; shapes (results, features), (results,), (trials, features)."""
+
+    def update_search_space(self, search_space: object) -> None:
+        super().update_search_space(search_space)
+        self._encoding = None
+
+    def suggest(self, parameter_id: int, source: random.Random) -> dict[str, object]:
+        if not self.space.places:
+            return {}
+        if len(self.observed) < max(self._starts, 1):
+            return self.parameters(self._spread(parameter_id), source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a fit that has not converged, which is good enough
+            return self._by_model(source)
+
+    def _spread(self, parameter_id: int) -> Units:
+        from scipy.stats import qmc
+
+        sequence = qmc.Sobol(len(self.space.places), scramble=False)
+        sequence.fast_forward(parameter_id % 4096 + 1)
+        shifts = random.Random(f"{self.seed}/start")  # noqa: S311 - no secret
+        point = sequence.random(1)[0]
+        return {
+            place.key: (float(unit) + shifts.random()) % 1 for place, unit in zip(self.space.places, point, strict=True)
+        }
+
+    def _by_model(self, source: random.Random) -> dict[str, object]:
+        import numpy
+
+        from nni_manager.tuners.encoding import Encoding
+
+        if self._encoding is None:
+            self._encoding = Encoding(self.space)
+        chance = numpy.random.default_rng(source.getrandbits(64))
+        model = self._model(self._encoding)
+        found = self._promising(self._encoding, model, chance)
+        return self._first_new(found, source)
+
+    def _model(self, encoding: Encoding) -> Model:
+        import numpy
+
+        ended, losses = self._modelled()
+        features = encoding.features(encoding.snapped(encoding.points([*ended, *self.running])))
+        return self.fit(features[: len(ended)], numpy.array(losses), features[len(ended) :])
+
+    def _modelled(self) -> tuple[list[Units], list[float]]:
+        """The results that the model is made of; bad ones are as bad as the worst."""
+        ended = self.ended
+        if len(ended) > 2 * _HALF:
+            best = sorted(ended[:-_HALF], key=lambda one: one[1])[:_HALF]
+            ended = [*best, *ended[-_HALF:]]
+        worst = max((loss for _, loss in ended if loss < math.inf), default=0.0)
+        return [units for units, _ in ended], [min(loss, worst) for _, loss in ended]
+
+    def _promising(self, encoding: Encoding, model: Model, chance: Any) -> list[Units]:
+        """Points by their acquisition, the greatest first."""
+        import numpy
+
+        def gain(points: Array) -> Array:
+            return model.acquisition(encoding.features(points))
+
+        count = max(min(self._candidates, _WORK // (len(self.ended) + len(self.running) + 1)), 100)
+        drawn = encoding.snapped(chance.random((count, len(self.space.places))))
+        best = encoding.points([one.units for one in self.ranked[: self._climbers]])
+        first = drawn[numpy.argsort(-gain(drawn), kind="stable")[: self._climbers]]
+        points = encoding.snapped(numpy.concatenate([first, best]))
+        gains = gain(points)
+        for number in range(2 * _ROUNDS):
+            step = 0.1 * 0.75 ** (number // 2)
+            moved = encoding.shaken(points, step, chance) if number % 2 else encoding.neighbours(points, chance)
+            new = gain(moved)
+            better = new > gains
+            points[better], gains[better] = moved[better], new[better]
+        return [encoding.units(points[row]) for row in numpy.argsort(-gains, kind="stable")]
+
+    def was_tried(self, parameters: dict[str, object]) -> bool:
+        """Whether a trial with these parameters has ended or runs."""
+        units = self.units(parameters)
+        return any(units == one for one, _ in self.ended) or units in self.running
+
+    def _first_new(self, found: list[Units], source: random.Random) -> dict[str, object]:
+        """The first that was not tried, if there is one; else one that is drawn."""
+        for units in found:
+            proposal = self.parameters(units, source)
+            if not self.was_tried(proposal):
+                return proposal
+        return self.parameters({}, source)
+
+
+def _require_packages(tuner: str) -> None:
+    """Raises InvalidInput when the packages of the extra are missing."""
+    if find_spec("sklearn") is None:
+        raise InvalidInput(
+            f"name: the tuner {tuner} needs scikit-learn, which is not installed where the manager runs:"
+            " pip install 'nni-manager[gp]'"
+        )

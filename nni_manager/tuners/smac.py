@@ -1,0 +1,101 @@
+"""SMAC: sequential model-based configuration, a random forest in place of a Gaussian process, by scikit-learn.
+
+F. Hutter, H. Hoos, K. Leyton-Brown, "Sequential Model-Based Optimization for General Algorithm Configuration", LION
+2011: the forest's trees disagree where little is known; the expected improvement is climbed from the best trials by
+changes of one value at a time; some proposals are drawn at random. Losses are taken on a logarithmic scale; trials that
+failed, were stopped early or had no finite result count like the worst one: M. Lindauer et al., "SMAC3: A Versatile
+Bayesian Optimization Package for Hyperparameter Optimization", JMLR 2022. Running trials are supposed to have the
+result that the forest expects of them (the kriging believer of D. Ginsbourger, R. Le Riche, L. Carraro, 2010).
+
+A proposal takes some tenths of a second.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge
+
+from nni_manager.domain.metrics import OptimizeModeName
+from nni_manager.tuners.model_search import Model, ModelTuner
+
+if TYPE_CHECKING:
+    from nni_manager.tuners.encoding import Array
+
+_TREES = 20
+#: The share of proposals that are drawn at random (Lindauer et al.).
+_RANDOM = 0.08
+
+
+class SMAC(ModelTuner):
+    """`config_dedup`: what is drawn at random is not proposed again either, as long as there is something else."""
+
+    def __init__(
+        self,
+        *,
+        optimize_mode: OptimizeModeName = "maximize",
+        config_dedup: bool = False,
+        seed: Annotated[int, Ge(0)] | None = None,
+    ) -> None:
+        super().__init__(optimize_mode=optimize_mode, seed=seed, starts=10, candidates=5000, climbers=10)
+        self._repeats = not config_dedup
+
+    def suggest(self, parameter_id: int, source: random.Random) -> dict[str, object]:
+        if source.random() < _RANDOM:
+            drawn = self.parameters({}, source)
+            if self._repeats or not self.was_tried(drawn):
+                return drawn
+        return super().suggest(parameter_id, source)
+
+    def fit(self, features: Array, losses: Array, running: Array) -> Model:
+        import numpy
+
+        scaled = _logarithmic(losses)
+        forest = self._forest().fit(features, scaled)
+        if len(running):
+            believed = numpy.concatenate([scaled, forest.predict(running)])
+            features = numpy.concatenate([features, running])
+            forest = self._forest().fit(features, believed)
+        return _Forest(forest, features)
+
+    def _forest(self) -> Any:
+        from sklearn.ensemble import RandomForestRegressor
+
+        return RandomForestRegressor(_TREES, max_features=5 / 6, min_samples_split=3, random_state=self.seed % 2**32)
+
+
+class _Forest:
+    """A fitted forest."""
+
+    def __init__(self, forest: Any, known: Array) -> None:
+        self._forest = forest
+        self._best = float(forest.predict(known).min())
+
+    def acquisition(self, features: Array) -> Array:
+        """The expected improvement."""
+        import numpy
+        from scipy.special import ndtr
+
+        mean, deviation = self._predict(features)
+        gain = self._best - mean
+        ratio = gain / deviation
+        return gain * ndtr(ratio) + deviation * numpy.exp(-(ratio**2) / 2) / numpy.sqrt(2 * numpy.pi)
+
+    def _predict(self, features: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation: between trees, and within their leaves."""
+        import numpy
+
+        leaves = self._forest.apply(features)
+        trees = [one.tree_ for one in self._forest.estimators_]
+        means = numpy.stack([tree.value[leaves[:, number], 0, 0] for number, tree in enumerate(trees)])
+        within = numpy.stack([tree.impurity[leaves[:, number]] for number, tree in enumerate(trees)])
+        return means.mean(axis=0), numpy.sqrt(means.var(axis=0) + within.mean(axis=0) + 1e-12)
+
+
+def _logarithmic(losses: Array) -> Array:
+    """Losses on a logarithmic scale from the least one, so that good ones lie apart."""
+    import numpy
+
+    least, spread = losses.min(), numpy.ptp(losses)
+    return numpy.log((losses - least) / spread + 0.05) if spread > 0 else losses

@@ -1,0 +1,78 @@
+"""`warmStart`: a new experiment's tuner is told the results of another one, before its first proposal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.acceptance.command_line import CommandLine, command_line
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+#: Reports its x.
+REPORT_X = """
+x=$(sed 's/.*"x": *\\([-0-9.e]*\\).*/\\1/' "$NNI_SYS_DIR/parameter.cfg")
+echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
+"""
+
+
+def uniform(low: float, high: float) -> dict[str, Any]:
+    return {"x": {"_type": "uniform", "_value": [low, high]}}
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    with command_line(tmp_path_factory.mktemp("warm")) as line:
+        line.serve("--port", "0")
+        yield line
+
+
+@pytest.fixture(scope="module")
+def first(line: CommandLine) -> str:
+    """An experiment that is over: eight trials, whose x is their result."""
+    id_ = line.create(
+        trialCommand=REPORT_X,
+        searchSpace=uniform(0, 1),
+        maxTrialNumber=8,
+        tuner={"name": "Random", "classArgs": {"seed": 1}},
+    )
+    line.daemon.wait(id_, "DONE")
+    return id_
+
+
+def values(line: CommandLine, id_: str) -> list[float]:
+    line.daemon.wait(id_, "DONE")
+    return [trial["parameters"]["x"] for trial in json.loads(line.good("trial", "ls", id_, "--json"))]
+
+
+def test_the_tuner_goes_on_from_results_of_an_open_and_of_a_closed_experiment(line: CommandLine, first: str) -> None:
+    tuner = {"name": "Anneal", "classArgs": {"optimize_mode": "minimize", "seed": 1}}
+    ask = {"trialCommand": REPORT_X, "searchSpace": uniform(0, 1), "maxTrialNumber": 1, "tuner": tuner}
+    cold = values(line, line.create(**ask))
+    warm = line.create(**ask, warmStart=[first])
+    assert json.loads(line.good("experiment", "show", warm, "--json"))["config"]["warmStart"] == [first]
+    of_open = values(line, warm)
+    line.good("stop", first)
+    assert values(line, line.create(**ask, warmStart=[first])) == of_open != cold
+
+
+def test_results_that_do_not_fit_are_counted_and_left_out(line: CommandLine, first: str) -> None:
+    everything = json.loads(line.good("trial", "ls", first, "--json"))
+    middle = sorted(trial["parameters"]["x"] for trial in everything)[3]
+    id_ = line.create(trialCommand=REPORT_X, searchSpace=uniform(0, middle), maxTrialNumber=1, warmStart=[first])
+    (warning,) = [
+        one
+        for one in json.loads(line.good("experiment", "show", id_, "--json"))["warnings"]
+        if one["code"] == "WARM_START"
+    ]
+    assert f"4 of the 8 results of experiment {first} do not fit the search space" in warning["message"]
+    assert warning["message"].startswith("warmStart: ")
+
+
+def test_an_experiment_that_does_not_exist_is_refused(line: CommandLine) -> None:
+    file = line.config(trialCommand=REPORT_X, searchSpace=uniform(0, 1), warmStart=["nowhere1"])
+    code, sentence = line.bad("create", "--config", file)
+    assert code == 2 and "warmStart: there is no experiment nowhere1; `nnictl experiment list --all`" in sentence
