@@ -1,0 +1,176 @@
+"""What tuners that learn have in common: which results count, in which order, and which trials still run.
+
+Every value is kept as a number of the unit interval, its place in the distribution of its dimension; so an algorithm
+needs no knowledge of distributions, steps or bounds. What a tuner proposes depends on its seed, the parameter id, and
+what has been learned and still runs, so that a restarted tuner, which was told the same, proposes the same.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import abstractmethod
+from bisect import insort
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nni_manager.domain.metrics import OptimizeModeName, default_number
+from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
+from nni_manager.domain.trial import TrialStatus
+from nni_manager.tuners.contract import Data, Pending, Result, Tuner
+from nni_manager.tuners.random import chosen_seed
+
+#: The place of each value within its dimension, 0 to 1; only of dimensions that exist in these parameters.
+Units = dict[Key, float]
+#: Which result running trials are supposed to have: the best so far, the worst or the mean.
+Liar = Literal["min", "max", "mean"]
+
+#: Of trials without a usable result, those that say something about their parameters; a cancelled one says nothing.
+_BAD = (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.EARLY_STOPPED)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Observation:
+    """A result, smaller is better; of equal ones the earlier comes first."""
+
+    loss: float
+    #: 0, 1, … in the order in which results came in; imported ones first.
+    number: int
+    units: Units = field(compare=False)
+
+
+class LearningTuner(Tuner):
+    """Base of tuners that learn from results. `seed`: any whole number; without one, every process draws differently.
+
+    A trial without a finite result is no observation: `ended` has those that failed or were stopped early, too, for
+    algorithms that learn from them.
+    """
+
+    def __init__(self, *, optimize_mode: OptimizeModeName, seed: int | None) -> None:
+        self._sign = -1.0 if optimize_mode == "maximize" else 1.0
+        self.seed = chosen_seed(seed)
+        self.space = SearchSpace(places=())
+        #: Observations of the current search space, in the order in which they came in.
+        self.observed: list[Observation] = []
+        #: The same from best to worst.
+        self.ranked: list[Observation] = []
+        #: What `observed` has, and trials of this space that failed, were stopped early, or had no finite result: their
+        #: loss is infinite.
+        self.ended: list[tuple[Units, float]] = []
+        #: The same, whatever search space they are of.
+        self._imported: list[tuple[object, float]] = []
+        self._learned: list[tuple[object, float]] = []
+        self._pending: dict[int, object] = {}
+        self._running: dict[int, Units] = {}
+        self._of_import = 0
+        self._failed = 0
+
+    @abstractmethod
+    def suggest(self, parameter_id: int, source: random.Random) -> dict[str, object]:
+        """Parameters for a new trial; `source` is all the chance there is. Raises NoMoreProposals."""
+
+    def forget(self) -> None:
+        """Called when `observed` is made anew: drops what was computed from it."""
+
+    def update_search_space(self, search_space: object) -> None:
+        self.space = parse(search_space)
+        self._sort_out()
+
+    def propose(self, parameter_id: int) -> dict[str, object]:
+        parameters = self.suggest(parameter_id, random.Random(f"{self.seed}/{parameter_id}"))  # noqa: S311 - no secret
+        self._add_running(parameter_id, parameters)
+        return parameters
+
+    def learn(self, result: Result) -> None:
+        if result.parameter_id is not None:
+            self._pending.pop(result.parameter_id, None)
+            self._running.pop(result.parameter_id, None)
+        number = default_number(result.value)
+        if number is not None and math.isfinite(number):
+            self._keep(result.parameters, self._sign * number)
+        else:
+            self._failed += 1
+            if result.status in _BAD:
+                self._keep(result.parameters, math.inf)
+
+    def adopt(self, pending: Pending) -> None:
+        if pending.parameter_id is not None:
+            self._add_running(pending.parameter_id, pending.parameters)
+
+    def import_data(self, data: Data) -> None:
+        for entry in data:
+            number = default_number(entry.get("value"))
+            if number is not None and math.isfinite(number):
+                self._imported.append((entry.get("parameter"), self._sign * number))
+        self._sort_out()
+
+    def state(self) -> dict[str, object]:
+        return {"learned": len(self.observed), "failed": self._failed, "running": len(self._running)}
+
+    # What algorithms ask
+
+    @property
+    def imported(self) -> int:
+        """How many of `observed` and of `ended`, the first ones, come from elsewhere."""
+        return self._of_import
+
+    @property
+    def running(self) -> list[Units]:
+        """The parameters of trials that run, in the order of their ids."""
+        return [self._running[number] for number in sorted(self._running)]
+
+    def lie(self, liar: Liar) -> float:
+        """The result that running trials are supposed to have, if there is one observation at least."""
+        losses = [observation.loss for observation in self.observed]
+        if liar == "mean":
+            return math.fsum(losses) / len(losses)
+        return min(losses) if liar == "min" else max(losses)
+
+    def units(self, parameters: object) -> Units | None:
+        """The places of values; None when the parameters are not of this space."""
+        picks = self.space.picks(parameters)
+        if picks is None:
+            return None
+        return {place.key: place.dimension.unit(picks[place.key]) for place in self.space.places if place.key in picks}
+
+    def parameters(self, units: Units, source: random.Random) -> dict[str, object]:
+        """Parameters with these places; dimensions that have none are drawn."""
+        return self.space.assemble(lambda place: place.dimension.quantile(self._unit(units, place, source)))
+
+    # Bookkeeping
+
+    @staticmethod
+    def _unit(units: Units, place: PlacedDimension, source: random.Random) -> float:
+        known = units.get(place.key)
+        return source.random() if known is None else known
+
+    def _keep(self, parameters: object, loss: float) -> None:
+        self._learned.append((parameters, loss))
+        self._observe(parameters, loss)
+
+    def _add_running(self, parameter_id: int, parameters: object) -> None:
+        self._pending[parameter_id] = parameters
+        if (units := self.units(parameters)) is not None:
+            self._running[parameter_id] = units
+
+    def _sort_out(self) -> None:
+        """Reads everything anew, for another search space or imported results."""
+        self.observed, self.ranked, self.ended, self._running = [], [], [], {}
+        for parameters, loss in self._imported:
+            self._observe(parameters, loss)
+        self._of_import = len(self.observed)
+        for parameters, loss in self._learned:
+            self._observe(parameters, loss)
+        for parameter_id, pending in self._pending.items():
+            self._add_running(parameter_id, pending)
+        self.forget()
+
+    def _observe(self, parameters: object, loss: float) -> None:
+        if (units := self.units(parameters)) is None:
+            return
+        self.ended.append((units, loss))
+        if loss == math.inf:
+            return
+        observation = Observation(loss, len(self.observed), units)
+        self.observed.append(observation)
+        insort(self.ranked, observation)
