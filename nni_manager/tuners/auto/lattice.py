@@ -15,6 +15,7 @@ from nni_manager.domain.space.dimension import Choice, Integer
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace
 
 Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 #: Dimensions with more values than this are not rounded before their parameters are made.
 _LARGEST_GRID = 4096
@@ -25,7 +26,6 @@ class Lattice:
 
     def __init__(self, space: SearchSpace) -> None:
         self.places = space.places
-        self._column = {place.key: column for column, place in enumerate(space.places)}
         self._grids = [_grid(place) for place in space.places]
         #: Which dimensions have no order, and the distance of neighbouring values of the others; 0: there is none.
         self.categories = np.array([_is_category(place) for place in space.places], dtype=bool)
@@ -43,7 +43,7 @@ class Lattice:
     def settle(self, rows: Array) -> Array:
         """The nearest rows that parameters have."""
         settled = np.clip(rows, 0.0, 1.0)
-        exists: dict[Key, npt.NDArray[np.bool_]] = {(): np.ones(len(rows), dtype=bool)}
+        exists: dict[Key, Mask] = {(): np.ones(len(rows), dtype=bool)}
         for column, place in enumerate(self.places):
             here = exists[place.parent]
             settled[:, column] = np.where(here, self._rounded(column, settled[:, column]), 0.5)
@@ -51,13 +51,6 @@ class Lattice:
                 taken = np.floor(settled[:, column] * len(place.branches)) == branch
                 exists[*place.key, branch] = here & taken
         return settled
-
-    def exists(self, row: Array) -> npt.NDArray[np.bool_]:
-        """Which dimensions the parameters of a settled row have."""
-        found: list[bool] = []
-        for place in self.places:
-            found.append(not place.parent or self._is_taken(place.parent, row, found))
-        return np.array(found, dtype=bool)
 
     def features(self, rows: Array) -> Array:
         """Coordinates in which unlike categories are one apart, as are the ends of a number's range."""
@@ -70,7 +63,7 @@ class Lattice:
             return values[:, None]
         options = _options(place)
         picked = np.minimum((values * options).astype(int), options - 1)
-        return np.eye(options)[picked] / np.sqrt(2)
+        return np.asarray(np.eye(options)[picked] / np.sqrt(2))
 
     def _rounded(self, column: int, values: Array) -> Array:
         dimension = self.places[column].dimension
@@ -80,11 +73,6 @@ class Lattice:
         if grid is None:
             return values
         return grid[np.searchsorted((grid[1:] + grid[:-1]) / 2, values)]
-
-    def _is_taken(self, parent: Key, row: Array, found: list[bool]) -> bool:
-        column, branch = self._column[parent[:-1]], parent[-1]
-        taken = int(row[column] * len(self.places[column].branches))
-        return found[column] and taken == branch
 
 
 def _grid(place: PlacedDimension) -> Array | None:

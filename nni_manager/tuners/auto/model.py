@@ -1,63 +1,91 @@
-"""Proposals from a model of all results."""
+"""Proposals of a model: a Gaussian process of all results, and the place of greatest expected improvement.
+
+Every second proposal is looked for near the best results, in a neighbourhood that shrinks as annealing's does: a trust
+region (D. Eriksson et al., "Scalable Global Optimization via Local Bayesian Optimization", 2019). Trials that run count
+as if they had resulted in what the model expects of them, the kriging believer (D. Ginsbourger, R. Le Riche, L.
+Carraro, "Kriging Is Well-Suited to Parallelize Optimization", 2010). Trials that failed count as the worst result.
+"""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
 import numpy as np
 
-from nni_manager.domain.space.search_space import Key, SearchSpace
-from nni_manager.tuners.auto import acquisition, gaussian_process, warping
+from nni_manager.domain.space.search_space import SearchSpace
+from nni_manager.tuners.auto import acquisition, gaussian_process
 from nni_manager.tuners.auto.gaussian_process import GaussianProcess, Hyperparameters
 from nni_manager.tuners.auto.lattice import Array, Lattice
-from nni_manager.tuners.learning import Observation, Units
+from nni_manager.tuners.auto.warping import OFFSETS, Warp
+from nni_manager.tuners.learning import Units
+
+#: Share of proposals that are looked for near the best results.
+_NEAR = 0.5
+#: How many of the best rows candidates are drawn around.
+_ELITES = 10
+#: Up to so many results the hyperparameters are fitted anew with each one; then with every so many.
+_FIT_EACH, _FIT_EVERY = 64, 8
 
 
 class Model:
+    """What it proposes depends on what has ended and runs, and on `source`, alone."""
+
     def __init__(self, space: SearchSpace) -> None:
-        self.lattice = Lattice(space)
-        self._fitted: tuple[int, Hyperparameters, warping.Warp] | None = None
+        self._lattice = Lattice(space)
+        #: For how many results they were fitted, and the offset of their scale.
+        self._fitted: tuple[int, Hyperparameters, float | None] | None = None
 
-    def suggest(self, observed: Sequence[Observation], running: Sequence[Units], source: random.Random) -> dict[Key, float]:
+    def suggest(self, ended: Sequence[tuple[Units, float]], running: Sequence[Units], source: random.Random) -> Units:
+        """The places of a proposal. `ended`: with the loss of each, infinite for a failure; one is finite at least."""
+        rows = self._lattice.rows([units for units, _ in ended])
+        losses = np.array([loss for _, loss in ended])
         generator = np.random.default_rng(source.getrandbits(64))
-        rows = self.lattice.rows([one.units for one in observed])
-        losses = np.array([one.loss for one in observed])
-        fitted, warp = self._fit(rows, losses)
-        values = warp(losses)
-        groups = self.lattice.groups
-        features = self.lattice.features(rows)
-        process = GaussianProcess(features, values, groups, fitted)
-        known, best = rows, float(np.min(process.predict(features)[0]))
-        if running:
-            pending = self.lattice.rows(running)
-            believed, _ = process.predict(self.lattice.features(pending))
-            known = np.concatenate([rows, pending])
-            process = GaussianProcess(self.lattice.features(known), np.concatenate([values, believed]), groups, fitted)
-            best = min(best, float(np.min(believed)))
-        mean_known, _ = process.predict(self.lattice.features(known))
-        elites = known[np.argsort(mean_known, kind="stable")[:10]]
-        seen = {row.tobytes() for row in self.lattice.settle(known)}
+        return self._lattice.units(self._best_row(rows, losses, self._lattice.rows(running), generator))
 
-        def score(candidate: Array) -> Array:
-            mean, deviation = process.predict(self.lattice.features(candidate))
-            scores = acquisition.log_expected_improvement(mean, deviation, best)
-            repeated = np.array([row.tobytes() in seen for row in candidate])
-            return np.where(repeated, scores - 1e6, scores)
+    def _best_row(self, rows: Array, losses: Array, running: Array, generator: np.random.Generator) -> Array:
+        lattice = self._lattice
+        process, known = self._process(rows, losses, running)
+        expected, _ = process.predict(lattice.features(known))
+        elites, best = known[np.argsort(expected, kind="stable")[:_ELITES]], float(np.min(expected))
+        seen = {row.tobytes() for row in lattice.settle(known)}
 
-        row = acquisition.best_row(self.lattice, score, elites, generator, count=1024, rounds=5)
-        return self.lattice.units(row)
+        def score(candidates: Array) -> Array:
+            improvement = acquisition.log_expected_improvement(*process.predict(lattice.features(candidates)), best)
+            repeated = np.array([row.tobytes() in seen for row in candidates])
+            return np.where(repeated, improvement - 1e6, improvement)
 
-    def _fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, warping.Warp]:
-        count = len(losses)
-        if self._fitted is None or self._fitted[0] != count:
-            features = self.lattice.features(rows)
-            best = None
-            for warp in warping.choices(losses):
-                found = gaussian_process.fit(features, warp(losses), self.lattice.groups)
-                density = found.density + warp.log_slope
-                if best is None or density > best[0]:
-                    best = density, found, warp
-            assert best is not None
-            self._fitted = count, best[1], best[2]
+        if generator.random() < _NEAR:
+            return acquisition.near(lattice, elites, score, generator, len(rows))
+        return acquisition.anywhere(lattice, elites, score, generator)
+
+    def _process(self, rows: Array, losses: Array, running: Array) -> tuple[GaussianProcess, Array]:
+        """The process of all results, and of running trials as it expects them; and the rows of both."""
+        fitted, offset = self._fit(rows, losses)
+        values, groups = Warp(losses, offset).values, self._lattice.groups
+        process = GaussianProcess(self._lattice.features(rows), values, groups, fitted)
+        if not len(running):
+            return process, rows
+        believed, _ = process.predict(self._lattice.features(running))
+        known = np.concatenate([rows, running])
+        features = self._lattice.features(known)
+        return GaussianProcess(features, np.concatenate([values, believed]), groups, fitted), known
+
+    def _fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, float | None]:
+        """Hyperparameters and scale. They depend on the first results alone, not on when there was a proposal."""
+        count = len(losses) if len(losses) <= _FIT_EACH else len(losses) // _FIT_EVERY * _FIT_EVERY
+        if self._fitted is None or self._fitted[0] != count or not np.isfinite(losses[:count]).any():
+            self._fitted = count, *self._best_fit(rows[:count], losses[:count])
         return self._fitted[1], self._fitted[2]
+
+    def _best_fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, float | None]:
+        features, groups = self._lattice.features(rows), self._lattice.groups
+        most, chosen = -math.inf, None
+        for offset in OFFSETS:
+            warp = Warp(losses, offset)
+            fitted = gaussian_process.fit(features, warp.values, groups)
+            if chosen is None or fitted.density + warp.log_slope > most:
+                most, chosen = fitted.density + warp.log_slope, (fitted, offset)
+        assert chosen is not None
+        return chosen

@@ -7,7 +7,7 @@ point depends on seed and number alone.
 from __future__ import annotations
 
 import random
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import count
 
 #: Digits that count: 2**-20 is less than what a search needs.
@@ -27,7 +27,7 @@ def _coordinate(seed: int, number: int, base: int) -> float:
     return min(value, 1 - 2.0**-53)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _permutations(seed: int, base: int) -> list[list[int]]:
     source = random.Random(f"{seed}/halton/{base}")  # noqa: S311 - no secret
     return [source.sample(range(base), base) for _ in range(_DIGITS) if base**_ < 2**_DIGITS]

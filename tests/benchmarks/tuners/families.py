@@ -20,10 +20,12 @@ def _by_name(*families: Family) -> dict[str, Family]:
 NAMED = _by_name(smooth.branin, smooth.hartmann, smooth.rastrigin, mixed.nested, mixed.digits)
 DEVELOPMENT = _by_name(
     *(smooth.branin, smooth.rastrigin, smooth.sphere, smooth.ellipsoid, smooth.ackley_noisy, smooth.rosenbrock),
+    *(smooth.ackley, smooth.rosenbrock_wide, smooth.schwefel, smooth.michalewicz),
+    *(smooth.griewank, smooth.levy, smooth.zakharov, smooth.styblinski_tang, smooth.quadratic_noisy),
     *(mixed.nested, mixed.digits, mixed.integers, mixed.plateau, mixed.categories, mixed.training),
 )
 HELD_OUT = _by_name(
-    *(smooth.hartmann, smooth.ackley_rotated, smooth.griewank, smooth.levy, smooth.zakharov, smooth.quadratic_noisy),
-    *(smooth.valley, smooth.styblinski_tang, smooth.camel, mixed.quantised, mixed.steps, mixed.logarithmic),
+    *(smooth.hartmann, smooth.ackley_rotated),
+    *(smooth.valley, smooth.camel, mixed.quantised, mixed.steps, mixed.logarithmic),
     mixed.conditional,
 )

@@ -108,7 +108,12 @@ def logarithmic(seed: int) -> Problem:
         slope = math.log10(parameters["rate"]) - rate
         brake = math.log10(parameters["decay"]) - decay
         speed = math.log10(1 - parameters["momentum"]) + 1
-        return (slope + 0.5 * speed) ** 2 + 0.1 * brake**2 + 0.2 * speed**2 + 0.2 * (math.log(parameters["clip"]) - clip) ** 2
+        return (
+            (slope + 0.5 * speed) ** 2
+            + 0.1 * brake**2
+            + 0.2 * speed**2
+            + 0.2 * (math.log(parameters["clip"]) - clip) ** 2
+        )
 
     return Problem(space=space, regret=regret)
 
@@ -140,7 +145,12 @@ def training(seed: int) -> Problem:
 def nested(seed: int) -> Problem:
     """Three kinds of models with dimensions of their own, and one that all share."""
     source = np.random.default_rng((seed, 11))
-    rate, momentum, depth, cost = source.uniform(-4, -1), source.uniform(0.2, 0.9), int(source.integers(3, 10)), source.uniform(-2, 2)
+    rate, momentum, depth, cost = (
+        source.uniform(-4, -1),
+        source.uniform(0.2, 0.9),
+        int(source.integers(3, 10)),
+        source.uniform(-2, 2),
+    )
     floors = source.permutation([0.0, 0.3, 0.6])
     space = {
         "model": dimension(
@@ -215,7 +225,9 @@ def digits(seed: int) -> Problem:
     }
 
     def regret(parameters: Any) -> float:
-        return float(accuracy.max() - accuracy[tuple(_nearest(values, parameters[name]) for name, values in grid.items())])
+        return float(
+            accuracy.max() - accuracy[tuple(_nearest(values, parameters[name]) for name, values in grid.items())]
+        )
 
     return Problem(space=space, regret=regret)
 

@@ -96,7 +96,9 @@ def camel(seed: int) -> Problem:
 
 
 _HARTMANN_C = np.array([1.0, 1.2, 3.0, 3.2])
-_HARTMANN_A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
+_HARTMANN_A = np.array(
+    [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
+)
 _HARTMANN_P = 1e-4 * np.array(
     [
         [1312, 1696, 5569, 124, 8283, 5886],
@@ -155,3 +157,34 @@ def _levy(x: Vector) -> float:
     middle = np.sum((w[:-1] - 1) ** 2 * (1 + 10 * np.sin(math.pi * w[:-1] + 1) ** 2))
     last = (w[-1] - 1) ** 2 * (1 + math.sin(2 * math.pi * w[-1]) ** 2)
     return float(math.sin(math.pi * w[0]) ** 2 + middle + last)
+
+
+def ackley(seed: int) -> Problem:
+    return _moved(seed, 10, 15.0, _ackley)
+
+
+def rosenbrock_wide(seed: int) -> Problem:
+    return _moved(seed, 10, 3.0, _rosenbrock, reach=0.4)
+
+
+def schwefel(seed: int) -> Problem:
+    """Many optima far apart; the best lies near an edge. Mirrored by the seed."""
+    signs = np.random.default_rng((seed, 13)).choice([-1.0, 1.0], 5)
+
+    def regret(parameters: Any) -> float:
+        x = signs * vector(parameters, 5)
+        return 418.9828872724338 * 5 - float(np.sum(x * np.sin(np.sqrt(np.abs(x)))))
+
+    return Problem(space=box(5, -500.0, 500.0), regret=regret)
+
+
+def michalewicz(seed: int) -> Problem:
+    """Steep ditches on plains, in five dimensions, in an order that the seed says."""
+    order = np.random.default_rng((seed, 14)).permutation(5)
+    weights = np.arange(1, 6)
+
+    def regret(parameters: Any) -> float:
+        x = vector(parameters, 5)[order]
+        return 4.687658179 - float(np.sum(np.sin(x) * np.sin(weights * x**2 / math.pi) ** 20))
+
+    return Problem(space=box(5, 0.0, math.pi), regret=regret)
