@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: Results that the model needs at least.
+_FEWEST = 3
 #: How often a proposal is made anew that was made before.
 _TRIES = 20
 
@@ -55,7 +57,7 @@ class Auto(LearningTuner):
         chosen = self._chosen()
         if not self.space.places:
             return {}
-        if len(self.observed) < chosen.start:
+        if self._starts(chosen.start):
             return self._first_new(lambda attempt: self._start(parameter_id, attempt, source), source)
         if len(self.ended) + len(self.running) < chosen.model_until:
             return self.parameters(self._of_model(source), source)
@@ -69,6 +71,10 @@ class Auto(LearningTuner):
             self._choice = choice.choose(self.space, self._trials, self._concurrency)
             log.info("%s", self._choice.sentence)
         return self._choice
+
+    def _starts(self, trials: int) -> bool:
+        """Whether the quasi-random start goes on; trials that run count for it once there are a few results."""
+        return len(self.observed) < min(trials, _FEWEST) or len(self.observed) + len(self.running) < trials
 
     def _of_model(self, source: random.Random) -> Units:
         from nni_manager.tuners.auto.model import Model
