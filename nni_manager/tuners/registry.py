@@ -26,6 +26,11 @@ CATALOGUE = Catalogue(
             ignored=("optimize_mode",),
         ),
         Algorithm(name="TPE", location="nni_manager.tuners.optuna_tpe:TPE"),
+        Algorithm(
+            name="Auto",
+            location="nni_manager.tuners.auto.tuner:Auto",
+            required={"optimize_mode": "maximize or minimize"},
+        ),
     ),
     missing=(
         *("TPE_legacy", "Anneal", "Evolution", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),

@@ -203,7 +203,7 @@ class TunerFeed:
         started = await self._tuner.call(
             "start",
             search_space=self.spec.search_space,
-            tuner=asdict(self.spec.tuner),
+            tuner={**asdict(self.spec.tuner), "expected": _expected(self.spec)},
             assessor=asdict(self.spec.assessor) if self.spec.assessor else None,
             history=past,
             unfinished=open_trials,
@@ -271,6 +271,11 @@ class TunerFeed:
         self.proposals.clear()
         if self.failure is not None:
             self.asked = 0
+
+
+def _expected(spec: ExperimentSpec) -> Item:
+    """What `Tuner.expect` is told."""
+    return {"trials": spec.max_trial_number, "concurrency": spec.trial_concurrency}
 
 
 def _proposal(entry: Item) -> Proposal:
