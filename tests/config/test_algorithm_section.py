@@ -15,6 +15,7 @@ from nni_manager.config.experiment_file import from_canonical
 from nni_manager.config.sections.model_fields import fields_of, models_in
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
+from nni_manager.store import stored_config
 from nni_manager.tuners import registry
 from nni_manager.tuners.testing import dimension, run
 
@@ -153,6 +154,9 @@ def accepted(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
     [(one.name, arguments) for one in registry.CATALOGUE.built_in for arguments in accepted(arguments_model(one))],
 )
 def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: str, arguments: dict[str, Any]) -> None:
+    arguments = dict.fromkeys(registry.find(name).required, "maximize") | {
+        key: value for key, value in arguments.items() if value is not None
+    }
     tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}).tuner)
     tuner.update_search_space({"x": dimension("uniform", 0, 1), "c": dimension("choice", 1, 2)})
     assert len(run(tuner, 22)) == 22  # the last ones go by results
@@ -168,3 +172,34 @@ def test_user_class_defaults_to_the_folder_of_the_config(load_with: Load, tmp_pa
 def test_a_stored_experiment_may_name_an_algorithm_of_another_release(load_with: Load) -> None:
     canonical = {**load_with().canonical, "tuner": {"name": "Evolution", "classArgs": {"population_size": 9}}}
     assert from_canonical(canonical).tuner == AlgorithmSpec(name="Evolution", class_args={"population_size": 9})
+
+
+@pytest.mark.parametrize("mode", ["maximize", "minimize"])
+def test_without_a_tuner_auto_searches_in_the_direction_that_is_written(load_with: Load, mode: str) -> None:
+    spec = load_with(tuner=None, optimizeMode=mode)
+    assert spec.tuner == AlgorithmSpec(name="Auto", class_args={"optimize_mode": mode})
+    assert stored_config.maximizes(spec.canonical) == (mode == "maximize")
+    assert "optimizeMode" not in spec.canonical
+    assert from_canonical(spec.canonical).tuner == spec.tuner
+
+
+def test_without_a_tuner_and_a_direction_both_are_offered(refusals: Refusals) -> None:
+    [problem] = refusals(tuner=None)
+    assert problem.field == "tuner"
+    assert problem.message == (
+        "is required and not set; add for example tuner: {name: TPE}, or, for Auto, optimizeMode: maximize or minimize"
+    )
+
+
+@pytest.mark.parametrize("tuner", [{"name": "TPE"}, {"name": "Auto", "classArgs": {"optimize_mode": "minimize"}}])
+def test_a_direction_beside_a_tuner_is_refused(refusals: Refusals, tuner: dict[str, Any]) -> None:
+    [problem] = refusals(tuner=tuner, optimizeMode="maximize")
+    assert problem.field == "optimizeMode"
+    assert problem.message == "stands instead of a tuner, and one is given; write tuner.classArgs.optimize_mode"
+
+
+@pytest.mark.parametrize("arguments", [None, {}, {"optimize_mode": None}, {"seed": 1}])
+def test_auto_has_no_direction_of_its_own(refusals: Refusals, arguments: dict[str, Any] | None) -> None:
+    [problem] = refusals(tuner={"name": "Auto", "classArgs": arguments})
+    assert problem.field == "tuner.classArgs.optimize_mode"
+    assert problem.message == "is required with Auto; write maximize or minimize"
