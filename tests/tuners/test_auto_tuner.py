@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -77,9 +78,9 @@ def test_steps_alone_find_more_than_chance() -> None:
     def loss(parameters: Any) -> float:
         return sum(abs(float(value) - 0.7) for value in parameters.values())
 
-    random = Random(seed=1)
-    random.update_search_space(BOX)
-    assert min(search(new(at_once=1000), 150, loss)) < min(search(random, 150, loss)) / 3
+    chance = Random(seed=1)
+    chance.update_search_space(BOX)
+    assert min(search(new(at_once=1000), 150, loss)) < min(search(chance, 150, loss)) / 3
 
 
 @pytest.mark.parametrize("at_once", [1, 1000])
@@ -169,17 +170,17 @@ def test_an_empty_space_has_one_proposal() -> None:
     assert [tuner.propose(number) for number in range(3)] == [{}, {}, {}]
 
 
-def test_steps_stay_near_one_of_the_best() -> None:
+def test_most_steps_keep_something_of_one_of_the_best() -> None:
     tuner = new(at_once=1000)
     search(tuner, 40, lambda parameters: float(parameters["x0"]))
-    import random
-
-    source = random.Random(3)
-    best = [one.units for one in tuner.ranked]
-    for _ in range(50):
-        step: Mapping[Any, float] = steps.step(tuner.space, tuner.ranked, source)
-        assert not step or any(sum(step[key] == units[key] for key in step) >= 0 for units in best)
-        assert all(0.0 <= value <= 1.0 for value in step.values())
+    source, best = random.Random(3), tuner.ranked[:8]
+    made = [steps.step(tuner.space, tuner.ranked, source) for _ in range(200)]
+    near = [
+        step for step in made if any(sum(step.get(key) == one.units[key] for key in one.units) >= 1 for one in best)
+    ]
+    assert 80 < len(near) < 200
+    assert 0 < sum(not step for step in made) < 40  # drawn from the space
+    assert all(0.0 <= value <= 1.0 for step in made for value in step.values())
 
 
 def test_the_first_proposals_import_no_numpy() -> None:
