@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from nni_manager.domain.space.dimension import Choice as ChoiceDimension
@@ -24,6 +25,8 @@ class Choice:
     #: Results and running trials before the model is given up.
     model_until: int
     sentence: str
+    #: How many unlike proposals there are at most; the model has nothing to say when all were tried.
+    points: float
 
 
 def choose(space: SearchSpace, trials: int | None, concurrency: int) -> Choice:
@@ -34,7 +37,12 @@ def choose(space: SearchSpace, trials: int | None, concurrency: int) -> Choice:
         start = max(min(start, int(trials * _START_SHARE)), 1)
     fits = _width(space) <= _MODEL_WIDTH and concurrency < _MODEL_RESULTS
     until = _MODEL_RESULTS if fits else 0
-    return Choice(start=start, model_until=until, sentence=_sentence(space, trials, concurrency, start, until))
+    return Choice(
+        start=start,
+        model_until=until,
+        sentence=_sentence(space, trials, concurrency, start, until),
+        points=_points(space),
+    )
 
 
 def _sentence(space: SearchSpace, trials: int | None, concurrency: int, start: int, until: int) -> str:
@@ -59,3 +67,8 @@ def _described(space: SearchSpace) -> str:
 def _width(space: SearchSpace) -> int:
     sizes = (place.dimension.size if isinstance(place.dimension, ChoiceDimension) else 1 for place in space.places)
     return sum(size for size in sizes if size is not None)
+
+
+def _points(space: SearchSpace) -> float:
+    sizes = [place.dimension.size for place in space.places]
+    return math.inf if None in sizes else math.prod(size for size in sizes if size is not None)

@@ -59,7 +59,8 @@ class Auto(LearningTuner):
             return {}
         if self._starts(chosen.start):
             return self._first_new(lambda attempt: self._start(parameter_id, attempt, source), source)
-        if len(self.ended) + len(self.running) < chosen.model_until:
+        self._count_seen()
+        if len(self.ended) + len(self.running) < chosen.model_until and len(self._seen) < chosen.points:
             return self.parameters(self._of_model(source), source)
         return self._first_new(lambda attempt: steps.step(self.space, self.ranked, source), source)
 
@@ -91,8 +92,8 @@ class Auto(LearningTuner):
 
     def _first_new(self, draw: Callable[[int], Units], source: random.Random) -> dict[str, object]:
         """The first of several drawn that was not proposed before, if there is one."""
-        running = {self._identity(units) for units in self.running}
         self._count_seen()
+        running = {self._identity(units) for units in self.running}
         for attempt in range(_TRIES):
             parameters = self.parameters(draw(attempt), source)
             identity = self._identity(self.units(parameters) or {})
