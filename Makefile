@@ -23,7 +23,7 @@ WORKERS ?= $(shell expr $$(nproc) + 3)
 # Tests are compiled once, not by each process that runs them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test machines live live-gpu check style types debian nni3 docs screenshot bench fuzz lock lowest latest dist clean
+.PHONY: demo test machines live live-gpu check style types debian nni3 docs screenshot bench bench-tuners fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -83,6 +83,10 @@ screenshot: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
+
+# How well tuners search; hours with all of them: make bench-tuners TUNERS="Auto TPE" OPTIONS="--seeds 5 --group held-out"
+bench-tuners: $(VENV)/.dev
+	$(BIN)/python -m tests.benchmarks.tuners $(TUNERS) --processes $$(nproc) $(OPTIONS)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, and $(PYTHON) is " \

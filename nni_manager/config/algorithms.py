@@ -30,6 +30,8 @@ def check_arguments(algorithm: Algorithm, given: Mapping[str, object], path: Pat
 
     model = arguments_model(algorithm)
     valid_settings(model, _known(given, model, path, algorithm.name, source), path, source)
+    for key, sentence in algorithm.missing(given).items():
+        source.refuse((*path, key), sentence)
 
 
 def _model(name: str, made: Any, others: Mapping[str, Any]) -> type[BaseModel]:
@@ -37,10 +39,15 @@ def _model(name: str, made: Any, others: Mapping[str, Any]) -> type[BaseModel]:
 
     hints = get_type_hints(made.__init__, include_extras=True)
     parameters = inspect.signature(made).parameters.values()
-    fields = {one.name: (_type(hints[one.name], name), one.default) for one in parameters}
+    fields = {one.name: (_type(hints[one.name], name), _default(one)) for one in parameters}
     config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
     model: type[BaseModel] = create_model(name, __config__=config, **{**others, **fields})
     return model
+
+
+def _default(parameter: inspect.Parameter) -> object:
+    """None for what is required, which `check_arguments` says in words of its own."""
+    return None if parameter.default is inspect.Parameter.empty else parameter.default
 
 
 def _type(hint: Any, name: str) -> Any:

@@ -42,7 +42,7 @@ def experiment_schema() -> Schema:
         "title": "Experiment of nni_manager",
         **whole,
         "required": list(_REQUIRED),
-        "allOf": [_one_of_fields("tuner", "advisor"), _one_of_fields("searchSpace", "searchSpaceFile")],
+        "allOf": [_one_of_fields("tuner", "advisor", "optimizeMode"), _one_of_fields("searchSpace", "searchSpaceFile")],
     }
 
 

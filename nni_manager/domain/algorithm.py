@@ -30,6 +30,8 @@ class Algorithm:
     needs_objectives: bool = False
     #: Whether its search space is not one of NNI's dimensions, and it alone can judge it.
     has_own_space: bool = False
+    #: Keys of `classArgs` without a default, and what may be written.
+    required: Mapping[str, str] = field(default_factory=dict, hash=False)
     #: Whether the algorithm is part of this package; one of another package checks its arguments itself.
     is_built_in: bool = True
 
@@ -39,12 +41,22 @@ class Algorithm:
         return tuple(inspect.signature(self.load()).parameters)
 
     def check_arguments(self, class_args: Mapping[str, object]) -> None:
-        """Checks the names of arguments. Raises InvalidInput that names an argument the class does not take."""
+        """Checks the names of arguments. Raises InvalidInput that names one the class does not take, or lacks."""
         known = self.arguments if self.is_built_in else tuple(class_args)
         for key in class_args:
             if key not in (*known, *self.ignored):
                 words = f"it knows {', '.join(known)}" if known else "it takes none"
                 raise InvalidInput(f"classArgs.{key}: {self.name} has no such argument; {words}.")
+        for key, sentence in self.missing(class_args).items():
+            raise InvalidInput(f"classArgs.{key} {sentence}.")
+
+    def missing(self, class_args: Mapping[str, object]) -> dict[str, str]:
+        """What is required and not given: key → the sentence that says so."""
+        return {
+            key: f"is required with {self.name}; write {words}"
+            for key, words in self.required.items()
+            if class_args.get(key) is None
+        }
 
     def create(self, class_args: Mapping[str, object]) -> object:
         """An instance. Argument values were checked with the config. Raises InvalidInput, and what the class raises."""

@@ -109,6 +109,11 @@ class Tuner(ABC):
                 return Batch(proposals=proposals, exhausted=end.permanently)
         return Batch(proposals=proposals)
 
+    def expect(self, *, trials: int | None, concurrency: int) -> None:  # noqa: B027 - nothing to do is a fine answer
+        """Told before the first search space: how many trials the experiment may have in all, None: any number, and how
+        many run at a time. A hint: both may be changed while the experiment runs, and more results may be imported.
+        """
+
     def adopt(self, pending: Pending) -> None:  # noqa: B027 - nothing to do is a fine answer
         """Takes over a running trial that an earlier process of this tuner proposed."""
 

@@ -35,6 +35,11 @@ CATALOGUE = Catalogue(
             with_objectives="nni_manager.tuners.objectives_tpe:ObjectivesTPE",
         ),
         Algorithm(
+            name="Auto",
+            location="nni_manager.tuners.auto.tuner:Auto",
+            required={"optimize_mode": "maximize or minimize"},
+        ),
+        Algorithm(
             name="NSGA2",
             location="nni_manager.tuners.nsga2:NSGA2",
             with_objectives="nni_manager.tuners.nsga2:NSGA2",
@@ -50,8 +55,8 @@ CATALOGUE = Catalogue(
         Algorithm(name="Anneal", location="nni_manager.tuners.anneal:Anneal"),
         Algorithm(name="Evolution", location="nni_manager.tuners.evolution:Evolution"),
         Algorithm(name="CmaEs", location="nni_manager.tuners.cma_es:CmaEs"),
-        Algorithm(name="GPTuner", location="nni_manager.tuners.gp:GPTuner", aliases=("GP",)),
-        Algorithm(name="SMAC", location="nni_manager.tuners.smac:SMAC"),
+        Algorithm(name="GPTuner", location="nni_manager.tuners.models.gp:GPTuner", aliases=("GP",)),
+        Algorithm(name="SMAC", location="nni_manager.tuners.models.smac:SMAC"),
         Algorithm(name="Hyperband", location="nni_manager.tuners.hyperband:Hyperband"),
         Algorithm(name="BOHB", location="nni_manager.tuners.bohb:BOHB"),
     ),

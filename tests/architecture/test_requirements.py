@@ -44,7 +44,7 @@ WITH_EXTRAS = {
     "nni_manager/kubernetes/jobs/shared_objects.py": "azure",
     "nni_manager/platform_kit/testing": "testing",
     "nni_manager/programs": "programs",
-    **{f"nni_manager/tuners/{name}.py": "gp" for name in ("model_search", "gp", "smac")},
+    **{f"nni_manager/tuners/models/{name}.py": "gp" for name in ("model_search", "gp", "smac")},
     **{f"nni_manager/platforms/{one.name}": one.extra for one in registry.descriptions() if one.extra},
 }
 

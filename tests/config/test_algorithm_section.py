@@ -15,6 +15,7 @@ from nni_manager.config.experiment_file import from_canonical
 from nni_manager.config.sections.model_fields import fields_of, models_in
 from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
+from nni_manager.store import stored_config
 from nni_manager.tuners import registry
 from nni_manager.tuners.testing import dimension, run
 
@@ -173,7 +174,9 @@ OWN_SPACES: dict[str, Any] = {"Batch": {"sets": dimension("choice", *({"x": numb
 )
 def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: str, arguments: dict[str, Any]) -> None:
     space = OWN_SPACES.get(name, SPACE)
-    section = {"name": name, "classArgs": BESIDE.get(name, {}) | arguments}
+    needed = dict.fromkeys(registry.find(name).required, "maximize")
+    given = {key: value for key, value in arguments.items() if value is not None or key not in needed}
+    section = {"name": name, "classArgs": needed | BESIDE.get(name, {}) | given}
     more = {"objectives": {"default": "maximize"}} if registry.find(name).needs_objectives else {}
     tuner = registry.create(load_with(tuner=section, searchSpace=space, **more).tuner)
     tuner.update_search_space(space)
@@ -232,7 +235,7 @@ def test_a_stored_experiment_may_name_an_algorithm_of_another_release(load_with:
 def test_a_tuner_whose_packages_are_missing_is_refused(
     refusals: Refusals, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("nni_manager.tuners.model_search.find_spec", lambda name: None)
+    monkeypatch.setattr("nni_manager.tuners.models.model_search.find_spec", lambda name: None)
     [problem] = refusals(tuner={"name": name})
     assert problem.field == "tuner.name" and problem.line > 0
     assert "scikit-learn, which is not installed" in problem.message and "nni-manager[gp]" in problem.message
@@ -247,3 +250,38 @@ def test_a_space_that_the_tuner_refuses_as_a_whole_is_refused(
     monkeypatch.setattr("nni_manager.tuners.random.Random.update_search_space", refuse)
     [problem] = refusals(tuner={"name": "Random"})
     assert (problem.field, problem.message) == ("searchSpace", "this tuner takes one choice and nothing else")
+
+
+@pytest.mark.parametrize("mode", ["maximize", "minimize"])
+def test_without_a_tuner_auto_searches_in_the_direction_that_is_written(load_with: Load, mode: str) -> None:
+    spec = load_with(tuner=None, optimizeMode=mode)
+    assert spec.tuner == AlgorithmSpec(name="Auto", class_args={"optimize_mode": mode})
+    assert stored_config.maximizes(spec.canonical) == (mode == "maximize")
+    assert "optimizeMode" not in spec.canonical
+    assert from_canonical(spec.canonical).tuner == spec.tuner
+
+
+def test_without_a_tuner_and_a_direction_both_are_offered(refusals: Refusals) -> None:
+    [problem] = refusals(tuner=None)
+    assert problem.field == "tuner"
+    assert problem.message == (
+        "is required and not set; add for example tuner: {name: TPE}, or, for Auto, optimizeMode: maximize or minimize"
+    )
+
+
+@pytest.mark.parametrize("tuner", [{"name": "TPE"}, {"name": "Auto", "classArgs": {"optimize_mode": "minimize"}}])
+def test_a_direction_beside_a_tuner_is_refused(refusals: Refusals, tuner: dict[str, Any]) -> None:
+    [problem] = refusals(tuner=tuner, optimizeMode="maximize")
+    assert problem.field == "optimizeMode"
+    assert problem.message == "stands instead of a tuner, and one is given; write tuner.classArgs.optimize_mode"
+
+
+@pytest.mark.parametrize("arguments", [None, {}, {"optimize_mode": None}, {"seed": 1}])
+def test_auto_has_no_direction_of_its_own(refusals: Refusals, arguments: dict[str, Any] | None) -> None:
+    [problem] = refusals(tuner={"name": "Auto", "classArgs": arguments})
+    assert problem.field == "tuner.classArgs.optimize_mode"
+    assert problem.message == "is required with Auto; write maximize or minimize"
+
+
+def test_objectives_without_a_tuner_are_searched_by_tpe(load_with: Load) -> None:
+    assert load_with(tuner=None, objectives={"accuracy": "maximize"}).tuner.name == "TPE"

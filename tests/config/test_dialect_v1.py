@@ -121,6 +121,11 @@ def test_fields_that_nni_loses_are_converted(folder: Path) -> None:
     assert [(one.code, one.field) for one in spec.warnings] == [("NO_EFFECT", "multiThread")]
 
 
+def test_without_a_tuner_auto_runs_in_the_direction_that_is_written(folder: Path) -> None:
+    spec = load(text(tuner=None, optimizeMode="maximize"), directory=folder)
+    assert (spec.tuner.name, spec.tuner.class_args) == ("Auto", {"optimize_mode": "maximize"})
+
+
 def test_user_class_is_converted(folder: Path) -> None:
     own = {"codeDir": ".", "classFileName": "my_tuner.py", "className": "Mine", "classArgs": {"k": 1}}
     tuner = {**own, "gpuIndices": "0,1", "includeIntermediateResults": True}

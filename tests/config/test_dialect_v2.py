@@ -339,7 +339,6 @@ def test_relative_mount_point_is_refused_for_a_manager_elsewhere(tmp_path: Path)
             "at the top of the file",
         ),
         ({"gpuIndices": [0]}, "gpuIndices", "in trainingService"),
-        ({"optimize_mode": "maximize"}, "optimize_mode", "in tuner.classArgs"),
         ({"tuner": {"name": "Random", "optimize_mode": "maximize"}}, "tuner.optimize_mode", "in tuner.classArgs"),
         (
             {"trainingService": {"platform": "remote", "host": "h", "machineList": [{"host": "h", "user": "u"}]}},

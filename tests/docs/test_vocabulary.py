@@ -131,6 +131,8 @@ def test_every_argument_of_an_algorithm_is_there_with_its_default() -> None:
 
 
 def _shown(default: object) -> str:
+    if default is inspect.Parameter.empty:
+        return "required"
     return "none" if default is None else str(default)
 
 

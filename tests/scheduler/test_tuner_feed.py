@@ -91,6 +91,14 @@ async def test_ahead_of_need_where_the_tuner_does_not_mind(
         assert at.feed.ahead == expected
 
 
+async def test_the_tuner_is_told_budget_and_concurrency(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec(trial_concurrency=3, max_trial_number=70)) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        (start,) = at.script.of("start")
+        assert start["tuner"]["expected"] == {"trials": 70, "concurrency": 3}
+
+
 async def test_history_is_sent_once_per_process(monkeypatch: Patch, path: Path) -> None:
     end_trial(path, "aaaaa", 0, 0.1)
     end_trial(path, "bbbbb", 1)

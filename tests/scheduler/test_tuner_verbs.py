@@ -42,6 +42,12 @@ def test_a_tuner_proposes_and_learns(tuner: InProcess) -> None:
     assert tuner.result(verb="state") == {"tuner": {"proposed": 2}}
 
 
+def test_our_tuners_are_told_how_many_trials_there_will_be(tuner: InProcess) -> None:
+    auto = {"name": "Auto", "class_args": {"optimize_mode": "maximize", "seed": 1}}
+    tuner.result(**start(tuner={**auto, "expected": {"trials": 33, "concurrency": 4}}))
+    assert "33 trials and 4 at a time" in tuner.result(verb="state")["tuner"]["chosen"]
+
+
 def test_an_exhausted_grid_says_so(tuner: InProcess) -> None:
     space = {"x": {"_type": "choice", "_value": [1, 2]}}
     tuner.result(**start(tuner={"name": "GridSearch"}, search_space=space))

@@ -18,11 +18,11 @@ from nni_manager.tuners.anneal import Anneal
 from nni_manager.tuners.cma_es import CmaEs
 from nni_manager.tuners.contract import NoMoreProposals, Tuner
 from nni_manager.tuners.evolution import Evolution
-from nni_manager.tuners.gp import GPTuner
 from nni_manager.tuners.grid import GridSearch
+from nni_manager.tuners.models.gp import GPTuner
+from nni_manager.tuners.models.smac import SMAC
 from nni_manager.tuners.optuna_tpe import TPE
 from nni_manager.tuners.random import Random
-from nni_manager.tuners.smac import SMAC
 from nni_manager.tuners.testing import odd_score, result, through_json
 
 #: Proposals for one search space: the first ones without a model, the others with one.

@@ -13,10 +13,10 @@ from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.tuners import registry
 from nni_manager.tuners.contract import Tuner
-from nni_manager.tuners.gp import GPTuner
-from nni_manager.tuners.model_search import ModelTuner
+from nni_manager.tuners.models.gp import GPTuner
+from nni_manager.tuners.models.model_search import ModelTuner
+from nni_manager.tuners.models.smac import SMAC
 from nni_manager.tuners.random import Random
-from nni_manager.tuners.smac import SMAC
 from nni_manager.tuners.testing import SPACES, Space, TunerContract, dimension, result
 from tests.tuners.learners import SPACE, ended, mean_best
 
@@ -149,7 +149,7 @@ def test_each_utility_goes_to_the_optimum(utility: Any) -> None:
 def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        "nni_manager.tuners.model_search.find_spec", lambda name: None if name == "sklearn" else find(name)
+        "nni_manager.tuners.models.model_search.find_spec", lambda name: None if name == "sklearn" else find(name)
     )
     with pytest.raises(InvalidInput, match=rf"{name} needs scikit-learn.*pip install 'nni-manager\[gp\]'"):
         registry.create(AlgorithmSpec(name=name))

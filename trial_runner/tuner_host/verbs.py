@@ -15,7 +15,8 @@ state           –                                                          {tu
 ==============  =========================================================  =======================================
 
 `tuner` and `assessor`: {name, class_name, code_directory, class_args}, either a name or a class; of tuner and assessor
-of one experiment each is null in the process that does not run it. `history` and `results`, in the order of ends:
+of one experiment each is null in the process that does not run it. `tuner` has `expected`, too, for our own: {trials: a
+number or null, concurrency}. `history` and `results`, in the order of ends:
 {parameter_id or null, parameters, value or null, status, trial_id, source} and, with an assessor, `intermediates`.
 `unfinished`, in the order of creation: {parameter_id, parameters, trial_id, source}. `imported`: one list of
 {parameter, value} for each import. `values`: all intermediate results so far, of which the first `from` have been

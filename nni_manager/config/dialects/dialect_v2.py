@@ -130,7 +130,8 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     """
     top = section_of(values, Experiment, (), source)
     fields = _plain_fields(top, source) | {"searchSpace": read_search_space(top, source)}
-    fields |= {"tuner": _tuner(top, source), "assessor": _algorithm(top, "assessor", ASSESSORS, source)}
+    fields |= {"tuner": _tuner(top, fields.pop("optimizeMode", None), source)}
+    fields |= {"assessor": _algorithm(top, "assessor", ASSESSORS, source)}
     fields |= read_objectives(top, source)
     judge_algorithms(top, fields, source)
     _check_search_space(top, fields, source)
@@ -185,8 +186,16 @@ def _require(name: str, top: Section) -> None:
     top.require(name, _ADVICE[name])
 
 
-def _tuner(top: Section, source: Source) -> dict[str, object] | None:
-    """The canonical section of the tuner; an advisor of NNI is a tuner here."""
+def _tuner(top: Section, optimize_mode: object, source: Source) -> dict[str, object] | None:
+    """The canonical section of the tuner, Auto's if there is none, for objectives TPE's; an advisor of NNI is a tuner
+    here."""
+    is_left_out = not (top.has("tuner") or top.has("advisor"))
+    if is_left_out and optimize_mode is None and top.has("objectives"):
+        return {"name": "TPE"}
+    if optimize_mode is not None:
+        if is_left_out:
+            return {"name": "Auto", "classArgs": {"optimize_mode": optimize_mode}}
+        top.refuse("optimizeMode", "stands instead of a tuner, and one is given; write tuner.classArgs.optimize_mode")
     if top.has("advisor") and top.has("tuner"):
         top.refuse("advisor", "an advisor is a tuner and an assessor in one, and tuner is given too; keep one")
     elif top.has("advisor"):

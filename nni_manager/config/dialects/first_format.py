@@ -119,8 +119,9 @@ def _check_algorithms(config: dict[str, Any], source: Source) -> None:
                     (other,), "advisor is given too, which is a tuner and an assessor in one; keep it or the others"
                 )
         return
-    if "tuner" not in config:
-        source.refuse(("tuner",), "is required and not set; add for example tuner: {builtinTunerName: TPE}")
+    if "tuner" not in config and "optimizeMode" not in config:
+        advice = "add for example tuner: {builtinTunerName: TPE}, or, for Auto, optimizeMode: maximize or minimize"
+        source.refuse(("tuner",), f"is required and not set; {advice}")
     tuner = config.get("tuner") or {}
     if "searchSpaceFile" not in config:
         if "className" in tuner or _needs_no_space(tuner):

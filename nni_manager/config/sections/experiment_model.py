@@ -180,8 +180,12 @@ class Experiment(Part):
     )
     tuner: Any = _section(
         "`name` and `classArgs` of a built-in, or `className`, `codeDirectory` and `classArgs`.",
-        shown="required",
-        advice="add for example tuner: {name: TPE}",
+        shown="Auto, with `optimizeMode`",
+        advice="add for example tuner: {name: TPE}, or, for Auto, optimizeMode: maximize or minimize",
+    )
+    optimize_mode: Literal["maximize", "minimize"] | None = _ours(
+        "Instead of `tuner`: Auto searches, for the greatest results (`maximize`) or the smallest (`minimize`).",
+        marks={"firstFormat": "optimizeMode"},
     )
     assessor: Any = _section("As `tuner`.")
     objectives: Any = _section(

@@ -139,11 +139,13 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     from nni_manager.config.sections.experiment_model import FIELDS  # brings pydantic, for an error alone
 
     given = {fold(name): value for name, value in values.items()}
+    sections = [one for one in _ALGORITHMS if one in given]
+    for section in sections:  # before the field of that name which stands instead of a tuner
+        yield from ((name, f"{section}.classArgs", f"in {section}.classArgs") for name in _ARGUMENTS)
     yield from ((name, "", "at the top of the file") for name in FIELDS)
     yield from _of_platforms(given.get("trainingservice"))
-    for section in (one for one in _ALGORITHMS if one in given):
+    for section in sections:
         yield from ((name, section, f"in {section}") for name in _OF_ALGORITHM)
-        yield from ((name, f"{section}.classArgs", f"in {section}.classArgs") for name in _ARGUMENTS)
 
 
 def _of_platforms(raw: object) -> Iterator[tuple[str, str, str]]:

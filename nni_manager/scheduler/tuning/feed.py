@@ -211,7 +211,7 @@ class TunerFeed:
         started = await self._tuner.call(
             "start",
             search_space=self.spec.search_space,
-            tuner=asdict(self.spec.tuner),
+            tuner={**asdict(self.spec.tuner), "expected": _expected(self.spec)},
             assessor=_assessor(self.spec),
             history=past,
             unfinished=open_trials,
@@ -290,6 +290,11 @@ class TunerFeed:
 def _assessor(spec: ExperimentSpec) -> Item | None:
     """The assessor's spec with the experiment's direction, for where the config does not say the assessor's own."""
     return {**asdict(spec.assessor), "direction": str(direction_of(spec.canonical))} if spec.assessor else None
+
+
+def _expected(spec: ExperimentSpec) -> Item:
+    """What `Tuner.expect` is told."""
+    return {"trials": spec.max_trial_number, "concurrency": spec.trial_concurrency}
 
 
 def _proposal(entry: Item) -> Proposal:

@@ -65,7 +65,11 @@ class OwnTuner(HostedTuner):
 
 
 def _make_tuner(spec: Message) -> HostedTuner:
-    return OwnTuner(tuners.create(AlgorithmSpec(**spec)))
+    expected = spec.get("expected")
+    tuner = tuners.create(AlgorithmSpec(**{key: value for key, value in spec.items() if key != "expected"}))
+    if expected is not None:
+        tuner.expect(**expected)
+    return OwnTuner(tuner)
 
 
 def _make_assessor(spec: Message) -> HostedAssessor:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from nni_manager.domain.metrics import OptimizeModeName
-from nni_manager.tuners.model_search import Model, ModelTuner
+from nni_manager.tuners.models.model_search import Model, ModelTuner
 
 if TYPE_CHECKING:
-    from nni_manager.tuners.encoding import Array
+    from nni_manager.tuners.models.encoding import Array
 
 _TREES = 20
 #: The share of proposals that are drawn at random (Lindauer et al.).

@@ -22,7 +22,7 @@ from nni_manager.domain.metrics import OptimizeModeName
 from nni_manager.tuners.learning import LearningTuner, Units
 
 if TYPE_CHECKING:
-    from nni_manager.tuners.encoding import Array, Encoding
+    from nni_manager.tuners.models.encoding import Array, Encoding
 
 #: Of more results than twice that, the best and the newest ones are modelled.
 _HALF = 200
@@ -83,7 +83,7 @@ class ModelTuner(LearningTuner):
     def _by_model(self, source: random.Random) -> dict[str, object]:
         import numpy
 
-        from nni_manager.tuners.encoding import Encoding
+        from nni_manager.tuners.models.encoding import Encoding
 
         if self._encoding is None:
             self._encoding = Encoding(self.space)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge, Gt
 
 from nni_manager.domain.metrics import OptimizeModeName
-from nni_manager.tuners.model_search import Model, ModelTuner
+from nni_manager.tuners.models.model_search import Model, ModelTuner
 
 if TYPE_CHECKING:
-    from nni_manager.tuners.encoding import Array
+    from nni_manager.tuners.models.encoding import Array
 
 #: Bounds of the lengths, in ranges.
 _LENGTHS = (0.05, 20.0)

@@ -1,0 +1,123 @@
+"""Gaussian-process regression: a quadratic trend, and around it a Matérn-5/2 kernel with a length scale per dimension.
+
+Length scales, the trend's weight and the noise are those of greatest posterior density; the prior of length scales
+grows with the square root of the number of dimensions (C. Hvarfner, E. O. Hellsten, L. Nardi, "Vanilla Bayesian
+Optimization Performs Great in High Dimensions", 2024). The variance is integrated out. See C. E. Rasmussen, C. K. I.
+Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nni_manager.tuners.auto.lattice import Array
+from nni_manager.tuners.auto.minimum import minimise
+
+#: Prior of the logarithms, mean and deviation: of length scales (for one dimension), of the variances of trend and
+#: noise relative to the kernel's.
+_SCALE = math.log(0.5), 0.9
+_TREND = 0.0, 2.0
+_NOISE = math.log(1e-4), 2.5
+#: Where the second search for the greatest density begins: what the first takes for a shape may be noise.
+_LONGER, _NOISIER = 1.0, math.log(0.3)
+_JITTER = 1e-9
+_ROOT5 = math.sqrt(5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """Logarithms: of the length scales, of the variances of trend and noise relative to the kernel's."""
+
+    scales: Array
+    trend: float
+    noise: float
+    #: Log posterior density, up to a constant.
+    density: float
+
+
+class GaussianProcess:
+    """Conditioned on observations. `values`: one for each row of `features`, with mean 0 and deviation 1."""
+
+    def __init__(self, features: Array, values: Array, groups: Array, fitted: Hyperparameters) -> None:
+        self._inverse_scales = np.exp(-fitted.scales)[groups]
+        self._scaled = features * self._inverse_scales
+        self._trend_weight = math.exp(fitted.trend)
+        self._trend = _trend(features)
+        matrix = _matern(_distances(self._scaled, self._scaled)) + self._trend_weight * self._trend @ self._trend.T
+        matrix[np.diag_indices_from(matrix)] += math.exp(fitted.noise) + _JITTER
+        self._factor = np.linalg.inv(np.linalg.cholesky(matrix))
+        self._weights = self._factor.T @ (self._factor @ values)
+        self._variance = _variance(values, self._weights)
+
+    def predict(self, features: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of the function, without noise, for each row."""
+        trend = _trend(features)
+        shared = _matern(_distances(features * self._inverse_scales, self._scaled))
+        shared += self._trend_weight * trend @ self._trend.T
+        prior = 1.0 + self._trend_weight * np.sum(trend**2, axis=1)
+        explained = np.sum((shared @ self._factor.T) ** 2, axis=1)
+        return shared @ self._weights, np.sqrt(self._variance * np.maximum(prior - explained, 1e-12))
+
+
+def fit(features: Array, values: Array, groups: Array) -> Hyperparameters:
+    """The hyperparameters of greatest posterior density that two local searches find."""
+    count = int(groups.max()) + 1 if len(groups) else 0
+    scale = _SCALE[0] + 0.5 * math.log(max(count, 1))
+    mean = np.append(np.full(count, scale), [_TREND[0], _NOISE[0]])
+    deviation = np.append(np.full(count, _SCALE[1]), [_TREND[1], _NOISE[1]])
+    noisy = np.append(np.full(count, scale + _LONGER), [_TREND[0], _NOISIER])
+    trend = _trend(features)
+    trends = trend @ trend.T
+
+    def objective(at: Array) -> tuple[float, Array]:
+        loss, slope = _negative_likelihood(features, trends, values, groups, at)
+        away = (at - mean) / deviation
+        return loss + 0.5 * float(away @ away), slope + away / deviation
+
+    best, loss = min((minimise(objective, begin) for begin in (mean, noisy)), key=lambda found: found[1])
+    return Hyperparameters(best[:-2], float(best[-2]), float(best[-1]), -loss)
+
+
+def _negative_likelihood(
+    features: Array, trends: Array, values: Array, groups: Array, at: Array
+) -> tuple[float, Array]:
+    """Minus the log marginal likelihood at these logarithms, and its gradient."""
+    scaled, count = features * np.exp(-at[:-2])[groups], len(values)
+    distances, weighted, noise = _distances(scaled, scaled), math.exp(at[-2]) * trends, math.exp(at[-1])
+    matrix = _matern(distances) + weighted
+    matrix[np.diag_indices(count)] += noise + _JITTER
+    factor = np.linalg.inv(np.linalg.cholesky(matrix))
+    weights = factor.T @ (factor @ values)
+    variance = _variance(values, weights)
+    loss = 0.5 * (count + 1) * math.log(variance) - float(np.sum(np.log(np.diag(factor))))
+    inner = factor.T @ factor - np.outer(weights, weights) / variance
+    slopes = inner * (5 / 3) * (1 + _ROOT5 * distances) * np.exp(-_ROOT5 * distances)
+    # for each feature the sum over pairs of slope times squared distance, half of it, by products of matrices
+    each = np.sum(slopes, axis=1) @ scaled**2 - np.sum(scaled * (slopes @ scaled), axis=0)
+    scales = np.bincount(groups, each, minlength=len(at) - 2)
+    return loss, np.append(scales, [0.5 * float(np.sum(inner * weighted)), 0.5 * noise * float(np.trace(inner))])
+
+
+def _variance(values: Array, weights: Array) -> float:
+    """The kernel's variance, as if one more observation had said 1."""
+    return (float(values @ weights) + 1.0) / (len(values) + 1.0)
+
+
+def _trend(features: Array) -> Array:
+    """What a sum of parabolas along the axes is linear in."""
+    centred = 2 * features - 1
+    parts = np.concatenate([centred, centred**2 - 1 / 3], axis=1)
+    return np.asarray(parts / math.sqrt(max(features.shape[1], 1)))
+
+
+def _distances(left: Array, right: Array) -> Array:
+    squares = np.sum(left**2, axis=1)[:, None] + np.sum(right**2, axis=1)[None, :] - 2 * left @ right.T
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+
+def _matern(distances: Array) -> Array:
+    away = _ROOT5 * distances
+    return np.asarray((1 + away + away**2 / 3) * np.exp(-away))

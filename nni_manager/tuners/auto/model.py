@@ -1,0 +1,91 @@
+"""Proposals of a model: a Gaussian process of all results, and the place of greatest expected improvement.
+
+Every second proposal is looked for near the best results, in a neighbourhood that shrinks as annealing's does: a trust
+region (D. Eriksson et al., "Scalable Global Optimization via Local Bayesian Optimization", 2019). Trials that run count
+as if they had resulted in what the model expects of them, the kriging believer (D. Ginsbourger, R. Le Riche, L.
+Carraro, "Kriging Is Well-Suited to Parallelize Optimization", 2010). Trials that failed count as the worst result.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from nni_manager.domain.space.search_space import SearchSpace
+from nni_manager.tuners.auto import acquisition, gaussian_process
+from nni_manager.tuners.auto.gaussian_process import GaussianProcess, Hyperparameters
+from nni_manager.tuners.auto.lattice import Array, Lattice
+from nni_manager.tuners.auto.warping import OFFSETS, Warp
+from nni_manager.tuners.learning import Units
+
+#: Share of proposals that are looked for near the best results.
+_NEAR = 0.5
+#: How many of the best rows candidates are drawn around.
+_ELITES = 10
+#: Up to so many results the hyperparameters are fitted anew with each one; then with every so many.
+_FIT_EACH, _FIT_EVERY = 64, 8
+
+
+class Model:
+    """What it proposes depends on what has ended and runs, and on `source`, alone."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._lattice = Lattice(space)
+        #: For how many results they were fitted, and the offset of their scale.
+        self._fitted: tuple[int, Hyperparameters, float | None] | None = None
+
+    def suggest(self, ended: Sequence[tuple[Units, float]], running: Sequence[Units], source: random.Random) -> Units:
+        """The places of a proposal. `ended`: with the loss of each, infinite for a failure; one is finite at least."""
+        rows = self._lattice.rows([units for units, _ in ended])
+        losses = np.array([loss for _, loss in ended])
+        generator = np.random.default_rng(source.getrandbits(64))
+        return self._lattice.units(self._best_row(rows, losses, self._lattice.rows(running), generator))
+
+    def _best_row(self, rows: Array, losses: Array, running: Array, generator: np.random.Generator) -> Array:
+        lattice = self._lattice
+        process, known = self._process(rows, losses, running)
+        expected, _ = process.predict(lattice.features(known))
+        elites, best = known[np.argsort(expected, kind="stable")[:_ELITES]], float(np.min(expected))
+        seen = {row.tobytes() for row in lattice.settle(known)}
+
+        def score(candidates: Array) -> Array:
+            improvement = acquisition.log_expected_improvement(*process.predict(lattice.features(candidates)), best)
+            repeated = np.array([row.tobytes() in seen for row in candidates])
+            return np.where(repeated, improvement - 1e6, improvement)
+
+        if generator.random() < _NEAR:
+            return acquisition.near(lattice, elites, score, generator, len(rows))
+        return acquisition.anywhere(lattice, elites, score, generator)
+
+    def _process(self, rows: Array, losses: Array, running: Array) -> tuple[GaussianProcess, Array]:
+        """The process of all results, and of running trials as it expects them; and the rows of both."""
+        fitted, offset = self._fit(rows, losses)
+        values, groups = Warp(losses, offset).values, self._lattice.groups
+        process = GaussianProcess(self._lattice.features(rows), values, groups, fitted)
+        if not len(running):
+            return process, rows
+        believed, _ = process.predict(self._lattice.features(running))
+        known = np.concatenate([rows, running])
+        features = self._lattice.features(known)
+        return GaussianProcess(features, np.concatenate([values, believed]), groups, fitted), known
+
+    def _fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, float | None]:
+        """Hyperparameters and scale. They depend on the first results alone, not on when there was a proposal."""
+        count = len(losses) if len(losses) <= _FIT_EACH else len(losses) // _FIT_EVERY * _FIT_EVERY
+        if self._fitted is None or self._fitted[0] != count or not np.isfinite(losses[:count]).any():
+            self._fitted = count, *self._best_fit(rows[:count], losses[:count])
+        return self._fitted[1], self._fitted[2]
+
+    def _best_fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, float | None]:
+        features, groups = self._lattice.features(rows), self._lattice.groups
+        most, chosen = -math.inf, None
+        for offset in OFFSETS:
+            warp = Warp(losses, offset)
+            fitted = gaussian_process.fit(features, warp.values, groups)
+            if chosen is None or fitted.density + warp.log_slope > most:
+                most, chosen = fitted.density + warp.log_slope, (fitted, offset)
+        assert chosen is not None
+        return chosen

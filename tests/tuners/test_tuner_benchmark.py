@@ -1,0 +1,59 @@
+"""A smoke test of `make bench-tuners`: its problems, its measures, and that Auto beats Random in three seeds."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from nni_manager.domain.space.search_space import parse
+from nni_manager.tuners.random import draw
+from tests.benchmarks.tuners import families, measures
+from tests.benchmarks.tuners.__main__ import make
+from tests.benchmarks.tuners.loop import search
+
+pytestmark = pytest.mark.unit
+
+FAMILIES = {**families.NAMED, **families.DEVELOPMENT, **families.HELD_OUT}
+SEEDS = range(3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_parameters_are_better_than_the_optimum_of_a_problem(family: str) -> None:
+    for seed in SEEDS:
+        problem, source = FAMILIES[family](seed), random.Random(seed)
+        drawn = [draw(parse(problem.space), seed, number) for number in range(100)]
+        values = [problem.regret(parameters) for parameters in drawn]
+        assert min(values) >= -1e-6
+        assert len(set(values)) > 3
+        assert math.isfinite(problem.reported(drawn[0], source))
+
+
+def test_no_family_of_the_last_measurement_was_developed_on() -> None:
+    assert not set(families.DEVELOPMENT) & set(families.HELD_OUT)
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_auto_beats_random(concurrency: int) -> None:
+    def regrets(name: str) -> dict[str, list[float]]:
+        return {
+            family: [
+                search(lambda one: make(name, one), FAMILIES[family](seed), seed, concurrency, trials=40)
+                for seed in SEEDS
+            ]
+            for family in ("branin", "nested", "integers")
+        }
+
+    ours, randoms = regrets("Auto"), regrets("Random")
+    assert measures.ratio(ours, randoms) < 0.5 * measures.ratio(randoms, randoms)
+    assert measures.chance(ours, randoms) < 0.05
+
+
+def test_measures_of_what_is_alike_and_of_what_is_not() -> None:
+    randoms = {"a": [1.0, 2.0, 3.0], "b": [10.0, 20.0, 30.0]}
+    assert measures.ratio({"a": [2.0], "b": [20.0]}, randoms) == pytest.approx(1.0)
+    assert measures.ratio({"a": [0.0], "b": [20.0]}, randoms) == pytest.approx(math.sqrt(measures.FLOOR))
+    assert measures.chance(randoms, randoms) == pytest.approx(0.5)
+    assert measures.chance({"a": [0.1] * 9, "b": [1.0] * 9}, randoms) < 0.001
+    assert measures.chance({"a": [9.0] * 9, "b": [90.0] * 9}, randoms) > 0.999
