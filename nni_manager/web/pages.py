@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from nni_manager.analysis.service import Analysis
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import NniManagerError, NotFound, status_of
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
@@ -35,6 +36,8 @@ class PagesContext:
 
     service: ExperimentCommands
     version: str
+    #: Answers questions about trials, in a process of its own.
+    analysis: Analysis
     clock: Clock = now_ms
 
 
