@@ -1,5 +1,5 @@
-"""plotly.js out of the installed plotly package, which is found and never imported: one file of 5 MB, a third of it
-compressed."""
+"""What the pages load: our own files, and plotly's script out of its installed package, which is found and never
+imported: one file of 5 MB, a third of that compressed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,35 @@ from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 #: The address names the release, so a browser asks once for each.
 _FOR_EVER = "public, max-age=31536000, immutable"
 _LEVEL = 6
 
 
-def query() -> str:
-    """What follows ``plotly.min.js`` in its address: the release."""
-    return f"?v={_release()}"
+_OWN = Path(__file__).parent / "static"
 
 
-async def script(request: Request) -> Response:
-    """The script, compressed for browsers that take it so."""
+class _OwnFiles(StaticFiles):
+    """Asked for again each time, which costs a header where nothing changed: modules import each other by plain names,
+    so those of two releases of ours must not mix."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def plotly_script() -> str:
+    """The name of plotly's script below ``/static/``."""
+    return f"plotly.min.js?v={_release()}"
+
+
+async def _plotly(request: Request) -> Response:
+    """plotly's script, compressed for browsers that take it so."""
     named = request.query_params.get("v") == _release()
     headers = {"Cache-Control": _FOR_EVER if named else "no-cache", "Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("accept-encoding", ""):
@@ -51,3 +67,9 @@ def _path() -> Path:
     if not places:
         raise FileNotFoundError("the package plotly is not installed; charts need its script: pip install plotly")
     return Path(places[0]) / "package_data" / "plotly.min.js"
+
+
+ROUTES = [
+    Route("/static/plotly.min.js", _plotly),
+    Mount("/static", _OwnFiles(directory=_OWN)),
+]
