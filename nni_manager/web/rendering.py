@@ -19,7 +19,7 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
-from nni_manager.web import formats
+from nni_manager.web import formats, static_files
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -124,4 +124,5 @@ def _environment() -> Environment:
         "limit": formats.limit,
         "parameters": formats.parameters,
     }
+    environment.globals["plotly_script"] = static_files.plotly_script
     return environment
