@@ -147,8 +147,8 @@ def create_application(
     """The application of every listener: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages`
     for all other paths, behind one guard.
 
-    `token`, `read_token` and `host`: settings of the TCP listeners. `users`: let in when no token is set. `api`, `nni`: existing
-    applications to use; None: made here.
+    `token`, `read_token` and `host`: settings of the TCP listeners. `users`: let in when no token is set. `api`, `nni`:
+    existing applications to use; None: made here.
     """
     api = api or create_api(context)
     inner = _Split(api, pages or api, nni or create_nni_application(context))
