@@ -65,10 +65,10 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Guard:
     """The guard around the whole application, in pure ASGI.
 
-    `token`: required by TCP listeners; empty: none. `read_token`: in its place, for requests that change
-    nothing. `hosts`: accepted host names, besides loopback names, the address of the connection and this machine's name. With a token any name is accepted: a page of another site that points its
-    name at us (DNS rebinding) has no token. `users`: local users that are let in when no token is set. `larger`: path
-    prefix → its limit of the body, in bytes.
+    `token`: required by TCP listeners; empty: none. `read_token`: in its place, for requests that change nothing.
+    `hosts`: accepted host names, besides loopback names, the address of the connection and this machine's name. With a
+    token any name is accepted: a page of another site that points its name at us (DNS rebinding) has no token. `users`:
+    local users that are let in when no token is set. `larger`: path prefix → its limit of the body, in bytes.
     """
 
     def __init__(
