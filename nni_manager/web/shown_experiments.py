@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
@@ -14,8 +14,15 @@ from nni_manager.store.connection import Connection
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
-from nni_manager.web import trial_table
+from nni_manager.web import progress, trial_table
+from nni_manager.web.progress import Progress
 from nni_manager.web.trial_table import Table, TableQuery
+
+if TYPE_CHECKING:
+    from nni_manager.web.rendering import PagesContext
+
+#: Other experiments that the head leads to.
+_OTHERS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +40,20 @@ class ListedExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExperiment:
-    """An experiment's page."""
+    """The head of an experiment's pages."""
 
     overview: Overview
     entry: Entry
     at_work: bool
-    table: Table
+    progress: Progress
     #: URL of its endpoint; empty: none.
     endpoint_url: str
+    #: (id, name) of other experiments, newest first.
+    others: list[tuple[str, str]]
+
+    @property
+    def name(self) -> str:
+        return self.entry.name or self.entry.id
 
     @property
     def status(self) -> ExperimentStatus:
@@ -55,12 +68,18 @@ class ShownExperiment:
         return self.status is ExperimentStatus.VIEWED
 
     @property
-    def ended(self) -> int:
-        return ended(self.overview)
+    def may_stop(self) -> bool:
+        return self.at_work or self.is_viewed
 
     @property
     def may_resume(self) -> bool:
         return not self.at_work or bool(self.overview.hold) or self.overview.row.status is ExperimentStatus.ERROR
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits as in the config; None: no limit."""
+        names = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "maxTrialDuration")
+        return {name: self.overview.config.get(name) for name in names}
 
 
 async def listed(service: ExperimentCommands, entry: Entry, now_ms: int) -> ListedExperiment:
@@ -82,17 +101,31 @@ async def listed(service: ExperimentCommands, entry: Entry, now_ms: int) -> List
     )
 
 
-async def shown(service: ExperimentCommands, id: str, query: TableQuery, now_ms: int) -> ShownExperiment:
-    """The content of an experiment's page. Raises NotFound or StoreError."""
+async def shown(context: PagesContext, id: str) -> ShownExperiment:
+    """The head of an experiment's pages. Raises NotFound or StoreError."""
+    service, now_ms = context.service, context.clock()
     live = service.live(id)
 
-    def read(connection: Connection) -> tuple[Overview, Table]:
-        return overview.load(connection, live, now_ms), trial_table.read(connection, query, now_ms)
+    def read(connection: Connection) -> tuple[Overview, Progress]:
+        found = overview.load(connection, live, now_ms)
+        return found, progress.of(connection, found, now_ms)
 
     entry = await service.entry(id)
-    found, table = await service.read(id, read)
-    endpoint_url = service.endpoint_url(entry.endpoint) if entry.endpoint is not None else ""
-    return ShownExperiment(overview=found, entry=entry, at_work=live.at_work, table=table, endpoint_url=endpoint_url)
+    found, now = await service.read(id, read)
+    return ShownExperiment(
+        overview=found,
+        entry=entry,
+        at_work=live.at_work,
+        progress=now,
+        endpoint_url=service.endpoint_url(entry.endpoint) if entry.endpoint is not None else "",
+        others=[(one.id, one.name or one.id) for one in (await service.entries())[: -_OTHERS - 1 : -1] if one.id != id],
+    )
+
+
+async def table(context: PagesContext, id: str, query: TableQuery) -> Table:
+    """A page of its trials. Raises NotFound or StoreError."""
+    now_ms = context.clock()
+    return await context.service.read(id, lambda c: trial_table.read(c, query, now_ms))
 
 
 def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
@@ -103,9 +136,3 @@ def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
 def ended(found: Overview) -> int:
     """Trials that have ended, with any status."""
     return sum(count for status, count in found.counts.items() if status not in OPEN_STATUSES)
-
-
-def limits(found: Overview) -> dict[str, Any]:
-    """The limits as in the config; None: no limit."""
-    names = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "maxTrialDuration")
-    return {name: found.config.get(name) for name in names}
