@@ -155,7 +155,11 @@ def _values(space: SearchSpace, parameters: object) -> dict[Key, object]:
 
 def _kept(space: SearchSpace, parameters: object) -> dict[str, object]:
     named = {place.name for place in space.places if not place.parent}
-    return {name: value for name, value in parameters.items() if name not in named} if isinstance(parameters, Mapping) else {}
+    return (
+        {name: value for name, value in parameters.items() if name not in named}
+        if isinstance(parameters, Mapping)
+        else {}
+    )
 
 
 def _field(space: SearchSpace, number: int, values: Mapping[Key, object]) -> FormField:

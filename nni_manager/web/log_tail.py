@@ -54,16 +54,22 @@ class LogTail:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._trouble = ""
         self._text = ""
+        self._looking = asyncio.Lock()
 
     async def follow(self, news: asyncio.Event) -> None:
         """Sets `news` whenever there is more to read; never returns."""
         while True:
-            self._text += await self._look()
+            await self.look()
             if self._text:
                 news.set()
             while self._text:
                 await asyncio.sleep(_HERE_S)  # until it was taken
             await asyncio.sleep(_HERE_S if self._was_here else _ELSEWHERE_S)
+
+    async def look(self) -> None:
+        """Reads what is new."""
+        async with self._looking:
+            self._text += await self._look()
 
     def take(self) -> str:
         """The events since the last call."""
@@ -114,4 +120,6 @@ class LogTail:
     def _event(self, offset: int, size: int, text: str, **more: str) -> str:
         """`offset`: of the first byte; where it is not the end of what came before, something was left out."""
         log = {"trial": self._log.trial, "attempt": self._log.attempt, "name": self._log.name}
-        return event("log", json.dumps({**log, "offset": offset, "end": self._offset or 0, "size": size, "text": text, **more}))
+        return event(
+            "log", json.dumps({**log, "offset": offset, "end": self._offset or 0, "size": size, "text": text, **more})
+        )

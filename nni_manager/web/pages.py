@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nni_manager.domain.errors import NniManagerError, status_of
-from nni_manager.web import buttons, experiment_pages, shown_experiments
+from nni_manager.web import buttons, experiment_pages, shown_experiments, trial_pages
 from nni_manager.web.rendering import HERE, PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
 from nni_manager.web.trial_table import PAGE_SIZE, page_number
@@ -28,6 +28,7 @@ def create_pages(context: PagesContext) -> Starlette:
     routes = [
         Route("/", _list, name="list"),
         *experiment_pages.ROUTES,
+        *trial_pages.ROUTES,
         *buttons.ROUTES,
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]

@@ -14,11 +14,13 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from nni_manager.analysis.service import Analysis
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.web import formats
+from nni_manager.web.shown_trial import how_it_ended
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,6 +43,8 @@ class PagesContext:
 
     service: ExperimentCommands
     version: str
+    #: Answers questions about trials, in a process of its own.
+    analysis: Analysis
     clock: Clock = now_ms
     #: Set when the daemon ends: streams end on it.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,13 +69,20 @@ def is_on_endpoint(request: Request) -> bool:
     return "nni_experiment" in request.scope.get("state", {})
 
 
+def reads_only(request: Request) -> bool:
+    """Whether the request came with a token for reading (`api.access.guard`)."""
+    return "nni_reads_only" in request.scope.get("state", {})
+
+
 def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
-    """`base` in templates is the prefix of every path; `back` leads from a button back to the page."""
+    """`base` in templates is the prefix of every path; `back` leads from a button back to the page; `may_change`: buttons
+    are shown."""
     values = {
         "base": request.scope.get("root_path", ""),
         "version": context_of(request).version,
         "on_endpoint": is_on_endpoint(request),
         "back": _rest(request),
+        "may_change": not reads_only(request),
         **values,
     }
     text = _environment().get_template(template).render(values)
@@ -119,6 +130,8 @@ def _environment() -> Environment:
         "duration": formats.duration,
         "number": formats.number,
         "limit": formats.limit,
+        "web_link": formats.web_link,
+        "how_it_ended": how_it_ended,
         "parameters": formats.parameters,
     }
     return environment

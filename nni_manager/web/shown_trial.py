@@ -121,7 +121,9 @@ class ShownTrial:
         moments = sorted(_moments(self.row), key=lambda moment: moment.ms)
         before = [moments[0], *moments]
         return tuple(
-            Moment(ms=now.ms, sentence=now.sentence, after=formats.duration(now.ms - then.ms) if now.ms > then.ms else "")
+            Moment(
+                ms=now.ms, sentence=now.sentence, after=formats.duration(now.ms - then.ms) if now.ms > then.ms else ""
+            )
             for then, now in zip(before, moments, strict=False)
         )
 
@@ -202,5 +204,3 @@ def how_it_ended(attempt: Mapping[str, Any]) -> str:
     code = f"exit code {exit_code}" if exit_code is not None else f"signal {signal}" if signal is not None else ""
     words = [code, attempt["cause"] or "", attempt["reason"], attempt["message"]]
     return ", ".join(dict.fromkeys(word for word in words if word))
-
-

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -21,6 +21,9 @@ from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of, render
 from nni_manager.web.shown_experiments import shown as shown_experiment
 from nni_manager.web.shown_trial import Place, ShownTrial
+
+#: Seconds to wait for the trial's place among the others: of many trials it is computed when a page asks first.
+_PLACE_S = 2.0
 
 
 async def _page(request: Request) -> Response:
@@ -72,9 +75,7 @@ async def _render_form(
     request: Request, form: TrialForm, origin: Mapping[str, Any] | None, status: int = HTTPStatus.OK
 ) -> Response:
     kept = json.dumps(form.kept, ensure_ascii=False) if form.kept else ""
-    return await render_tab(
-        request, "new_trial.html", tab="trials", status=status, form=form, origin=origin, kept=kept
-    )
+    return await render_tab(request, "new_trial.html", tab="trials", status=status, form=form, origin=origin, kept=kept)
 
 
 async def _shown(request: Request) -> ShownTrial:
@@ -86,12 +87,10 @@ async def _shown(request: Request) -> ShownTrial:
 
 async def _place(request: Request, number: int) -> Place:
     """Its place among the others; without one where that cannot be computed: the page has the rest."""
-    analysis = context_of(request).analysis
-    if analysis is None:
-        return Place()
     try:
-        answer = await analysis.ask(experiment_id(request), "trial", Query(number=number))
-    except NniManagerError:
+        async with asyncio.timeout(_PLACE_S):
+            answer = await context_of(request).analysis.ask(experiment_id(request), "trial", Query(number=number))
+    except (NniManagerError, TimeoutError):
         return Place()
     return shown_trial.place_of(json.loads(answer.text))
 

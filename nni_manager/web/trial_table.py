@@ -120,7 +120,7 @@ def _row(trial: dict[str, Any], runner: tuple[str, str] | None, now_ms: int) -> 
         final_text=trial["finalResult"] or "",
         log_path=trial["logPath"],
         place=trial["place"] or trial["service"] or "",
-        link=_safe(trial["link"]),
+        link=formats.web_link(trial["link"]),
         has_logs=trial["startedMs"] is not None,
         is_open=trial["status"] in OPEN_STATUSES,
     )
@@ -128,11 +128,6 @@ def _row(trial: dict[str, Any], runner: tuple[str, str] | None, now_ms: int) -> 
 
 def _runner(version: str, channel: str) -> str:
     return f"runner {version}" + (f", {channel}" if channel else "")
-
-
-def _safe(link: str) -> str:
-    """The link if it is http or https, else empty: the platform may have sent anything."""
-    return link if link.startswith(("https://", "http://")) else ""
 
 
 def _explanation(trial: dict[str, Any]) -> str:
