@@ -1,7 +1,7 @@
 """The form of a trial with a person's own parameters: typed fields from the search space, checked here.
 
-What is no value of its type is refused with its field. What lies outside of the search space is allowed, as by NNI, once
-the person has said so.
+What is no value of its type is refused with its field. What lies outside of the search space is allowed, as by NNI,
+once the person has said so.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ async def _trials(request: Request) -> Response:
 
 
 async def _stream(request: Request) -> Response:
-    """The one stream of a page; ``?log=17.1.stdout``: with that log of that attempt of that trial. Refused with an error
-    page before it begins."""
+    """The one stream of a page; ``?log=17.1.stdout``: with that log of that attempt of that trial. Refused with an
+    error page before it begins."""
     context, id_ = context_of(request), experiment_id(request)
     await context.service.entry(id_)
     asked = request.query_params.get("log", "")
@@ -37,13 +37,13 @@ async def _stream(request: Request) -> Response:
     return EventStream(PageEvents(request.app.state.states, id_, log), context.stopping)
 
 
-async def render_tab(request: Request, template: str, *, tab: str, **values: object) -> Response:
+async def render_tab(request: Request, template: str, *, tab: str, status: int = 200, **values: object) -> Response:
     """A page of one experiment below its head. `tab`: the last part of its path, which the tabs mark; "": overview.
 
     Raises NotFound or StoreError.
     """
     shown = await shown_experiments.shown(context_of(request), experiment_id(request))
-    return render(request, template, shown=shown, tab=tab, **values)
+    return render(request, template, status, shown=shown, tab=tab, **values)
 
 
 _HERE = "/experiments/{id}"

@@ -54,6 +54,7 @@ class LogTail:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._trouble = ""
         self._text = ""
+        self._taken = asyncio.Event()
         self._looking = asyncio.Lock()
 
     async def follow(self, news: asyncio.Event) -> None:
@@ -61,9 +62,9 @@ class LogTail:
         while True:
             await self.look()
             if self._text:
+                self._taken.clear()
                 news.set()
-            while self._text:
-                await asyncio.sleep(_HERE_S)  # until it was taken
+                await self._taken.wait()
             await asyncio.sleep(_HERE_S if self._was_here else _ELSEWHERE_S)
 
     async def look(self) -> None:
@@ -74,6 +75,7 @@ class LogTail:
     def take(self) -> str:
         """The events since the last call."""
         taken, self._text = self._text, ""
+        self._taken.set()
         return taken
 
     async def _look(self) -> str:
@@ -120,6 +122,5 @@ class LogTail:
     def _event(self, offset: int, size: int, text: str, **more: str) -> str:
         """`offset`: of the first byte; where it is not the end of what came before, something was left out."""
         log = {"trial": self._log.trial, "attempt": self._log.attempt, "name": self._log.name}
-        return event(
-            "log", json.dumps({**log, "offset": offset, "end": self._offset or 0, "size": size, "text": text, **more})
-        )
+        place = {"offset": offset, "end": self._offset or 0, "size": size}
+        return event("log", json.dumps({**log, **place, "text": text, **more}))

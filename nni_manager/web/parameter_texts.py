@@ -30,8 +30,7 @@ def _named(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 def shown(value: object) -> str:
     """A value in one line: six significant digits of a number."""
-    is_number = isinstance(value, float)
-    return formats.number(value) if is_number else formats.short(value)
+    return formats.number(value) if isinstance(value, float) else formats.short(value)
 
 
 def as_json(values: object) -> str:

@@ -75,8 +75,8 @@ def reads_only(request: Request) -> bool:
 
 
 def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
-    """`base` in templates is the prefix of every path; `back` leads from a button back to the page; `may_change`: buttons
-    are shown."""
+    """`base` in templates is the prefix of every path; `back` leads from a button back to the page; `may_change`:
+    buttons are shown."""
     values = {
         "base": request.scope.get("root_path", ""),
         "version": context_of(request).version,

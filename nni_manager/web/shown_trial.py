@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nni_manager.domain.trial import OPEN_STATUSES, reason_in_words
@@ -119,19 +119,17 @@ class ShownTrial:
     @property
     def timeline(self) -> tuple[Moment, ...]:
         moments = sorted(_moments(self.row), key=lambda moment: moment.ms)
-        before = [moments[0], *moments]
-        return tuple(
-            Moment(
-                ms=now.ms, sentence=now.sentence, after=formats.duration(now.ms - then.ms) if now.ms > then.ms else ""
-            )
-            for then, now in zip(before, moments, strict=False)
-        )
+        before = [moments[0], *moments[:-1]]
+        return tuple(replace(now, after=_after(now.ms - then.ms)) for then, now in zip(before, moments, strict=True))
 
 
 async def shown(
     service: ExperimentCommands, id: str, trial: str, place: Place, attempt: int | None, now_ms: int
 ) -> ShownTrial:
-    """A trial by number or id; `attempt`: whose files are listed, None: the latest one's. Raises NotFound, StoreError."""
+    """A trial by number or id; `attempt`: whose files are listed, None: the latest one's.
+
+    Raises NotFound, StoreError.
+    """
 
     def read(connection: Connection) -> tuple[Json, tuple[int | None, int | None], int | None, list[int]]:
         row = json.loads(answers.trial(connection, trial_id(connection, trial)))
@@ -169,6 +167,10 @@ def ordinal(number: int) -> str:
     """``1st``, ``2nd``, ``13th``."""
     suffix = "th" if number % 100 in (11, 12, 13) else _ORDINALS.get(number % 10, "th")
     return f"{number}{suffix}"
+
+
+def _after(ms: int) -> str:
+    return formats.duration(ms) if ms > 0 else ""
 
 
 def _parameters(values: object, place: Place) -> Iterator[ShownParameter]:

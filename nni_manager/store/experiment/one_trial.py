@@ -17,11 +17,12 @@ def id_of(connection: sqlite3.Connection, number: int) -> str:
 
 def neighbours(connection: sqlite3.Connection, number: int) -> tuple[int | None, int | None]:
     """The numbers of the trials before and after this one; None: there is none."""
-    return connection.execute(
+    found: tuple[int | None, int | None] = connection.execute(
         "SELECT (SELECT max(sequence_id) FROM trials WHERE sequence_id < :n),"
         " (SELECT min(sequence_id) FROM trials WHERE sequence_id > :n)",
         {"n": number},
-    ).fetchone()  # type: ignore[no-any-return]
+    ).fetchone()
+    return found
 
 
 def repetitions(connection: sqlite3.Connection, id: str) -> list[int]:
