@@ -11,12 +11,11 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 
 from nni_manager.domain.errors import NniManagerError, status_of
-from nni_manager.web import buttons, experiment_pages, shown_experiments, trial_pages
-from nni_manager.web.rendering import HERE, PagesContext, context_of, is_on_endpoint, render
+from nni_manager.web import buttons, experiment_pages, shown_experiments, static_files, trial_pages
+from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
 from nni_manager.web.trial_table import PAGE_SIZE, page_number
 
@@ -30,7 +29,7 @@ def create_pages(context: PagesContext) -> Starlette:
         *experiment_pages.ROUTES,
         *trial_pages.ROUTES,
         *buttons.ROUTES,
-        Mount("/static", StaticFiles(directory=HERE / "static")),
+        *static_files.ROUTES,
     ]
     handlers: Mapping[type[Exception], object] = {
         NniManagerError: _on_domain_error,

@@ -19,7 +19,7 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
-from nni_manager.web import formats
+from nni_manager.web import formats, static_files
 from nni_manager.web.shown_trial import how_it_ended
 
 if TYPE_CHECKING:
@@ -134,4 +134,5 @@ def _environment() -> Environment:
         "how_it_ended": how_it_ended,
         "parameters": formats.parameters,
     }
+    environment.globals["plotly_script"] = static_files.plotly_script
     return environment

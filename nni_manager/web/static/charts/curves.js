@@ -1,0 +1,99 @@
+// Learning curves: the top k, the selected and the running ones; of all others a band.
+
+import { run } from "./chart.js";
+import { colours, faded, scored } from "./colours.js";
+import { count, extent, number } from "./formats.js";
+import { selectedIn } from "./opening.js";
+import { axis, plot } from "./plot.js";
+
+export function mount(figure, { state }) {
+  run(figure, state, {
+    question: "curves",
+    local: ["logy"],
+    empty: ({ curves, band }) =>
+      curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with the first one that a trial reports.",
+    draw,
+  });
+}
+
+async function draw(answer, within) {
+  const { state } = within;
+  const isLog = state.get("logy") === "1";
+  const key = state.get("key") ?? "default";
+  const name = key === "default" ? "intermediate result" : key;
+  const order = { running: 0, top: 1, selected: 2 };
+  const sorted = [...answer.curves].sort((one, other) => order[one.why] - order[other.why] || (other.rank ?? 0) - (one.rank ?? 0));
+  const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, state))];
+  const exporter = await plot(within, named(traces), {
+    xaxis: axis("step"),
+    yaxis: axis(name, { type: isLog ? "log" : "linear", uirevision: String(isLog), exponentformat: "power" }),
+  });
+  return { ...table(answer), title: title(answer), count: counted(answer), exporter };
+}
+
+// The others' 10 to 90 per cent, and their median.
+function band(found) {
+  if (!found?.x.length) return [];
+  const theme = colours();
+  const base = { x: found.x, type: "scatter", mode: "lines", hoverinfo: "skip", legendgroup: "band" };
+  return [
+    { ...base, y: found.p10, line: { width: 0 }, showlegend: false },
+    { ...base, y: found.p90, line: { width: 0 }, fill: "tonexty", fillcolor: faded(theme.muted, 0.22), name: "others, 10 to 90 %" },
+    { ...base, y: found.p50, line: { width: 1.5, dash: "dash", color: theme.muted }, name: "others, median" },
+  ];
+}
+
+// Dots for running ones, thick for selected ones; the better a curve, the more it stands out.
+function line({ number, status, why, rank, x, y }, of, state) {
+  const theme = colours();
+  const isSelected = why === "selected" || selectedIn(state).includes(number);
+  const running = theme.status("RUNNING").colour;
+  const colour = isSelected ? theme.accent : why === "running" ? running : scored(1 - Math.min((rank ?? of) - 1, of) / Math.max(of, 2), theme);
+  return {
+    x,
+    y,
+    customdata: x.map(() => number),
+    type: "scatter",
+    mode: x.length > 1 ? "lines" : "markers",
+    line: { color: colour, width: isSelected ? 4 : rank === 1 ? 3 : 1.5, dash: why === "running" ? "dot" : "solid" },
+    marker: { color: colour, size: 6 },
+    name: isSelected ? "selected" : rank === 1 ? "best" : why === "running" ? "running" : "top",
+    hovertemplate: `trial ${number}, ${theme.status(status).word}${rank ? `, rank ${rank}` : ""}<br>step %{x}: %{y:.6g}<extra></extra>`,
+  };
+}
+
+// One line in the legend for each kind.
+function named(traces) {
+  const seen = new Set();
+  return traces.map((trace) => {
+    const isFirst = !seen.has(trace.name);
+    seen.add(trace.name);
+    return { legendgroup: trace.name, ...trace, showlegend: trace.showlegend ?? isFirst };
+  });
+}
+
+function kinds(answer) {
+  const found = { top: 0, running: 0, selected: 0 };
+  for (const { why } of answer.curves) found[why] += 1;
+  return found;
+}
+
+function title(answer) {
+  const { top, running, selected } = kinds(answer);
+  const parts = [[top, `best ${top}`], [running, `${running} running`], [selected, `${selected} selected`]];
+  const shown = parts.filter(([some]) => some).map(([, text]) => text);
+  return `Learning curves${shown.length ? `: ${shown.join(", ")}` : ""}`;
+}
+
+function counted({ shown, of, band: found, curves }) {
+  const others = extent(found?.count ?? [])?.[1] ?? 0;
+  const band = others ? `; the band is of ${count(others)} others` : "";
+  return `showing ${count(shown ?? curves.length)} of ${count(of ?? curves.length)} trials${band}`;
+}
+
+function table({ curves }) {
+  const rows = curves.flatMap(({ number: trial, id, status, why, x, y }) =>
+    x.map((step, index) => [trial, id, status, why, step, typeof y[index] === "string" ? y[index] : Number(number(y[index]))]),
+  );
+  return { columns: ["trial", "id", "status", "why", "step", "value"], rows };
+}

@@ -1,0 +1,61 @@
+// How much each parameter matters; the sentence names method and sample.
+
+import { run } from "./chart.js";
+import { colours } from "./colours.js";
+import { short } from "./formats.js";
+import { axis, plot } from "./plot.js";
+
+const STATES = {
+  computing: "The importance is being computed.",
+  unavailable: "There is no importance yet.",
+};
+
+export function mount(figure, { state }) {
+  run(figure, state, {
+    question: "importance",
+    empty: ({ state, sentence, importances }) =>
+      state === "ready" && importances.length ? "" : sentence || STATES[state] || STATES.unavailable,
+    draw,
+  });
+}
+
+async function draw(answer, within) {
+  const { frame, state } = within;
+  const sorted = [...answer.importances].sort((one, other) => one.value - other.value);
+  const theme = colours();
+  const exporter = await plot(
+    within,
+    [
+      {
+        type: "bar",
+        orientation: "h",
+        x: sorted.map(({ value }) => value),
+        y: sorted.map(({ name }) => name),
+        marker: { color: theme.series[0] },
+        text: sorted.map(({ value }) => `${(100 * value).toPrecision(2)} %`),
+        textposition: "auto",
+        cliponaxis: false,
+        hovertemplate: "%{y}: %{x:.4g}<br>a click shows its effect<extra></extra>",
+      },
+    ],
+    {
+      showlegend: false,
+      dragmode: false,
+      xaxis: axis("share of the importance", { tickformat: ".0%", rangemode: "tozero" }),
+      yaxis: axis("", { type: "category", tickvals: sorted.map(({ name }) => name), ticktext: sorted.map(({ name }) => short(name)) }),
+    },
+  );
+  if (!frame.body.dataset.chooses) listen(frame, state);
+  return {
+    title: "Which parameters matter",
+    count: answer.sentence || [answer.method, answer.sample].filter(Boolean).join(", "),
+    columns: ["parameter", "importance"],
+    rows: sorted.reverse().map(({ name, value }) => [name, value]),
+    exporter,
+  };
+}
+
+function listen(frame, state) {
+  frame.body.dataset.chooses = "yes";
+  frame.body.on("plotly_click", ({ points }) => state.set({ effect: points[0].y }));
+}

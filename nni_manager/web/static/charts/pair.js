@@ -1,0 +1,120 @@
+// Two parameters: the rank of results in each cell of a grid, never interpolated. A click opens a cell's best trial.
+
+import { run } from "./chart.js";
+import { choosing } from "./choosing.js";
+import { colours, rankScale } from "./colours.js";
+import { columnsOf } from "./columns.js";
+import { choice, extent, number, short } from "./formats.js";
+import { axis, plot } from "./plot.js";
+import { choices, range } from "./ranges.js";
+
+export function mount(figure, { state }) {
+  const menus = {
+    a: choosing(figure, "Across", {}, (value) => state.set({ a: value })),
+    b: choosing(figure, "Up", {}, (value) => state.set({ b: value })),
+  };
+  const chart = run(figure, state, {
+    question: "pair",
+    extra: () => ({ a: state.get("a"), b: state.get("b") }),
+    empty: (answer) => missing(answer),
+    draw: (answer, within) => draw(answer, within, menus),
+  });
+  columnsOf(figure).then(({ parameters }) => {
+    const names = parameters.map(({ name }) => name);
+    menus.a.offer(names, state.get("a") ?? names[0] ?? "");
+    menus.b.offer(names, state.get("b") ?? names[1] ?? "");
+    chart.refresh();
+  });
+}
+
+function missing({ a, b, cells }) {
+  if (!a || !b) return "Two parameters are compared here, and this experiment has fewer.";
+  return cells.length ? "" : "No result yet: a cell is coloured by the results of its trials.";
+}
+
+async function draw({ a, b, cells }, within, menus) {
+  const { figure, frame, state } = within;
+  menus.a.offer([a.name, b.name], a.name);
+  menus.b.offer([a.name, b.name], b.name);
+  const theme = colours();
+  const [across, up] = [sides(a), sides(b)];
+  const table = grid(cells, across.size, up.size);
+  const exporter = await plot(
+    within,
+    [
+      {
+        type: "heatmap",
+        x: across.edges,
+        y: up.edges,
+        z: table.map((row) => row.map((cell) => cell?.score ?? null)),
+        customdata: table.map((row) => row.map((cell) => cell?.number ?? null)),
+        text: table.map((row) => row.map((cell) => (cell ? words(cell) : ""))),
+        hovertemplate: "%{text}<extra></extra>",
+        hoverongaps: false,
+        colorscale: rankScale(theme),
+        zmin: 0,
+        zmax: 1,
+        xgap: 1,
+        ygap: 1,
+        colorbar: { title: { text: "rank of the median", side: "right", font: { size: 11 } }, tickvals: [0, 1], ticktext: ["worst", "best"], thickness: 10, outlinewidth: 0 },
+      },
+    ],
+    {
+      showlegend: false,
+      dragmode: matchMedia("(max-width: 40rem)").matches ? false : "select",
+      xaxis: axis(a.name, { ...across.axis, uirevision: a.name }),
+      yaxis: axis(b.name, { ...up.axis, uirevision: b.name }),
+    },
+  );
+  frame.axes = { a, b };
+  if (!figure.dataset.filters) listen(figure, frame, state);
+  return { ...rows(a, b, cells), title: `Results by ${a.name} and ${b.name}`, exporter };
+}
+
+// Edges of the cells of one side in its order, and how its axis is drawn.
+function sides({ kind, log, edges, choices: values }) {
+  if (kind !== "choice") {
+    return { size: edges.length - 1, edges, axis: { type: log ? "log" : "linear", exponentformat: "power", range: ends(edges, log) } };
+  }
+  const ticktext = values.map((value) => short(choice(value), 12));
+  const places = [...values.keys()];
+  return { size: values.length, edges: [...places, values.length].map((at) => at - 0.5), axis: { type: "linear", tickvals: places, ticktext } };
+}
+
+function ends(edges, log) {
+  const both = [edges[0], edges.at(-1)];
+  return log ? both.map(Math.log10) : both;
+}
+
+// Rows from the bottom, cells from the left; null: no trial.
+function grid(cells, width, height) {
+  const table = Array.from({ length: height }, () => Array(width).fill(null));
+  for (const cell of cells) table[cell.j][cell.i] = { ...cell, score: cell.rank };
+  return table;
+}
+
+function words({ count, median, best, number: trial }) {
+  return `${count} trials<br>median ${number(median)}<br>best ${number(best)}, trial ${trial}`;
+}
+
+// What is framed is a filter by both parameters.
+function listen(figure, frame, state) {
+  figure.dataset.filters = "yes";
+  frame.body.on("plotly_selected", (selection) => {
+    if (!selection?.range?.x) return;
+    const { a, b } = frame.axes;
+    const change = { [`p.${a.name}`]: framed(a, selection.range.x), [`p.${b.name}`]: framed(b, selection.range.y), page: null };
+    if (Object.values(change).every((value) => value !== "")) state.set(change, { push: true });
+  });
+}
+
+function framed({ kind, choices: values }, ends) {
+  const [low, high] = extent(ends);
+  return kind === "choice" ? choices(values.filter((_, at) => at >= low && at <= high)) : range(low, high);
+}
+
+function rows(a, b, cells) {
+  const side = ({ kind, edges, choices: values }, at) => (kind === "choice" ? choice(values[at]) : `${number(edges[at])} to ${number(edges[at + 1])}`);
+  const found = cells.map(({ i, j, count, median, best, number: trial }) => [side(a, i), side(b, j), count, median, best, trial]);
+  return { columns: [a.name, b.name, "trials", "median", "best", "trial"], rows: found };
+}
