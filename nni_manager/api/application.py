@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, submission, trials
+from nni_manager.api import analysis, code, daemon, errors, events, experiments, logs, platforms, submission, trials
 from nni_manager.api.access.guard import OPEN_PATHS, Guard
 from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.context import ApiContext
@@ -166,6 +166,7 @@ def create_api(context: ApiContext) -> FastAPI:
     api.state.context = context
     for router in _ROUTERS:
         api.include_router(router, dependencies=[Depends(errors.refuse_unknown_query)])
+    api.include_router(analysis.router)  # its query has names that users chose, and refuses others itself
     errors.install(api)
     install(api)
     api.add_middleware(HeadAsGet)

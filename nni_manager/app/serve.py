@@ -16,6 +16,7 @@ import uvloop
 from starlette.types import ASGIApp
 
 from nni_manager import __version__
+from nni_manager.analysis.service import Analysis, answering
 from nni_manager.api.access.guard import Guard
 from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.application import create_api, create_application
@@ -97,8 +98,9 @@ async def _serve(
             _end_when_unused(supervisor, stopping)
         reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
         placeholders = PlaceholderProcesses(service, stopping)
+        analysis = await stack.enter_async_context(answering(service.stored_state))
         async with _listeners(
-            settings, lock, service, stopping, placeholders, reserved, endpoints, auto=auto
+            settings, lock, service, analysis, stopping, placeholders, reserved, endpoints, auto=auto
         ) as listeners:
             trial_listener.bind(listeners, TrialListener(reports), service.may_have_jobs)
             await endpoints.tried()
@@ -135,6 +137,7 @@ async def _listeners(
     settings: Settings,
     lock: Ownership,
     service: ExperimentCommands,
+    analysis: Analysis,
     stopping: asyncio.Event,
     placeholders: PlaceholderProcesses,
     reserved: Reserved | None,
@@ -143,8 +146,9 @@ async def _listeners(
     auto: bool,
 ) -> AsyncIterator[Listeners]:
     listeners: Listeners
-    context = _context(settings, service, stopping, placeholders, lambda: listeners.open, auto=auto)
-    pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
+    context = _context(settings, service, analysis, stopping, placeholders, lambda: listeners.open, auto=auto)
+    pages = create_pages(PagesContext(service=service, version=__version__, analysis=analysis))
+    api = create_api(context)
     nni = create_nni_application(context)
     application = create_application(
         context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni, users=_users(settings)
@@ -172,6 +176,7 @@ async def _listeners(
 def _context(
     settings: Settings,
     service: ExperimentCommands,
+    analysis: Analysis,
     stopping: asyncio.Event,
     placeholders: PlaceholderProcesses,
     listeners: Callable[[], Sequence[Listener]],
@@ -187,6 +192,7 @@ def _context(
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
         placeholders=placeholders,
+        analysis=analysis,
         ends_by_itself=auto,
     )
 

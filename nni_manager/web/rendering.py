@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from nni_manager.analysis.service import Analysis
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
@@ -41,6 +42,8 @@ class PagesContext:
 
     service: ExperimentCommands
     version: str
+    #: Answers questions about trials, in a process of its own.
+    analysis: Analysis
     clock: Clock = now_ms
     #: Set when the daemon ends: streams end on it.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -127,7 +127,7 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
 async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
     """At a listener with a token: a wrong one is refused, the right one leads to the requested page."""
     await world.add("finished", status=ExperimentStatus.DONE)
-    pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
+    pages = create_pages(PagesContext(service=world.service, version="1.2.3", analysis=world.analysis))
     async with tcp_listener(create_application(world.context, token=TOKEN, pages=pages)) as address:
         site, context = f"http://127.0.0.1:{address.port}", await browser.new_context()
         page = await context.new_page()

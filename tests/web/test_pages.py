@@ -287,7 +287,7 @@ async def test_pages_below_a_prefix_link_below_it(world: World) -> None:
     from nni_manager.web.pages import PagesContext, create_pages
 
     await world.add("seeded")
-    pages = create_pages(PagesContext(service=world.service, version="1"))
+    pages = create_pages(PagesContext(service=world.service, version="1", analysis=world.analysis))
     async with world.calling(Starlette(routes=[Mount("/nni", pages)])) as visitor:
         page = await get(visitor, "/nni/experiments/seeded")
     links = page.values("a", "href") + page.values("form", "action") + page.values("link", "href")

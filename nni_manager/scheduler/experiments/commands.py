@@ -7,6 +7,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
@@ -263,6 +264,14 @@ class ExperimentCommands:
     def readable_at_once(self, id: str) -> Readable | None:
         """The experiment to read, open or cached; None: it has to be opened, or is unknown."""
         return self._supervisor.get(id) or self._supervisor.closed_ones.kept(id)
+
+    async def stored_state(self, id: str) -> tuple[Path, str]:
+        """The path of an experiment's database, and its revision: what is read there afterwards is at least that new.
+
+        Raises NotFound, StoreError.
+        """
+        readable = self.readable_at_once(id) or await self.read_by(id, lambda found: lambda _: found)
+        return readable.database.path, readable.revision
 
     def live(self, id: str) -> Live:
         """State of an experiment that is not stored."""

@@ -2,7 +2,7 @@
 
 import { run } from "./chart.js";
 import { colours, faded, scored } from "./colours.js";
-import { count, extent, number } from "./formats.js";
+import { count, durationUnit, extent, number } from "./formats.js";
 import { selectedIn } from "./opening.js";
 import { axis, plot } from "./plot.js";
 
@@ -23,12 +23,21 @@ async function draw(answer, within) {
   const name = key === "default" ? "intermediate result" : key;
   const order = { running: 0, top: 1, selected: 2 };
   const sorted = [...answer.curves].sort((one, other) => order[one.why] - order[other.why] || (other.rank ?? 0) - (one.rank ?? 0));
-  const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, state))];
+  const scale = horizontal(answer, state.get("x"));
+  const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, state, scale))];
   const exporter = await plot(within, named(traces), {
-    xaxis: axis("step"),
+    xaxis: axis(scale.title, { type: scale.type, uirevision: scale.title }),
     yaxis: axis(name, { type: isLog ? "log" : "linear", uirevision: String(isLog), exponentformat: "power" }),
   });
   return { ...table(answer), title: title(answer), count: counted(answer), exporter };
+}
+
+// Steps, durations since each trial's start in the unit that fits, or times of day.
+function horizontal({ curves }, x) {
+  if (x === "clock") return { title: "time (UTC)", type: "date", of: (value) => value };
+  if (x !== "elapsed") return { title: "step", type: "linear", of: (value) => value };
+  const [unit, size] = durationUnit(extent(curves.map((curve) => curve.x.at(-1) ?? 0))?.[1] ?? 0);
+  return { title: `time since the trial's start (${unit})`, type: "linear", of: (value) => value / size };
 }
 
 // The others' 10 to 90 per cent, and their median.
@@ -44,13 +53,13 @@ function band(found) {
 }
 
 // Dots for running ones, thick for selected ones; the better a curve, the more it stands out.
-function line({ number, status, why, rank, x, y }, of, state) {
+function line({ number, status, why, rank, x, y }, of, state, scale) {
   const theme = colours();
   const isSelected = why === "selected" || selectedIn(state).includes(number);
   const running = theme.status("RUNNING").colour;
   const colour = isSelected ? theme.accent : why === "running" ? running : scored(1 - Math.min((rank ?? of) - 1, of) / Math.max(of, 2), theme);
   return {
-    x,
+    x: x.map(scale.of),
     y,
     customdata: x.map(() => number),
     type: "scatter",
@@ -58,7 +67,7 @@ function line({ number, status, why, rank, x, y }, of, state) {
     line: { color: colour, width: isSelected ? 4 : rank === 1 ? 3 : 1.5, dash: why === "running" ? "dot" : "solid" },
     marker: { color: colour, size: 6 },
     name: isSelected ? "selected" : rank === 1 ? "best" : why === "running" ? "running" : "top",
-    hovertemplate: `trial ${number}, ${theme.status(status).word}${rank ? `, rank ${rank}` : ""}<br>step %{x}: %{y:.6g}<extra></extra>`,
+    hovertemplate: `trial ${number}, ${theme.status(status).word}${rank ? `, rank ${rank}` : ""}<br>%{x}: %{y:.6g}<extra></extra>`,
   };
 }
 

@@ -8,6 +8,7 @@ import { follow, selectedIn } from "./opening.js";
 import { brushed, place, positions } from "./parallel_axes.js";
 import { drawAxes, drawBrush, drawCounts, drawLine, drawLines } from "./parallel_drawing.js";
 import { listen, reorder, walk } from "./parallel_pointer.js";
+import { names } from "./ranges.js";
 import { SvgPen } from "./svg_pen.js";
 
 const HEIGHT = 360;
@@ -129,7 +130,7 @@ function name(view) {
     if (from === to || to < 0 || to >= order.length) return;
     order.splice(to, 0, ...order.splice(from, 1));
     view.focus = to;
-    state.set({ axes: order.join(",") });
+    state.set({ axes: names(order) });
   };
   view.names.replaceChildren(...layout.axes.map((axis) => heading(axis, layout, moved)));
   if (focused >= 0) view.names.children[view.focus ?? focused]?.focus();
