@@ -60,7 +60,7 @@ export class Feed {
   }
 
   async #ask() {
-    const asking = { address: this.#address(), controller: new AbortController() };
+    const asking = { address: this.#address(), controller: new AbortController(), isPassing: false };
     const began = performance.now();
     this.#asking = asking;
     this.#isStale = false;
