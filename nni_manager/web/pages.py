@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.domain.errors import NniManagerError, status_of
-from nni_manager.web import buttons, experiment_pages, shown_experiments, static_files, trial_pages
+from nni_manager.web import buttons, experiment_pages, failure_pages, shown_experiments, static_files, trial_pages
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
 from nni_manager.web.trial_table import PAGE_SIZE, page_number
@@ -28,6 +28,7 @@ def create_pages(context: PagesContext) -> Starlette:
         Route("/", _list, name="list"),
         *experiment_pages.ROUTES,
         *trial_pages.ROUTES,
+        *failure_pages.ROUTES,
         *buttons.ROUTES,
         *static_files.ROUTES,
     ]
