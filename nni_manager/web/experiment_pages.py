@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from nni_manager.streams.event_stream import EventStream
 from nni_manager.web import code_text, notices, shown_experiments
+from nni_manager.web.log_tail import LogName, LogTail
 from nni_manager.web.rendering import context_of, experiment_id, render
 from nni_manager.web.stream import PageEvents
 
@@ -22,10 +23,13 @@ async def _overview(request: Request) -> Response:
 
 
 async def _stream(request: Request) -> Response:
-    """The one stream of a page. Refused with an error page before it begins."""
-    id_ = experiment_id(request)
-    await context_of(request).service.entry(id_)
-    return EventStream(PageEvents(request.app.state.states, id_), context_of(request).stopping)
+    """The one stream of a page; ``?log=17.1.stdout``: with that log of that attempt of that trial. Refused with an
+    error page before it begins."""
+    context, id_ = context_of(request), experiment_id(request)
+    await context.service.entry(id_)
+    asked = request.query_params.get("log", "")
+    log = LogTail(context.service, id_, LogName.parse(asked)) if asked else None
+    return EventStream(PageEvents(request.app.state.states, id_, log), context.stopping)
 
 
 async def render_tab(request: Request, template: str, *, tab: str, status: int = 200, **values: object) -> Response:

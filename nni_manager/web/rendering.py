@@ -20,6 +20,7 @@ from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.web import formats, static_files
+from nni_manager.web.shown_trial import how_it_ended
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -132,6 +133,8 @@ def _environment() -> Environment:
         "cell": formats.cell,
         "whole": formats.whole,
         "rate": formats.rate,
+        "web_link": formats.web_link,
+        "how_it_ended": how_it_ended,
         "parameters": formats.parameters,
     }
     environment.globals["plotly_script"] = static_files.plotly_script

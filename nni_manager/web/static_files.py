@@ -61,7 +61,7 @@ def _compressed() -> bytes:
 
 @cache
 def _path() -> Path:
-    """Of the script. Raises FileNotFoundError: the package is damaged."""
+    """The script's path. Raises FileNotFoundError where the package is not installed."""
     spec = find_spec("plotly")
     places = spec.submodule_search_locations if spec else None
     if not places:

@@ -8,8 +8,9 @@ import { Frame } from "./frame.js";
 // What all charts of the page share; every filter by parameter, metric or status is among it.
 const SHARED = new Set(["status", "q", "failure", "key", "direction", "top", "clip", "selected", "x"]);
 
-// `chart`: {question, extra(state) → what only this chart asks, local → names in the state that change only how it is
-// drawn, empty(answer) → why there is nothing to draw or "", draw(answer, {figure, frame, state}) → what `Frame.show` takes}.
+// `chart`: {question, extra(state) → what only this chart asks, local: names in the state that change only how it is
+// drawn, empty(answer) → why there is nothing to draw or "", draw(answer, within) → what `Frame.show` takes}.
+// `within`: {figure, frame, state}.
 export function run(figure, state, chart) {
   const frame = new Frame(figure);
   const within = { figure, frame, state };

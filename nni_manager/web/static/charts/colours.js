@@ -1,8 +1,8 @@
 // The theme's colours for charts, the scales for runs of numbers, and colour with shape of each status.
 
 // Ends and middles of viridis and cividis; between them colours are mixed.
-const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
-const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
+const VIRIDIS = "#440154 #482878 #3e4989 #31688e #26828e #1f9e89 #35b779 #6ece58 #b5de2b #fde725".split(" ");
+const CIVIDIS = "#00224e #123570 #3b496c #575d6d #707173 #8a8678 #a59c74 #c3b369 #e1cc55 #fee838".split(" ");
 
 const STATUS = {
   SUCCEEDED: { name: "--s-succeeded", symbol: "circle", pattern: "", word: "succeeded" },

@@ -9,11 +9,13 @@ const AXES = { number: "trial number", elapsed: "elapsed time", clock: "clock (U
 const NAMED = { status: "status", q: "text", failure: "failure", selected: "selected" };
 
 export function mount(bar, { state }) {
-  const keys = select("result key", { default: "default" }, (value) => state.set({ key: value === "default" ? null : value }));
+  // What is usual is not in the address.
+  const setting = (name, usual) => (value) => state.set({ [name]: value === usual ? null : value });
+  const keys = select("result key", { default: "default" }, setting("key", "default"));
   const parts = {
-    top: select("best", Object.fromEntries(TOP.map((each) => [each, `top ${each}`])), (value) => state.set({ top: value === "20" ? null : value })),
+    top: select("best", Object.fromEntries(TOP.map((each) => [each, `top ${each}`])), setting("top", "20")),
     key: keys,
-    x: select("x axis", AXES, (value) => state.set({ x: value === "number" ? null : value })),
+    x: select("x axis", AXES, setting("x", "number")),
     logy: box("log scale of results", (on) => state.set({ logy: on ? "1" : null })),
     clip: box("hide outliers", (on) => state.set({ clip: on ? "1" : null })),
     chips: chips(),
@@ -60,7 +62,10 @@ function hidden({ control, words }, { clipped }) {
 // The filters as buttons, each of which takes its own away.
 function list(place, state) {
   const found = entriesOf(state).filter(([name, value]) => value && (name in NAMED || isRange(name)));
-  const made = found.map(([name, value]) => chip(`${NAMED[name] ?? name.slice(2)} ${inWords(value)}`, () => state.set({ [name]: null, page: null }, { push: true })));
+  const made = found.map(([name, value]) => {
+    const remove = () => state.set({ [name]: null, page: null }, { push: true });
+    return chip(`${NAMED[name] ?? name.slice(2)} ${inWords(value)}`, remove);
+  });
   const all = Object.fromEntries([...found.map(([name]) => [name, null]), ["page", null]]);
   if (found.length > 1) made.push(chip(`all ${many(found.length, "filter")}`, () => state.set(all, { push: true })));
   const focused = [...place.children].indexOf(document.activeElement);

@@ -2,55 +2,69 @@
 
 import { run } from "./chart.js";
 import { colours, faded, scored } from "./colours.js";
-import { count, extent, number } from "./formats.js";
+import { count, durationUnit, extent } from "./formats.js";
 import { selectedIn } from "./opening.js";
-import { axis, plot } from "./plot.js";
+import { axis, nameOf, plot, resultAxis } from "./plot.js";
 
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "curves",
     local: ["logy"],
     empty: ({ curves, band }) =>
-      curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with the first one that a trial reports.",
+      curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with a trial's first one.",
     draw,
   });
 }
 
 async function draw(answer, within) {
   const { state } = within;
-  const isLog = state.get("logy") === "1";
-  const key = state.get("key") ?? "default";
-  const name = key === "default" ? "intermediate result" : key;
-  const order = { running: 0, top: 1, selected: 2 };
-  const sorted = [...answer.curves].sort((one, other) => order[one.why] - order[other.why] || (other.rank ?? 0) - (one.rank ?? 0));
-  const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, state))];
+  const sorted = [...answer.curves].sort(onTop);
+  const scale = horizontal(answer, state.get("x"));
+  const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, state, scale))];
   const exporter = await plot(within, named(traces), {
-    xaxis: axis("step"),
-    yaxis: axis(name, { type: isLog ? "log" : "linear", uirevision: String(isLog), exponentformat: "power" }),
+    xaxis: axis(scale.title, { type: scale.type, uirevision: scale.title }),
+    yaxis: resultAxis(nameOf(state, "intermediate result"), state),
   });
   return { ...table(answer), title: title(answer), count: counted(answer), exporter };
+}
+
+const ORDER = { running: 0, top: 1, selected: 2 };
+
+// The best and the selected are drawn last.
+function onTop(one, other) {
+  return ORDER[one.why] - ORDER[other.why] || (other.rank ?? 0) - (one.rank ?? 0);
+}
+
+// Steps, durations since each trial's start in the unit that fits, or times of day.
+function horizontal({ curves }, x) {
+  if (x === "clock") return { title: "time (UTC)", type: "date", of: (value) => value };
+  if (x !== "elapsed") return { title: "step", type: "linear", of: (value) => value };
+  const [unit, size] = durationUnit(extent(curves.map((curve) => curve.x.at(-1) ?? 0))?.[1] ?? 0);
+  return { title: `time since the trial's start (${unit})`, type: "linear", of: (value) => value / size };
 }
 
 // The others' 10 to 90 per cent, and their median.
 function band(found) {
   if (!found?.x.length) return [];
   const theme = colours();
+  const fillcolor = faded(theme.muted, 0.22);
   const base = { x: found.x, type: "scatter", mode: "lines", hoverinfo: "skip", legendgroup: "band" };
   return [
     { ...base, y: found.p10, line: { width: 0 }, showlegend: false },
-    { ...base, y: found.p90, line: { width: 0 }, fill: "tonexty", fillcolor: faded(theme.muted, 0.22), name: "others, 10 to 90 %" },
+    { ...base, y: found.p90, line: { width: 0 }, fill: "tonexty", fillcolor, name: "others, 10 to 90 %" },
     { ...base, y: found.p50, line: { width: 1.5, dash: "dash", color: theme.muted }, name: "others, median" },
   ];
 }
 
 // Dots for running ones, thick for selected ones; the better a curve, the more it stands out.
-function line({ number, status, why, rank, x, y }, of, state) {
+function line({ number, status, why, rank, x, y }, of, state, scale) {
   const theme = colours();
   const isSelected = why === "selected" || selectedIn(state).includes(number);
-  const running = theme.status("RUNNING").colour;
-  const colour = isSelected ? theme.accent : why === "running" ? running : scored(1 - Math.min((rank ?? of) - 1, of) / Math.max(of, 2), theme);
+  const usual = why === "running" ? theme.status("RUNNING").colour : ranked(rank, of, theme);
+  const colour = isSelected ? theme.accent : usual;
+  const place = `trial ${number}, ${theme.status(status).word}${rank ? `, rank ${rank}` : ""}`;
   return {
-    x,
+    x: x.map(scale.of),
     y,
     customdata: x.map(() => number),
     type: "scatter",
@@ -58,8 +72,12 @@ function line({ number, status, why, rank, x, y }, of, state) {
     line: { color: colour, width: isSelected ? 4 : rank === 1 ? 3 : 1.5, dash: why === "running" ? "dot" : "solid" },
     marker: { color: colour, size: 6 },
     name: isSelected ? "selected" : rank === 1 ? "best" : why === "running" ? "running" : "top",
-    hovertemplate: `trial ${number}, ${theme.status(status).word}${rank ? `, rank ${rank}` : ""}<br>step %{x}: %{y:.6g}<extra></extra>`,
+    hovertemplate: `${place}<br>%{x}: %{y:.6g}<extra></extra>`,
   };
+}
+
+function ranked(rank, of, theme) {
+  return scored(1 - Math.min((rank ?? of) - 1, of) / Math.max(of, 2), theme);
 }
 
 // One line in the legend for each kind.
@@ -93,7 +111,7 @@ function counted({ shown, of, band: found, curves }) {
 
 function table({ curves }) {
   const rows = curves.flatMap(({ number: trial, id, status, why, x, y }) =>
-    x.map((step, index) => [trial, id, status, why, step, typeof y[index] === "string" ? y[index] : Number(number(y[index]))]),
+    x.map((step, index) => [trial, id, status, why, step, y[index]]),
   );
   return { columns: ["trial", "id", "status", "why", "step", "value"], rows };
 }

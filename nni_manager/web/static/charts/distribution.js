@@ -3,8 +3,10 @@
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { extent, number } from "./formats.js";
-import { axis, plot } from "./plot.js";
+import { axis, isNarrow, nameOf, plot, resultAxis } from "./plot.js";
 import { range } from "./ranges.js";
+
+const SHARE = { range: [0, 1], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
 
 export function mount(figure, { state }) {
   run(figure, state, {
@@ -17,22 +19,21 @@ export function mount(figure, { state }) {
 
 async function draw(answer, within) {
   const { frame, state } = within;
-  const key = state.get("key") ?? "default";
-  const isLog = state.get("logy") === "1";
-  const name = key === "default" ? "result" : key;
+  const name = nameOf(state);
   const exporter = await plot(within, [histogram(answer), ...share(answer)], {
     barmode: "overlay",
     bargap: 0,
-    dragmode: matchMedia("(max-width: 40rem)").matches ? false : "select",
+    dragmode: isNarrow() ? false : "select",
     selectdirection: "h",
     margin: { r: 48 },
     shapes: median(answer),
-    xaxis: axis(name, { type: isLog ? "log" : "linear", uirevision: String(isLog), exponentformat: "power" }),
+    xaxis: resultAxis(name, state),
     yaxis: axis("trials", { rangemode: "tozero" }),
-    yaxis2: axis("share of trials", { overlaying: "y", side: "right", range: [0, 1], showgrid: false, tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] }),
+    yaxis2: axis("share of trials", { ...SHARE, overlaying: "y", side: "right", showgrid: false }),
   });
   if (!frame.body.dataset.filters) listen(frame, state);
-  return { title: title(answer, name), columns: ["from", "to", "trials"], rows: answer.bins.map(({ low, high, count }) => [low, high, count]), exporter };
+  const rows = answer.bins.map(({ low, high, count }) => [low, high, count]);
+  return { title: title(answer, name), columns: ["from", "to", "trials"], rows, exporter };
 }
 
 function histogram({ bins }) {
@@ -53,7 +54,8 @@ function share({ edf }) {
   if (!edf?.x.length) return [];
   const line = { color: colours().series[1], width: 2, shape: "hv" };
   const hovertemplate = "%{y:.1%} are at most %{x:.6g}<extra></extra>";
-  return [{ type: "scatter", mode: "lines", name: "share at or below", x: edf.x, y: edf.share, yaxis: "y2", line, hovertemplate }];
+  const place = { type: "scatter", mode: "lines", x: edf.x, y: edf.share, yaxis: "y2" };
+  return [{ ...place, name: "share at or below", line, hovertemplate }];
 }
 
 function median({ quantiles }) {

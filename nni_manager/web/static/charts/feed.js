@@ -3,6 +3,8 @@
 import { live } from "../live.js";
 
 const SOONEST_MS = 1000;
+// An answer without a tag changes by itself, as while something is computed.
+const PASSING_MS = 3000;
 const WAIT_SHOWN_MS = 200;
 const WAIT_TOLD_MS = 2000;
 const LONGEST_RETRY_MS = 30_000;
@@ -58,7 +60,7 @@ export class Feed {
   }
 
   async #ask() {
-    const asking = { address: this.#address(), controller: new AbortController() };
+    const asking = { address: this.#address(), controller: new AbortController(), isPassing: false };
     const began = performance.now();
     this.#asking = asking;
     this.#isStale = false;
@@ -66,7 +68,7 @@ export class Feed {
     try {
       await this.#receive(asking);
       this.#retryMs = SOONEST_MS;
-      this.#rest(Math.max(SOONEST_MS, REST * (performance.now() - began)));
+      this.#rest(Math.max(asking.isPassing ? PASSING_MS : SOONEST_MS, REST * (performance.now() - began)));
     } catch (error) {
       if (this.#asking === asking) this.#failed(error);
     } finally {
@@ -84,6 +86,8 @@ export class Feed {
     const answer = await response.json();
     if (this.#asking !== asking) return;
     this.#known = { address: asking.address, tag: response.headers.get("ETag") ?? "" };
+    asking.isPassing = this.#known.tag === "";
+    if (asking.isPassing) this.#isStale = true;
     await this.#handlers.answer(answer);
   }
 

@@ -64,6 +64,7 @@ export function many(value, word) {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
+// For plotly, which takes some tags in texts for markup.
 export function plain(text) {
   return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }

@@ -2,7 +2,7 @@
 
 import { run } from "./chart.js";
 import { colours } from "./colours.js";
-import { short } from "./formats.js";
+import { plain, short } from "./formats.js";
 import { axis, plot } from "./plot.js";
 
 const STATES = {
@@ -30,32 +30,37 @@ async function draw(answer, within) {
         type: "bar",
         orientation: "h",
         x: sorted.map(({ value }) => value),
-        y: sorted.map(({ name }) => name),
+        y: sorted.map((_, index) => index),
+        customdata: sorted.map(({ name }) => plain(name)),
         marker: { color: theme.series[0] },
         text: sorted.map(({ value }) => `${(100 * value).toPrecision(2)} %`),
         textposition: "auto",
         cliponaxis: false,
-        hovertemplate: "%{y}: %{x:.4g}<br>a click shows its effect<extra></extra>",
+        hovertemplate: "%{customdata}: %{x:.4g}<br>a click shows its effect<extra></extra>",
       },
     ],
     {
       showlegend: false,
       dragmode: false,
       xaxis: axis("share of the importance", { tickformat: ".0%", rangemode: "tozero" }),
-      yaxis: axis("", { type: "category", tickvals: sorted.map(({ name }) => name), ticktext: sorted.map(({ name }) => short(name)) }),
+      yaxis: axis("", {
+        tickvals: sorted.map((_, index) => index),
+        ticktext: sorted.map(({ name }) => plain(short(name))),
+      }),
     },
   );
+  frame.shown = sorted.map(({ name }) => name);
   if (!frame.body.dataset.chooses) listen(frame, state);
   return {
     title: "Which parameters matter",
     count: answer.sentence || [answer.method, answer.sample].filter(Boolean).join(", "),
     columns: ["parameter", "importance"],
-    rows: sorted.reverse().map(({ name, value }) => [name, value]),
+    rows: [...sorted].reverse().map(({ name, value }) => [name, value]),
     exporter,
   };
 }
 
 function listen(frame, state) {
   frame.body.dataset.chooses = "yes";
-  frame.body.on("plotly_click", ({ points }) => state.set({ effect: points[0].y }));
+  frame.body.on("plotly_click", ({ points }) => state.set({ effect: frame.shown[points[0].y] }));
 }

@@ -2,22 +2,34 @@
 
 import { state } from "../state.js";
 
-const CHARTS = new Set(["results", "curves", "parallel", "effect", "importance", "pair", "timeline", "distribution"]);
-const MODULES = { ...Object.fromEntries([...CHARTS].map((name) => [name, `./${name}.js`])), controls: "./controls.js" };
+const MODULES = new Set([
+  "controls",
+  "results",
+  "curves",
+  "parallel",
+  "effect",
+  "importance",
+  "pair",
+  "timeline",
+  "distribution",
+]);
 
-const seen = new IntersectionObserver((found) => {
-  for (const { isIntersecting, target } of found) {
-    if (!isIntersecting) continue;
-    seen.unobserve(target);
-    mount(target);
-  }
-}, { rootMargin: "300px" });
+const seen = new IntersectionObserver(
+  (found) => {
+    for (const { isIntersecting, target } of found) {
+      if (!isIntersecting) continue;
+      seen.unobserve(target);
+      mount(target);
+    }
+  },
+  { rootMargin: "300px" },
+);
 
 async function mount(element) {
   const name = element.dataset.chart;
-  if (!(name in MODULES)) return;
+  if (!MODULES.has(name)) return;
   try {
-    const chart = await import(MODULES[name]);
+    const chart = await import(`./${name}.js`);
     chart.mount(element, { experiment: element.dataset.experiment, state });
   } catch (error) {
     element.append(`This chart could not be loaded: ${error.message}. A reload of the page may help.`);
@@ -34,5 +46,5 @@ export function mountAll(root) {
 
 mountAll(document);
 new MutationObserver((changes) => {
-  for (const { addedNodes } of changes) for (const node of addedNodes) if (node.nodeType === Node.ELEMENT_NODE) mountAll(node.parentElement ?? node);
+  for (const { target, addedNodes } of changes) if (addedNodes.length) mountAll(target);
 }).observe(document.body, { childList: true, subtree: true });

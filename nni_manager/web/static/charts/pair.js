@@ -4,9 +4,17 @@ import { run } from "./chart.js";
 import { choosing } from "./choosing.js";
 import { colours, rankScale } from "./colours.js";
 import { columnsOf } from "./columns.js";
-import { choice, extent, number, short } from "./formats.js";
-import { axis, plot } from "./plot.js";
+import { choice, extent, number, plain, short } from "./formats.js";
+import { axis, isNarrow, plot } from "./plot.js";
 import { choices, range } from "./ranges.js";
+
+const COLOURS = {
+  title: { text: "rank of the median", side: "right", font: { size: 11 } },
+  tickvals: [0, 1],
+  ticktext: ["worst", "best"],
+  thickness: 10,
+  outlinewidth: 0,
+};
 
 export function mount(figure, { state }) {
   const menus = {
@@ -56,12 +64,12 @@ async function draw({ a, b, cells }, within, menus) {
         zmax: 1,
         xgap: 1,
         ygap: 1,
-        colorbar: { title: { text: "rank of the median", side: "right", font: { size: 11 } }, tickvals: [0, 1], ticktext: ["worst", "best"], thickness: 10, outlinewidth: 0 },
+        colorbar: COLOURS,
       },
     ],
     {
       showlegend: false,
-      dragmode: matchMedia("(max-width: 40rem)").matches ? false : "select",
+      dragmode: isNarrow() ? false : "select",
       xaxis: axis(a.name, { ...across.axis, uirevision: a.name }),
       yaxis: axis(b.name, { ...up.axis, uirevision: b.name }),
     },
@@ -74,11 +82,13 @@ async function draw({ a, b, cells }, within, menus) {
 // Edges of the cells of one side in its order, and how its axis is drawn.
 function sides({ kind, log, edges, choices: values }) {
   if (kind !== "choice") {
-    return { size: edges.length - 1, edges, axis: { type: log ? "log" : "linear", exponentformat: "power", range: ends(edges, log) } };
+    const look = { type: log ? "log" : "linear", exponentformat: "power", range: ends(edges, log) };
+    return { size: edges.length - 1, edges, axis: look };
   }
-  const ticktext = values.map((value) => short(choice(value), 12));
+  const ticktext = values.map((value) => plain(short(choice(value), 12)));
   const places = [...values.keys()];
-  return { size: values.length, edges: [...places, values.length].map((at) => at - 0.5), axis: { type: "linear", tickvals: places, ticktext } };
+  const around = [...places, values.length].map((at) => at - 0.5);
+  return { size: values.length, edges: around, axis: { type: "linear", tickvals: places, ticktext } };
 }
 
 function ends(edges, log) {
@@ -103,8 +113,8 @@ function listen(figure, frame, state) {
   frame.body.on("plotly_selected", (selection) => {
     if (!selection?.range?.x) return;
     const { a, b } = frame.axes;
-    const change = { [`p.${a.name}`]: framed(a, selection.range.x), [`p.${b.name}`]: framed(b, selection.range.y), page: null };
-    if (Object.values(change).every((value) => value !== "")) state.set(change, { push: true });
+    const [across, up] = [framed(a, selection.range.x), framed(b, selection.range.y)];
+    if (across && up) state.set({ [`p.${a.name}`]: across, [`p.${b.name}`]: up, page: null }, { push: true });
   });
 }
 
@@ -114,7 +124,17 @@ function framed({ kind, choices: values }, ends) {
 }
 
 function rows(a, b, cells) {
-  const side = ({ kind, edges, choices: values }, at) => (kind === "choice" ? choice(values[at]) : `${number(edges[at])} to ${number(edges[at + 1])}`);
-  const found = cells.map(({ i, j, count, median, best, number: trial }) => [side(a, i), side(b, j), count, median, best, trial]);
+  const found = cells.map((cell) => [
+    side(a, cell.i),
+    side(b, cell.j),
+    cell.count,
+    cell.median,
+    cell.best,
+    cell.number,
+  ]);
   return { columns: [a.name, b.name, "trials", "median", "best", "trial"], rows: found };
+}
+
+function side({ kind, edges, choices: values }, at) {
+  return kind === "choice" ? choice(values[at]) : `${number(edges[at])} to ${number(edges[at + 1])}`;
 }

@@ -8,6 +8,7 @@ import { follow, selectedIn } from "./opening.js";
 import { brushed, place, positions } from "./parallel_axes.js";
 import { drawAxes, drawBrush, drawCounts, drawLine, drawLines } from "./parallel_drawing.js";
 import { listen, reorder, walk } from "./parallel_pointer.js";
+import { names } from "./ranges.js";
 import { SvgPen } from "./svg_pen.js";
 
 const HEIGHT = 360;
@@ -60,7 +61,8 @@ function prepare(view) {
     brushed: (axis, text) => {
       view.brushing = null;
       paint(view.surface, view, marks);
-      if (text !== (state.get(filterOf(axis, state)) ?? null)) state.set({ [filterOf(axis, state)]: text, page: null }, { push: true });
+      const name = filterOf(axis, state);
+      if (text !== state.get(name)) state.set({ [name]: text, page: null }, { push: true });
     },
   };
   listen(view.surface, view, on);
@@ -93,7 +95,8 @@ function ground(pen, { layout, ys, answer, theme }) {
 // What lies above the lines: filters, selected trials, the one below the pointer.
 function marks(pen, { layout, ys, answer, theme, state, hovered, brushing }) {
   for (const axis of layout.axes) {
-    const ends = brushing?.axis.index === axis.index ? [brushing.ends] : brushed(axis, state.get(filterOf(axis, state)), layout);
+    const isBrushed = brushing?.axis.index === axis.index;
+    const ends = isBrushed ? [brushing.ends] : brushed(axis, state.get(filterOf(axis, state)), layout);
     for (const each of ends ?? []) drawBrush(pen, axis, each, theme);
   }
   const selected = new Set(selectedIn(state));
@@ -109,10 +112,14 @@ function hover(view, line, event) {
   if (line < 0) return;
   const { axes, lines } = view.answer;
   const values = axes.map(({ name }, index) => `${name} ${shown(lines.values[index][line])}`);
-  view.tip.replaceChildren(...[`trial ${lines.number[line]}`, ...values.reverse()].map((text) => Object.assign(document.createElement("div"), { textContent: text })));
+  view.tip.replaceChildren(...[`trial ${lines.number[line]}`, ...values.reverse()].map(told));
   const x = event ? event.clientX - view.inner.getBoundingClientRect().left : view.layout.axes[0].x;
   view.tip.style.left = `${Math.min(x + 14, view.layout.width - 180)}px`;
   view.frame.spoken.textContent = event ? "" : `trial ${lines.number[line]}: ${values.join(", ")}`;
+}
+
+function told(text) {
+  return Object.assign(document.createElement("div"), { textContent: text });
 }
 
 function shown(value) {
@@ -129,7 +136,7 @@ function name(view) {
     if (from === to || to < 0 || to >= order.length) return;
     order.splice(to, 0, ...order.splice(from, 1));
     view.focus = to;
-    state.set({ axes: order.join(",") });
+    state.set({ axes: names(order) });
   };
   view.names.replaceChildren(...layout.axes.map((axis) => heading(axis, layout, moved)));
   if (focused >= 0) view.names.children[view.focus ?? focused]?.focus();
@@ -162,7 +169,7 @@ async function image({ layout, ys, answer, theme, state }, format) {
   ground(pen, view);
   marks(pen, view);
   titles(pen, layout, theme);
-  if (format === "svg") return new Blob([pen.drawing(layout.width, layout.height, theme.panel)], { type: "image/svg+xml" });
+  if (format === "svg") return pen.drawing(layout.width, layout.height, theme.panel);
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
@@ -173,7 +180,8 @@ function titles(pen, { axes, top }, theme) {
 }
 
 function table({ axes, lines }) {
-  const rows = lines.number.map((trial, line) => [trial, lines.id[line], ...axes.map((_, index) => cell(lines.values[index][line]))]);
+  const values = (line) => axes.map((_, index) => cell(lines.values[index][line]));
+  const rows = lines.number.map((trial, line) => [trial, lines.id[line], ...values(line)]);
   return { columns: ["trial", "id", ...axes.map(({ name }) => name)], rows: rows.reverse() };
 }
 

@@ -60,8 +60,9 @@ function even(low, high) {
   const rough = (high - low) / 4;
   const unit = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((each) => each * unit >= rough) * unit;
+  const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
   const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step) found.push(Number(value.toPrecision(12)));
+  for (let at = first; at <= last; at += 1) found.push(Number((at * step).toPrecision(12)));
   return found;
 }
 
@@ -89,7 +90,6 @@ export function brushed(axis, text, { top, bottom }) {
   }
   const range = parsedRange(text);
   if (!range) return null;
-  const [low, high] = [range[0] === null ? bottom : axis.of(range[0]) ?? bottom, range[1] === null ? top : axis.of(range[1]) ?? top];
-  const inside = (y) => Math.min(Math.max(y, top), bottom);
-  return [[inside(high), inside(low)]];
+  const y = (value, open) => Math.min(Math.max((value === null ? null : axis.of(value)) ?? open, top), bottom);
+  return [[y(range[1], top), y(range[0], bottom)]];
 }

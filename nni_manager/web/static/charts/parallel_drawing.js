@@ -64,7 +64,10 @@ export function drawCounts(pen, layout, histograms, theme) {
     const height = (layout.bottom - layout.top) / counts.length;
     pen.fillStyle = theme.muted;
     pen.globalAlpha = 0.3;
-    counts.forEach((count, at) => pen.fillRect(axis.x, layout.bottom - (at + 1) * height, (count / most) * layout.step * 0.2, height - 1));
+    counts.forEach((count, at) => {
+      const width = (count / most) * layout.step * 0.2;
+      pen.fillRect(axis.x, layout.bottom - (at + 1) * height, width, height - 1);
+    });
     pen.globalAlpha = 1;
   }
 }

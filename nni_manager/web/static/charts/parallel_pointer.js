@@ -26,7 +26,8 @@ export function axisAt({ layout }, x) {
   return layout.axes.find((axis) => Math.abs(axis.x - x) <= NEAR_AXIS) ?? null;
 }
 
-// `surface`: the canvas on top. `on`: hover(line, event), open(line, event), brushing(axis, ends or null), brushed(axis, text or null).
+// `surface`: the canvas on top. `on`: hover(line, event), open(line, event), brushing(axis, ends or null) while it is
+// dragged, brushed(axis, text or null) after that.
 export function listen(surface, view, on) {
   let drag = null;
   const place = (event) => {

@@ -2,6 +2,7 @@
 // policy allows neither WebGL's code made at run time nor anything from elsewhere.
 
 import { colours, faded } from "./colours.js";
+import { plain } from "./formats.js";
 import { follow } from "./opening.js";
 import { walk } from "./walking.js";
 
@@ -26,9 +27,19 @@ function load(address) {
   });
 }
 
-const isNarrow = () => matchMedia("(max-width: 40rem)").matches;
+// Where charts are dragged, phones scroll.
+export function isNarrow() {
+  return matchMedia("(max-width: 40rem)").matches;
+}
 
-// Draws into the frame, and returns what makes an image of it. A point whose `customdata` is a trial's number leads to it.
+// The chosen key of the results, in words.
+export function nameOf(state, usual = "result") {
+  const key = state.get("key") ?? "default";
+  return key === "default" ? usual : key;
+}
+
+// Draws into the frame, and returns what makes an image of it. A point whose `customdata` is a trial's number leads to
+// that trial.
 export async function plot({ figure, frame, state }, traces, layout) {
   const library = await plotly(figure);
   const wanted = merged(common(colours()), layout);
@@ -54,7 +65,8 @@ function listen(library, { figure, frame, state }) {
 async function image(library, element, format) {
   const theme = colours();
   const { width, height } = element.getBoundingClientRect();
-  const drawn = { data: element.data, layout: { ...element.layout, paper_bgcolor: theme.panel, plot_bgcolor: theme.panel } };
+  const ground = { paper_bgcolor: theme.panel, plot_bgcolor: theme.panel };
+  const drawn = { data: element.data, layout: { ...element.layout, ...ground } };
   const url = await library.toImage(drawn, { format, width, height, scale: format === "png" ? 2 : 1 });
   return blobOf(url);
 }
@@ -65,6 +77,11 @@ function blobOf(url) {
   const type = head.split(";")[0];
   if (!head.endsWith("base64")) return new Blob([decodeURIComponent(data)], { type });
   return new Blob([Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))], { type });
+}
+
+// Milliseconds since the epoch of a time as plotly writes it.
+export function utc(text) {
+  return Date.parse(`${String(text).replace(" ", "T")}Z`);
 }
 
 // The look that all charts have.
@@ -88,7 +105,7 @@ function common(theme) {
 export function axis(title, more = {}) {
   const theme = colours();
   return {
-    title: { text: title, standoff: 8, font: { size: 12, color: theme.muted } },
+    title: { text: plain(title), standoff: 8, font: { size: 12, color: theme.muted } },
     gridcolor: faded(theme.line, 0.7),
     linecolor: theme.line,
     zerolinecolor: theme.line,
@@ -96,6 +113,12 @@ export function axis(title, more = {}) {
     automargin: true,
     ...more,
   };
+}
+
+// An axis of results: logarithmic where the reader wants it.
+export function resultAxis(title, state) {
+  const isLog = state.get("logy") === "1";
+  return axis(title, { type: isLog ? "log" : "linear", uirevision: String(isLog), exponentformat: "power" });
 }
 
 function merged(one, other) {

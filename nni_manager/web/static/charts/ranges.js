@@ -17,6 +17,11 @@ export function choices(values) {
   return values.map((value) => (isPlain(value) ? value : JSON.stringify(value))).join(",");
 }
 
+// A list of names, in JSON where a comma or how it begins would be misread.
+export function names(list) {
+  return list.map((name) => (/,|^["[{]/.test(name) ? JSON.stringify(name) : name)).join(",");
+}
+
 // Whether a choice is among those of the text; without a text, every one is.
 export function includes(text, value) {
   return !text || `,${text},`.includes(`,${choices([value])},`);

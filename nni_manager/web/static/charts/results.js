@@ -2,9 +2,9 @@
 
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
-import { durationUnit, extent, finite, moment, number } from "./formats.js";
+import { durationUnit, extent, finite, moment, number, plain } from "./formats.js";
 import { selectedIn } from "./opening.js";
-import { axis, plot } from "./plot.js";
+import { axis, nameOf, plot, resultAxis, utc } from "./plot.js";
 import { range } from "./ranges.js";
 
 // How dark the spans of a density are, by how many trials they stand for.
@@ -17,7 +17,7 @@ export function mount(figure, { state }) {
     local: ["logy"],
     extra: () => view.zoom,
     empty: ({ of, points }) =>
-      points.number.length ? "" : of ? "None of these trials has a result yet." : "No result yet: the first one comes with the first trial.",
+      points.number.length ? "" : of ? "None of these trials has a result." : "No result yet: the first trial brings it.",
     draw: (answer, within) => draw(answer, within, view),
   });
   Object.assign(view, chart);
@@ -27,12 +27,16 @@ async function draw(answer, within, view) {
   const { figure, frame, state } = within;
   const scale = horizontal(answer, state.get("x") ?? "number");
   const isLog = state.get("logy") === "1";
-  const key = state.get("key") ?? "default";
-  const name = key === "default" ? "result" : key;
-  const traces = [...density(answer, scale, isLog), ...marks(answer, scale, name), best(answer, scale), ...chosen(answer, scale, state)];
+  const name = nameOf(state);
+  const traces = [
+    ...density(answer, scale, isLog),
+    ...marks(answer, scale, name),
+    best(answer, scale),
+    ...chosen(answer, scale, state),
+  ];
   const exporter = await plot(within, traces, {
     xaxis: axis(scale.title, { type: scale.type, uirevision: scale.title }),
-    yaxis: axis(name, { type: isLog ? "log" : "linear", uirevision: String(isLog), exponentformat: "power" }),
+    yaxis: resultAxis(name, state),
   });
   if (!figure.dataset.zooms) listen(figure, frame, state, view);
   view.answer = answer;
@@ -42,10 +46,12 @@ async function draw(answer, within, view) {
 
 // What an x of the answer is on the axis: a number, a duration in the unit that fits, or a time of day.
 function horizontal({ points, best }, x) {
-  if (x === "clock") return { title: "end (UTC)", type: "date", of: (value) => value, back: (text) => Date.parse(`${text.replace(" ", "T")}Z`) };
-  if (x !== "elapsed") return { title: "trial number", type: "linear", of: (value) => value, back: Number };
-  const [unit, size] = durationUnit(Math.max(...(extent(points.x) ?? [0]), ...(extent(best.x) ?? [0])));
-  return { title: `time since the start (${unit})`, type: "linear", of: (value) => value / size, back: (value) => Number(value) * size };
+  const same = (value) => value;
+  if (x === "clock") return { title: "end (UTC)", type: "date", of: same, back: utc };
+  if (x !== "elapsed") return { title: "trial number", type: "linear", of: same, back: Number };
+  const [unit, size] = durationUnit(Math.max(extent(points.x)?.[1] ?? 0, extent(best.x)?.[1] ?? 0));
+  const title = `time since the start (${unit})`;
+  return { title, type: "linear", of: (value) => value / size, back: (value) => Number(value) * size };
 }
 
 // One trace for each status, as each has its colour and its shape.
@@ -67,7 +73,7 @@ function marks({ points }, scale, name) {
       mode: "markers",
       name: status === "RUNNING" ? "running: latest value, provisional" : word,
       marker: { color: colour, symbol, size, opacity: points.number.length > 400 ? 0.65 : 0.9 },
-      hovertemplate: `trial %{customdata}<br>${name.replace(/[<>%{}]/g, "")} %{y:.6g}<extra></extra>`,
+      hovertemplate: `trial %{customdata}<br>${plain(name).replaceAll("%", "")} %{y:.6g}<extra></extra>`,
     };
   });
 }
@@ -98,10 +104,12 @@ function best({ best, points, density }, scale) {
 
 function chosen({ points }, scale, state) {
   const wanted = new Set(selectedIn(state));
-  const indices = [...points.number.keys()].filter((index) => wanted.has(points.number[index]) && finite(points.value[index]));
+  const isWanted = (index) => wanted.has(points.number[index]) && finite(points.value[index]);
+  const indices = [...points.number.keys()].filter(isWanted);
   if (!indices.length) return [];
   const marker = { symbol: "circle-open", size: 15, color: colours().accent, line: { width: 2.5 } };
-  return [{ ...picked(points, indices, scale), type: "scatter", mode: "markers", name: "selected", marker, hoverinfo: "skip" }];
+  const look = { type: "scatter", mode: "markers", name: "selected", marker, hoverinfo: "skip" };
+  return [{ ...picked(points, indices, scale), ...look }];
 }
 
 // From lowest to highest result of each bucket; the darker, the more trials.
@@ -119,7 +127,8 @@ function density({ density }, scale, isLog) {
       y.push(density.low[index], density.high[index], null);
     });
     const line = { color: faded(theme.muted, shade), width: 3 };
-    return { x, y, type: "scatter", mode: "lines", line, hoverinfo: "skip", name: "all others, lowest to highest", showlegend: at === 1 };
+    const name = "all others, lowest to highest";
+    return { x, y, type: "scatter", mode: "lines", line, hoverinfo: "skip", name, showlegend: at === 1 };
   });
 }
 
@@ -136,8 +145,9 @@ function listen(figure, frame, state, view) {
   figure.dataset.zooms = "yes";
   frame.body.on("plotly_relayout", (change) => {
     const [from, to] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-    const isSampled = view.zoom.from !== undefined || view.answer.shown < view.answer.of;
-    if (from !== undefined && isSampled) view.zoom = { from: Math.floor(view.scale.back(from)), to: Math.ceil(view.scale.back(to)) };
+    const isSampled = view.zoom.from !== undefined || view.answer.density;
+    const [first, last] = [view.scale.back(from), view.scale.back(to)];
+    if (from !== undefined && isSampled) view.zoom = { from: Math.floor(first), to: Math.ceil(last) };
     else if (change["xaxis.autorange"]) view.zoom = {};
     view.refresh();
   });
@@ -149,7 +159,8 @@ function listen(figure, frame, state, view) {
 }
 
 function words({ points, best }, name, isLog) {
-  const title = `${name[0].toUpperCase()}${name.slice(1)} by trial, best so far${best.value.length ? ` ${number(best.value.at(-1))}` : ""}`;
+  const last = best.value.length ? ` ${number(best.value.at(-1))}` : "";
+  const title = `${name[0].toUpperCase()}${name.slice(1)} by trial, best so far${last}`;
   const hidden = isLog ? points.value.filter((value) => finite(value) && value <= 0).length : 0;
   return hidden ? { title: `${title} (log axis: ${hidden} not above zero left out)` } : { title };
 }

@@ -43,10 +43,13 @@ export class SvgPen {
     this.#text(text, x, y, `fill="${this.fillStyle}"`);
   }
 
+  // A file of what was drawn.
   drawing(width, height, ground) {
     const size = `width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`;
     const style = 'font-family="system-ui, sans-serif" font-size="11"';
-    return `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${style}><rect width="100%" height="100%" fill="${ground}"/>${this.#parts.join("")}</svg>`;
+    const head = `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${style}>`;
+    const whole = `${head}<rect width="100%" height="100%" fill="${ground}"/>${this.#parts.join("")}</svg>`;
+    return new Blob([whole], { type: "image/svg+xml" });
   }
 
   #text(text, x, y, look) {

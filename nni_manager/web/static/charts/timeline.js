@@ -2,8 +2,8 @@
 
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
-import { duration, moment, short } from "./formats.js";
-import { axis, plot } from "./plot.js";
+import { duration, moment, plain, short } from "./formats.js";
+import { axis, plot, utc } from "./plot.js";
 
 const ROW = 14;
 const LEAST = 300;
@@ -31,7 +31,14 @@ async function draw(answer, within, view) {
     bargap: 0.15,
     margin: { l: 90 },
     xaxis: axis("time (UTC)", { type: "date", anchor: "y2" }),
-    yaxis: axis("", { domain: [0.3, 1], tickvals: lanes.map(({ at }) => at), ticktext: lanes.map(({ name }) => short(name, 14)), range: [(lanes.at(-1)?.end ?? 1) - 0.4, -0.6], showgrid: false, zeroline: false }),
+    yaxis: axis("", {
+      domain: [0.3, 1],
+      tickvals: lanes.map(({ at }) => at),
+      ticktext: lanes.map(({ name }) => plain(short(name || "no place", 14))),
+      range: [(lanes.at(-1)?.end ?? 1) - 0.4, -0.6],
+      showgrid: false,
+      zeroline: false,
+    }),
     yaxis2: axis("running", { domain: [0, 0.2], rangemode: "tozero", nticks: 4 }),
     shapes: borders(lanes),
   });
@@ -79,10 +86,14 @@ function bars({ bars }, rows, now) {
       x: of(lasted),
       y: of((_, index) => rows[index]),
       customdata: of(({ number }) => number),
-      text: of((bar) => `trial ${bar.number}${bar.attempt > 1 ? `, attempt ${bar.attempt}` : ""}: ${word}, ${duration(lasted(bar))}`),
+      text: of((bar) => `trial ${bar.number}, attempt ${bar.attempt}: ${word}, ${duration(lasted(bar))}`),
       textposition: "none",
       hovertemplate: "%{text}<extra></extra>",
-      marker: { color: faded(colour, 0.75), line: { color: theme.panel, width: 0.5 }, pattern: { shape: pattern, bgcolor: faded(colour, 0.75), fgcolor: theme.panel, size: 5, solidity: 0.35 } },
+      marker: {
+        color: faded(colour, 0.75),
+        line: { color: theme.panel, width: 0.5 },
+        pattern: { shape: pattern, bgcolor: faded(colour, 0.75), fgcolor: theme.panel, size: 5, solidity: 0.35 },
+      },
     };
   });
 }
@@ -106,13 +117,14 @@ function concurrency({ concurrency }) {
 
 function borders(lanes) {
   const line = { color: colours().line, width: 1 };
-  return lanes.slice(0, -1).map(({ end }) => ({ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: end - 0.5, y1: end - 0.5, line }));
+  const across = { type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", line };
+  return lanes.slice(0, -1).map(({ end }) => ({ ...across, y0: end - 0.5, y1: end - 0.5 }));
 }
 
 function listen(figure, frame, view) {
   figure.dataset.zooms = "yes";
   frame.body.on("plotly_relayout", (change) => {
-    const ends = [change["xaxis.range[0]"], change["xaxis.range[1]"]].map((text) => Date.parse(`${String(text).replace(" ", "T")}Z`));
+    const ends = [change["xaxis.range[0]"], change["xaxis.range[1]"]].map(utc);
     const isSampled = view.zoom.from !== undefined || view.answer.shown < view.answer.of;
     if (ends.every(Number.isFinite) && isSampled) view.zoom = { from: Math.floor(ends[0]), to: Math.ceil(ends[1]) };
     else if (change["xaxis.autorange"]) view.zoom = {};
@@ -121,6 +133,14 @@ function listen(figure, frame, view) {
 }
 
 function table({ bars }) {
-  const rows = bars.map(({ number, id, lane, status, attempt, startMs, endMs }) => [number, id, lane, status, attempt, moment(startMs), moment(endMs)]);
+  const rows = bars.map((bar) => [
+    bar.number,
+    bar.id,
+    bar.lane,
+    bar.status,
+    bar.attempt,
+    moment(bar.startMs),
+    moment(bar.endMs),
+  ]);
   return { columns: ["trial", "id", "place", "status", "attempt", "start", "end"], rows };
 }
