@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.failure import FAILED_STATUSES
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler import no_more_trials
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
@@ -78,6 +79,11 @@ class ShownExperiment:
         """Trials by status, those that occur, ended ones first."""
         counts = self.overview.counts
         return {status: counts[status] for status in _ORDER if counts.get(status)}
+
+    @property
+    def failed(self) -> int:
+        """Trials that failed, by their own code or by their platform."""
+        return sum(self.overview.counts.get(status, 0) for status in FAILED_STATUSES)
 
     @property
     def is_viewed(self) -> bool:
