@@ -54,7 +54,9 @@ def _fill(folder: Folder, id: str, count: int) -> None:
         rows = list(_trials(count))
         connection.executemany(_INTO_TRIALS, (row["trial"] for row in rows))
         connection.executemany(_INTO_ATTEMPTS, (_attempt(id, row) for row in rows))
-        connection.executemany("INSERT INTO outboxes (id, trial_id, attempt, name) VALUES (?, ?, 1, 'o')", _outboxes(rows))
+        connection.executemany(
+            "INSERT INTO outboxes (id, trial_id, attempt, name) VALUES (?, ?, 1, 'o')", _outboxes(rows)
+        )
         connection.executemany(_INTO_METRICS, (metric for row in rows for metric in _metrics(row)))
         connection.execute(
             "UPDATE experiment SET revision = revision + 1, next_sequence_id = ?, ended_trials = ?",
@@ -86,8 +88,27 @@ def _trials(count: int) -> Iterator[dict[str, Any]]:
         record = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values).record()
         trial_id = f"c{number:05d}"
         ended = began + _TRIAL_MS - draw.randrange(20_000)
-        row = (number, trial_id, status, number, record, began, began, ended, _STEPS, result, json.dumps(result), result)
-        yield {"trial": (*row, number + 1), "id": trial_id, "place": f"machine-{at % 2}", "began": began, "ended": ended}
+        row = (
+            number,
+            trial_id,
+            status,
+            number,
+            record,
+            began,
+            began,
+            ended,
+            _STEPS,
+            result,
+            json.dumps(result),
+            result,
+        )
+        yield {
+            "trial": (*row, number + 1),
+            "id": trial_id,
+            "place": f"machine-{at % 2}",
+            "began": began,
+            "ended": ended,
+        }
 
 
 def _values(draw: random.Random) -> dict[str, Any]:

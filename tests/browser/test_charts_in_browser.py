@@ -124,7 +124,9 @@ async def test_points_are_reached_by_keyboard(browser: Browser, site: str, world
         await page.goto(f"{site}/experiments/charted")
         for name in ("results", "parallel"):
             figure = await drawn(page, name)
-            await page.evaluate("addEventListener('opentrial', e => { e.preventDefault(); window.opened = e.detail.number; })")
+            await page.evaluate(
+                "addEventListener('opentrial', e => { e.preventDefault(); window.opened = e.detail.number; })"
+            )
             await figure.locator(".chart-body").focus()
             await page.keyboard.press("ArrowRight")
             spoken = figure.locator("[aria-live]")
@@ -148,7 +150,9 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         assert re.fullmatch(r"[^.]+.*\.\..+", state_of(page)[f"p.{name}"])
         chips = page.get_by_role("button", name=f"Remove the filter: {name}")
         await expect(chips).to_be_visible()
-        await expect(chart(page, "distribution").locator(".chart-count")).not_to_contain_text(f"of {before} ", timeout=LONG_MS)
+        await expect(chart(page, "distribution").locator(".chart-count")).not_to_contain_text(
+            f"of {before} ", timeout=LONG_MS
+        )
         few = await numbers_shown(page, "distribution")
         assert 0 < few < before
         await page.reload()
@@ -160,7 +164,9 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         assert f"p.{name}" in state_of(page)
 
 
-async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(browser: Browser, site: str, world: World) -> None:
+async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(
+    browser: Browser, site: str, world: World
+) -> None:
     await charted(world, "charted", 100)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted?clip=1")
@@ -199,7 +205,9 @@ async def test_a_change_of_the_theme_redraws(browser: Browser, site: str, world:
         await page.wait_for_function(f"light => ({colours})() !== light", arg=light)
 
 
-async def test_data_is_there_as_table_csv_png_and_svg(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
+async def test_data_is_there_as_table_csv_png_and_svg(
+    browser: Browser, site: str, world: World, tmp_path: Path
+) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
