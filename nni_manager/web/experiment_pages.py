@@ -1,30 +1,25 @@
-"""The pages of one experiment: overview, trials, config, log; and their stream of events.
+"""The overview of one experiment, its stream of events, and what every page of it shows.
 
 Each page is a template that extends ``experiment.html``, which has the head and the tabs.
 """
 
 from __future__ import annotations
 
+import json
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.streams.event_stream import EventStream
-from nni_manager.web import shown_experiments
+from nni_manager.web import code_text, notices, shown_experiments
 from nni_manager.web.log_tail import LogName, LogTail
 from nni_manager.web.rendering import context_of, experiment_id, render
 from nni_manager.web.stream import PageEvents
-from nni_manager.web.trial_table import TableQuery
 
 
 async def _overview(request: Request) -> Response:
     return await render_tab(request, "overview.html", tab="")
-
-
-async def _trials(request: Request) -> Response:
-    query = TableQuery.parse(request.query_params)
-    found = await shown_experiments.table(context_of(request), experiment_id(request), query)
-    return await render_tab(request, "trials.html", tab="trials", table=found, query=query)
 
 
 async def _stream(request: Request) -> Response:
@@ -43,12 +38,14 @@ async def render_tab(request: Request, template: str, *, tab: str, status: int =
     Raises NotFound or StoreError.
     """
     shown = await shown_experiments.shown(context_of(request), experiment_id(request))
-    return render(request, template, status, shown=shown, tab=tab, **values)
+    told = notices.of(shown.overview, shown.status, shown.progress, shown.no_more_trials)
+    best = shown.overview.best
+    copies = {
+        "best_json": json.dumps(best.parameters, ensure_ascii=False) if best else "",
+        "best_code": code_text.python(best.parameters) if best else "",
+    }
+    return render(request, template, status, shown=shown, tab=tab, notices=told, **copies, **values)
 
 
 _HERE = "/experiments/{id}"
-ROUTES = [
-    Route(_HERE, _overview),
-    Route(f"{_HERE}/trials", _trials),
-    Route(f"{_HERE}/stream", _stream),
-]
+ROUTES = [Route(_HERE, _overview), Route(f"{_HERE}/stream", _stream)]

@@ -132,6 +132,9 @@ def _environment() -> Environment:
         "limit": formats.limit,
         "web_link": formats.web_link,
         "how_it_ended": how_it_ended,
+        "cell": formats.cell,
+        "whole": formats.whole,
+        "rate": formats.rate,
         "parameters": formats.parameters,
     }
     environment.globals["plotly_script"] = static_files.plotly_script
