@@ -38,7 +38,8 @@ class Dimension:
     type: str
     #: Range or choices.
     values: str
-    is_log: bool
+    #: Empty: it has none.
+    scale: str
     observed: str
     present: int
 
@@ -142,7 +143,7 @@ def _dimension(one: Mapping[str, Any]) -> Dimension:
         name=one["name"],
         type=one["type"] or "not in the search space",
         values=values,
-        is_log=one["log"],
+        scale=("log" if one["log"] else "linear") if low is not None else "",
         observed=seen,
         present=one["present"],
     )

@@ -88,5 +88,5 @@ def whole(value: object) -> str:
 def parameters(value: object) -> list[tuple[str, str]]:
     """(name, value) pairs; a value that is not a mapping has the name ""."""
     if isinstance(value, dict):
-        return [(str(name), short(inner)) for name, inner in value.items()]
-    return [("", short(value))]
+        return [(str(name), cell(inner)) for name, inner in value.items()]
+    return [("", cell(value))]

@@ -45,8 +45,9 @@ class LogQuery:
         """Raises InvalidInput."""
         file, level = query.get("file") or FILES[0], query.get("level") or "DEBUG"
         most = query.get("lines") or str(LINES[0])
-        for name, value, known in (("file", file, FILES), ("level", level, LEVELS), ("lines", most, map(str, LINES))):
-            known = tuple(known)
+        numbers = tuple(map(str, LINES))
+        known: tuple[str, ...]
+        for name, value, known in (("file", file, FILES), ("level", level, LEVELS), ("lines", most, numbers)):
             if value not in known:
                 raise InvalidInput(f"{name}: must be one of {', '.join(known)}")
         return LogQuery(file=file, level=level, text=query.get("q", ""), most=int(most))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.failure import FAILED_STATUSES
-from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler import no_more_trials
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
@@ -22,6 +22,16 @@ from nni_manager.web.progress import Progress
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext
 
+_ORDER = (
+    TrialStatus.SUCCEEDED,
+    TrialStatus.EARLY_STOPPED,
+    TrialStatus.FAILED,
+    TrialStatus.USER_CANCELED,
+    TrialStatus.SYS_CANCELED,
+    TrialStatus.RUNNING,
+    TrialStatus.UNKNOWN,
+    TrialStatus.WAITING,
+)
 #: Other experiments that the head leads to.
 _OTHERS = 30
 
@@ -68,6 +78,12 @@ class ShownExperiment:
     @property
     def no_more_trials(self) -> str:
         return no_more_trials.sentence(self.overview)
+
+    @property
+    def counts(self) -> dict[TrialStatus, int]:
+        """Trials by status, those that occur, ended ones first."""
+        counts = self.overview.counts
+        return {status: counts[status] for status in _ORDER if counts.get(status)}
 
     @property
     def is_viewed(self) -> bool:

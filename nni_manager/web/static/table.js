@@ -143,6 +143,5 @@ document.addEventListener("change", (event) => {
 });
 document.addEventListener("submit", submitted);
 document.addEventListener("replaced", replaced);
-for (const button of document.querySelectorAll("#apply-view")) button.hidden = true;
 restore();
 mark();
