@@ -9,14 +9,21 @@ function begin(part) {
   openLog(part);
 }
 
-// Where the reader is elsewhere, the focus stays there.
+let isOpen = false;
+
+// When it opens, the focus goes to its title; from one trial to the next it stays where it is.
 function filled() {
   begin(drawer);
   drawer.scrollTop = 0;
-  const active = document.activeElement;
-  if (!active || active === document.body || active.closest("a[data-trial], tr[data-trial]")) {
-    drawer.querySelector("#trial-title")?.focus({ preventScroll: true });
-  }
+  if (!isOpen || document.activeElement === document.body) drawer.querySelector("#trial-title")?.focus({ preventScroll: true });
+  isOpen = true;
+}
+
+// Its log is not read any longer.
+function emptied() {
+  if (drawer.firstChild) return;
+  isOpen = false;
+  openLog(null);
 }
 
 function clicked(event) {
@@ -38,8 +45,7 @@ if (drawer) {
     event.preventDefault();
     openTrial(event.detail.number);
   });
-  // closed: its log is not read any longer
-  new MutationObserver(() => drawer.firstChild || openLog(null)).observe(drawer, { childList: true });
+  new MutationObserver(emptied).observe(drawer, { childList: true });
 } else {
   begin(document);
 }
