@@ -22,8 +22,8 @@ from nni_manager.web import (
     manager_log,
     shown_experiments,
     static_files,
+    table_pages,
     trial_pages,
-    trials_pages,
 )
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
@@ -39,11 +39,11 @@ def create_pages(context: PagesContext) -> Starlette:
     routes = [
         Route("/", _list, name="list"),
         *experiment_pages.ROUTES,
-        *trials_pages.ROUTES,
-        *trial_pages.ROUTES,
-        *failure_pages.ROUTES,
+        *table_pages.ROUTES,
         *config_page.ROUTES,
         *manager_log.ROUTES,
+        *trial_pages.ROUTES,
+        *failure_pages.ROUTES,
         *buttons.ROUTES,
         *static_files.ROUTES,
     ]

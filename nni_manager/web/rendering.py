@@ -130,11 +130,11 @@ def _environment() -> Environment:
         "duration": formats.duration,
         "number": formats.number,
         "limit": formats.limit,
-        "web_link": formats.web_link,
-        "how_it_ended": how_it_ended,
         "cell": formats.cell,
         "whole": formats.whole,
         "rate": formats.rate,
+        "web_link": formats.web_link,
+        "how_it_ended": how_it_ended,
         "parameters": formats.parameters,
     }
     environment.globals["plotly_script"] = static_files.plotly_script

@@ -71,11 +71,6 @@ class ShownExperiment:
         return status(self.overview, self.entry, at_work=self.at_work)
 
     @property
-    def failed(self) -> int:
-        """Trials that failed, by their own code or by their platform."""
-        return sum(self.overview.counts.get(status, 0) for status in FAILED_STATUSES)
-
-    @property
     def no_more_trials(self) -> str:
         return no_more_trials.sentence(self.overview)
 
@@ -84,6 +79,11 @@ class ShownExperiment:
         """Trials by status, those that occur, ended ones first."""
         counts = self.overview.counts
         return {status: counts[status] for status in _ORDER if counts.get(status)}
+
+    @property
+    def failed(self) -> int:
+        """Trials that failed, by their own code or by their platform."""
+        return sum(self.overview.counts.get(status, 0) for status in FAILED_STATUSES)
 
     @property
     def is_viewed(self) -> bool:

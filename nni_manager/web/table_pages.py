@@ -14,7 +14,7 @@ from starlette.routing import Route
 from nni_manager.analysis.query import Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.store.experiment import numbered
-from nni_manager.web import compared, exported, filters, trials_table
+from nni_manager.web import compared, exported, filters, trial_table
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.page_query import PageQuery, canonical
 from nni_manager.web.rendering import back, context_of, experiment_id, form_of
@@ -31,7 +31,7 @@ async def _trials(request: Request) -> Response:
         return _to_canonical(request, given)
     query = PageQuery.parse(given)
     columns, found = await asyncio.gather(_ask(request, "columns", query.query), _ask(request, "trials", query.query))
-    table = trials_table.build(query, columns, found)
+    table = trial_table.build(query, columns, found)
     return await render_tab(
         request,
         "trials.html",
