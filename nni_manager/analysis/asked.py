@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nni_manager.analysis.columns.trial_set import TrialSet
 from nni_manager.analysis.query import Query
-from nni_manager.analysis.trial_set import TrialSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from nni_manager.analysis.parameter_columns import parsed
+from nni_manager.analysis.columns.parameter_columns import parsed
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.store.experiment.trial_columns import Row
 
@@ -17,8 +18,8 @@ def key_values(rows: Sequence[Row], key: str) -> list[float]:
     return [_entry(result, key) for result in parsed([data for *_, data in rows])]
 
 
-def _entry(result: object, key: str) -> float:
-    value = result.get(key) if isinstance(result, dict) else None
+def _entry(result: Any, key: str) -> float:
+    value: Any = result.get(key) if isinstance(result, dict) else None
     if type(value) not in (int, float):
         return math.nan
     try:

@@ -66,7 +66,8 @@ class WorkerProcess:
         """The reply to a request of `worker`. Raises InvalidInput, NotFound, AnalysisUnavailable; after a timeout the
         process is ended."""
         self._number += 1
-        number, future = self._number, asyncio.get_running_loop().create_future()
+        number = self._number
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
             async with asyncio.timeout(timeout_s):

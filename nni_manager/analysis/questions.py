@@ -14,6 +14,16 @@ if TYPE_CHECKING:  # it imports numpy, which the daemon does not
 QUESTIONS = {
     "columns": "columns",
     "trials": "rows",
+    "results": "results",
+    "curves": "curves",
+    "parallel": "parallel",
+    "effect": "effect",
+    "importance": "importances",
+    "pair": "pair",
+    "timeline": "timeline",
+    "distribution": "distribution",
+    "failures": "failures",
+    "trial": "one_trial",
 }
 #: Questions that are answered without parameters, unless the filter or the order names one.
 _WITHOUT_PARAMETERS = ("trials", "results", "curves", "timeline", "distribution")

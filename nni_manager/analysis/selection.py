@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nni_manager.analysis.growing import Floats, Integers, Mask
+from nni_manager.analysis.columns.growing import Floats, Integers, Mask
+from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
+from nni_manager.analysis.columns.value_column import ValueColumn
 from nni_manager.analysis.query import DEFAULT_KEY, Condition, Query
-from nni_manager.analysis.trial_set import STATUSES, TrialSet
-from nni_manager.analysis.value_column import ValueColumn
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus

@@ -1,8 +1,8 @@
 """The child process that answers questions about trials: ``python -m nni_manager.analysis.worker``.
 
-A request is a line of JSON on standard input: ``{"id", "question", "query", "path", "revision"}``. Its answer is a line of
-JSON on standard output, ``{"id", "bytes", "settled"}`` or ``{"id", "bytes", "refused"}``, and that many bytes of text. It
-answers one after the other and ends with its input, also in the middle of an answer.
+A request is a line of JSON on standard input: ``{"id", "question", "query", "path", "revision"}``. Its answer is a line
+of JSON on standard output, ``{"id", "bytes", "settled"}`` or ``{"id", "bytes", "refused"}``, and that many bytes of
+text. It answers one after the other and ends with its input, also in the middle of an answer.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
 from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.columns.kept_experiments import KeptExperiments
 from nni_manager.analysis.json_text import encoded
-from nni_manager.analysis.kept_experiments import KeptExperiments
 from nni_manager.analysis.query import Query
 from nni_manager.analysis.questions import answerer, needs_parameters
 from nni_manager.domain.errors import InvalidInput, NotFound, StoreError

@@ -21,6 +21,16 @@ class Question(StrEnum):
 
     COLUMNS = "columns"
     TRIALS = "trials"
+    RESULTS = "results"
+    CURVES = "curves"
+    PARALLEL = "parallel"
+    EFFECT = "effect"
+    IMPORTANCE = "importance"
+    PAIR = "pair"
+    TIMELINE = "timeline"
+    DISTRIBUTION = "distribution"
+    FAILURES = "failures"
+    TRIAL = "trial"
 
 
 def _parameter(name: str, description: str, **schema: Any) -> dict[str, Any]:
@@ -73,8 +83,8 @@ async def ask(
     request: Request,
     if_none_match: Annotated[str | None, Header(description="The ETag of the answer that is there already.")] = None,
 ) -> Response:
-    """Trials are chosen, sorted and summarised on the server, so that an answer is small however many there are. Ask again
-    with `If-None-Match` set to the `ETag` of the last answer: 304 says, in a few bytes, that nothing changed."""
+    """Trials are chosen, sorted and summarised on the server, so that an answer is small however many there are. Ask
+    again with `If-None-Match` set to the `ETag` of the last answer: 304 says, in a few bytes, that nothing changed."""
     query = Query.parse((name, text) for name, text in request.query_params.multi_items() if name != "token")
     if if_none_match and _tag(revision := await context.analysis.revision(id)) in _tags(if_none_match):
         return Response(status_code=304, headers={"ETag": _tag(revision), "Cache-Control": "no-cache"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nni_manager.analysis.kept_experiments import KeptExperiments
+from nni_manager.analysis.columns.kept_experiments import KeptExperiments
 from nni_manager.analysis.query import Query
 from nni_manager.analysis.worker import respond
 from nni_manager.domain.attempt import Attempt, Observation

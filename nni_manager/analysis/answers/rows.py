@@ -12,9 +12,9 @@ import numpy as np
 from nni_manager.analysis import selection
 from nni_manager.analysis.answers.spark import sparks
 from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.columns.parameter_columns import flat, parsed
 from nni_manager.analysis.failure_hash import failure_hash
 from nni_manager.analysis.json_text import number
-from nni_manager.analysis.parameter_columns import flat, parsed
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus, reason_in_words
 from nni_manager.store.experiment import trial_columns
@@ -26,7 +26,7 @@ _MOST_CHARACTERS = 300
 def answer(asked: Asked) -> dict[str, Any]:
     trials, query = asked.trials, asked.query
     mask = selection.chosen(trials, query)
-    order = selection.in_order(trials, query, mask, asked.now_ms, lambda: _places(asked))
+    order = selection.in_order(trials, query, mask, asked.now_ms, lambda: places(asked))
     page = order[(query.page - 1) * query.limit : query.page * query.limit]
     return {
         "total": len(trials),
@@ -146,7 +146,7 @@ def _found_ends(asked: Asked) -> tuple[float, float]:
     return min(best, max(worst, float(low) - reach)), best
 
 
-def _places(asked: Asked) -> list[str]:
+def places(asked: Asked) -> list[str]:
     """The place of each trial; empty: none. Read once for each version of the trials."""
     trials = asked.trials
     if "places" not in trials.derived:

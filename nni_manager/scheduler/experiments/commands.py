@@ -270,8 +270,10 @@ class ExperimentCommands:
 
         Raises NotFound, StoreError.
         """
-        readable = self.readable_at_once(id) or await self.read_by(id, lambda found: lambda _: found)
-        return readable.database.path, readable.revision
+        found = self.readable_at_once(id)
+        if found is None:
+            found = await self.read_by(id, _itself)
+        return found.database.path, found.revision
 
     def live(self, id: str) -> Live:
         """State of an experiment that is not stored."""
@@ -370,6 +372,10 @@ class ExperimentCommands:
             raise
         experiment.changes.note()
         return done
+
+
+def _itself(readable: Readable) -> Callable[[sqlite3.Connection], Readable]:
+    return lambda _: readable
 
 
 def _require_text(config: Mapping[str, object]) -> None:

@@ -105,8 +105,8 @@ def described(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, d
 def intermediates(connection: sqlite3.Connection, id: str) -> list[Row]:
     """(stored ms, value or None, data) of the current attempt's intermediate results of a trial, in order."""
     query = (
-        "SELECT m.stored_ms, m.value, m.data FROM metrics m JOIN trials t ON t.id = m.trial_id AND t.attempt = m.attempt"
-        " WHERE m.trial_id = ? AND m.type = 'PERIODICAL' ORDER BY m.sequence"
+        "SELECT stored_ms, value, data FROM metrics WHERE trial_id = ? AND type = 'PERIODICAL'"
+        " AND attempt = (SELECT attempt FROM trials WHERE id = trial_id) ORDER BY sequence"
     )
     return connection.execute(query, (id,)).fetchall()
 

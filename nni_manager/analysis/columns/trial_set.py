@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nni_manager.analysis import space_columns
+from nni_manager.analysis.columns import space_columns
+from nni_manager.analysis.columns.growing import Growing
+from nni_manager.analysis.columns.parameter_columns import NamedColumns, flat, parsed
+from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.failure_hash import failure_hash
-from nni_manager.analysis.growing import Growing
-from nni_manager.analysis.parameter_columns import NamedColumns, flat, parsed
-from nni_manager.analysis.space_columns import SpaceColumn
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.store import stored_config
@@ -71,8 +71,8 @@ class TrialSet:
         self.kept: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """The column of that name: ``number``, ``status`` (index in `STATUSES`), ``created``, ``started``, ``ended`` (ms),
-        ``steps``, ``last``, ``final``, ``has_final``, ``failure`` (index in `failures`, -1: not failed)."""
+        """The column of that name: ``number``, ``status`` (index in `STATUSES`), ``created``, ``started``, ``ended``
+        (ms), ``steps``, ``last``, ``final``, ``has_final``, ``failure`` (index in `failures`, -1: not failed)."""
         return self._columns[name].array
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nni_manager.analysis.growing import Floats, Growing, Integers, Mask
+from nni_manager.analysis.columns.growing import Floats, Growing, Integers, Mask
 
 
 class _Absent:
@@ -93,7 +93,7 @@ class ValueColumn:
         return Categories([_plain(number) for number in distinct] + self.labels, codes)
 
     def matching(self, choices: Iterable[str]) -> Mask:
-        """The trials whose value is spelled as one of `choices`: a text as it is or in quotes, anything else as JSON."""
+        """The trials whose value is spelled as one of `choices`: a text as it is or in quotes, all else as JSON."""
         found = np.zeros(self._numbers.size, np.bool_)
         for choice in choices:
             found |= self._spelled(choice)

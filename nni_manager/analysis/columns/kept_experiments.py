@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from nni_manager.analysis.trial_set import TrialSet
+from nni_manager.analysis.columns.trial_set import TrialSet
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.store.connection import classified, connect_readonly
 

@@ -1,7 +1,7 @@
 """Parameters and dict results, flattened to columns.
 
-``{"layer": {"_name": "conv", "size": 3}}`` is the column ``layer`` (``conv``) and the column ``layer.size``. Parameters that
-are no mapping are the column ``value``.
+``{"layer": {"_name": "conv", "size": 3}}`` is the column ``layer`` (``conv``) and the column ``layer.size``. Parameters
+that are no mapping are the column ``value``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from nni_manager.analysis.value_column import ABSENT, ValueColumn
+from nni_manager.analysis.columns.value_column import ABSENT, ValueColumn
 
 #: Column of parameters that are no mapping.
 WHOLE = "value"
