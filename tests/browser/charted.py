@@ -48,13 +48,16 @@ async def charted(world: World, id: str, count: int) -> Folder:
 
 def _fill(folder: Folder, id: str, count: int) -> None:
     with closing(sqlite3.connect(folder.database)) as connection, connection:
+        _own_parameters(connection)
         if not count:
             for table in ("metrics", "outboxes", "attempts", "trials"):
                 connection.execute(f"DELETE FROM {table}")
         rows = list(_trials(count))
         connection.executemany(_INTO_TRIALS, (row["trial"] for row in rows))
         connection.executemany(_INTO_ATTEMPTS, (_attempt(id, row) for row in rows))
-        connection.executemany("INSERT INTO outboxes (id, trial_id, attempt, name) VALUES (?, ?, 1, 'o')", _outboxes(rows))
+        connection.executemany(
+            "INSERT INTO outboxes (id, trial_id, attempt, name) VALUES (?, ?, 1, 'o')", _outboxes(rows)
+        )
         connection.executemany(_INTO_METRICS, (metric for row in rows for metric in _metrics(row)))
         connection.execute(
             "UPDATE experiment SET revision = revision + 1, next_sequence_id = ?, ended_trials = ?",
@@ -76,6 +79,19 @@ _INTO_METRICS = (
 )
 
 
+def _own_parameters(connection: sqlite3.Connection) -> None:
+    """The trials of `world.seed` have parameters of this search space."""
+    draw = random.Random(3)
+    for number in range(SEEDED):
+        connection.execute(
+            "UPDATE trials SET record = ? WHERE sequence_id = ?", (_record(number, _values(draw)), number)
+        )
+
+
+def _record(number: int, values: dict[str, Any]) -> str:
+    return Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values).record()
+
+
 def _trials(count: int) -> Iterator[dict[str, Any]]:
     draw = random.Random(5)
     for at in range(count):
@@ -83,11 +99,17 @@ def _trials(count: int) -> Iterator[dict[str, Any]]:
         result = _result(values, draw)
         number, began = at + SEEDED, CREATED_MS + at // _AT_A_TIME * _TRIAL_MS
         status = TrialStatus.EARLY_STOPPED if at % 10 == 9 else TrialStatus.SUCCEEDED
-        record = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values).record()
         trial_id = f"c{number:05d}"
         ended = began + _TRIAL_MS - draw.randrange(20_000)
-        row = (number, trial_id, status, number, record, began, began, ended, _STEPS, result, json.dumps(result), result)
-        yield {"trial": (*row, number + 1), "id": trial_id, "place": f"machine-{at % 2}", "began": began, "ended": ended}
+        times = (began, began, ended)
+        final = (result, json.dumps(result), result, number + 1)
+        yield {
+            "trial": (number, trial_id, status, number, _record(number, values), *times, _STEPS, *final),
+            "id": trial_id,
+            "place": f"machine-{at % 2}",
+            "began": began,
+            "ended": ended,
+        }
 
 
 def _values(draw: random.Random) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Charts in a real browser: points lead to trials, brushes filter the page, themes, exports, keyboard, small screens."""
+"""Charts in a real browser: points lead to trials, brushes filter, themes, exports, keyboard, small screens."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, Request, expect
 
 from tests.api.world import World
-from tests.browser.charted import SEEDED, charted
+from tests.browser.charted import charted
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -22,6 +21,14 @@ CHARTS = ["results", "curves", "parallel", "effect", "importance", "pair", "dist
 LONG_MS = 60_000
 #: Pixels of the parallel coordinates: their ends, see MARGIN in parallel_axes.js.
 TOP, BOTTOM = 40, 330
+
+
+#: As what shows a trial beside the charts.
+LISTEN = """() => {
+  const note = event => { event.preventDefault(); opened.push(event.detail.number); };
+  if (!window.opened) addEventListener("opentrial", note);
+  window.opened = [];
+}"""
 
 
 def chart(page: Page, name: str) -> Locator:
@@ -106,15 +113,13 @@ async def test_a_point_leads_to_its_trial(browser: Browser, site: str, world: Wo
         await page.goto(f"{site}/experiments/charted")
         await drawn(page, "results")
         points = await trace(page, "results", "early-stopped")
-        opened = "number => { window.opened = []; addEventListener('opentrial', e => { e.preventDefault(); opened.push(e.detail.number); }); }"
-        await page.evaluate(opened)
+        await page.evaluate(LISTEN)
         await page.mouse.click(*await pixel(page, "results", points["x"][1], points["y"][1]))
         await page.wait_for_function("opened.length === 1")
         assert await page.evaluate("opened") == [points["customdata"][1]]
         await page.keyboard.down("Shift")
         await page.mouse.click(*await pixel(page, "results", points["x"][1], points["y"][1]))
         await page.keyboard.up("Shift")
-        await expect.poll(lambda: None) if False else None
         assert state_of(page)["selected"] == str(points["customdata"][1])
 
 
@@ -124,13 +129,13 @@ async def test_points_are_reached_by_keyboard(browser: Browser, site: str, world
         await page.goto(f"{site}/experiments/charted")
         for name in ("results", "parallel"):
             figure = await drawn(page, name)
-            await page.evaluate("addEventListener('opentrial', e => { e.preventDefault(); window.opened = e.detail.number; })")
+            await page.evaluate(LISTEN)
             await figure.locator(".chart-body").focus()
             await page.keyboard.press("ArrowRight")
             spoken = figure.locator("[aria-live]")
             await expect(spoken).to_contain_text("trial")
             await page.keyboard.press("Enter")
-            number = await page.evaluate("window.opened")
+            (number,) = await page.evaluate("window.opened")
             await expect(spoken).to_contain_text(f"trial {number}:")
 
 
@@ -148,7 +153,9 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         assert re.fullmatch(r"[^.]+.*\.\..+", state_of(page)[f"p.{name}"])
         chips = page.get_by_role("button", name=f"Remove the filter: {name}")
         await expect(chips).to_be_visible()
-        await expect(chart(page, "distribution").locator(".chart-count")).not_to_contain_text(f"of {before} ", timeout=LONG_MS)
+        await expect(chart(page, "distribution").locator(".chart-count")).not_to_contain_text(
+            f"of {before} ", timeout=LONG_MS
+        )
         few = await numbers_shown(page, "distribution")
         assert 0 < few < before
         await page.reload()
@@ -160,7 +167,9 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         assert f"p.{name}" in state_of(page)
 
 
-async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(browser: Browser, site: str, world: World) -> None:
+async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(
+    browser: Browser, site: str, world: World
+) -> None:
     await charted(world, "charted", 100)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted?clip=1")
@@ -199,7 +208,9 @@ async def test_a_change_of_the_theme_redraws(browser: Browser, site: str, world:
         await page.wait_for_function(f"light => ({colours})() !== light", arg=light)
 
 
-async def test_data_is_there_as_table_csv_png_and_svg(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
+async def test_data_is_there_as_table_csv_png_and_svg(
+    browser: Browser, site: str, world: World, tmp_path: Path
+) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -220,19 +231,18 @@ async def test_data_is_there_as_table_csv_png_and_svg(browser: Browser, site: st
             assert "<img" not in svg and "<script" not in svg
 
 
-async def test_an_idle_chart_asks_for_nothing_new(browser: Browser, site: str, world: World) -> None:
-    """After a change of the revision that changed nothing for it the chart is not drawn again, and its zoom stays."""
+async def test_an_idle_poll_is_answered_without_a_body(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
         await drawn(page, "results")
-        script = (
-            "async () => { const f = document.querySelector('figure[data-chart=results]');"
-            " const answer = await fetch(`${f.dataset.api}/results?`);"
-            " const again = await fetch(`${f.dataset.api}/results?`, {headers: {'If-None-Match': answer.headers.get('ETag')}});"
-            " return [again.status, (await again.text()).length]; }"
-        )
-        assert json.dumps(await page.evaluate(script)) == "[304, 0]"
+        script = """async () => {
+          const address = `${document.querySelector("figure[data-chart=results]").dataset.api}/results?`;
+          const tag = (await fetch(address)).headers.get("ETag");
+          const again = await fetch(address, {headers: {"If-None-Match": tag}});
+          return [again.status, (await again.text()).length];
+        }"""
+        assert await page.evaluate(script) == [304, 0]
 
 
 async def test_without_javascript_the_charts_say_where_their_data_is(browser: Browser, site: str, world: World) -> None:
@@ -244,4 +254,3 @@ async def test_without_javascript_the_charts_say_where_their_data_is(browser: Br
     assert (await link.get_attribute("href") or "").endswith("/api/v1/experiments/charted/analysis/results")
     await expect(chart(page, "results")).to_contain_text("Charts need JavaScript")
     await context.close()
-    assert SEEDED

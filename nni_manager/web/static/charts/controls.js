@@ -100,6 +100,7 @@ function chips() {
 function select(text, options, changed) {
   const control = document.createElement("select");
   for (const [value, words] of Object.entries(options)) control.append(new Option(words, value));
+  control.setAttribute("aria-label", text);
   control.addEventListener("change", () => changed(control.value));
   return labelled(text, control, [`${text} `, control]);
 }

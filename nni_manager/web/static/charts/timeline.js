@@ -2,7 +2,7 @@
 
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
-import { duration, moment, plain, short } from "./formats.js";
+import { duration, extent, moment, plain, short } from "./formats.js";
 import { axis, plot, utc } from "./plot.js";
 
 // Pixels: of a lane, around all lanes, and of the whole.
@@ -29,7 +29,7 @@ async function draw(answer, within, view) {
     barmode: "overlay",
     bargap: 0.15,
     margin: { l: 90 },
-    xaxis: axis("time (UTC)", { type: "date", anchor: "y2" }),
+    xaxis: axis("time (UTC)", { type: "date", anchor: "y2", ...newest(answer) }),
     yaxis: axis("", {
       domain: [0.3, 1],
       tickvals: every,
@@ -43,6 +43,11 @@ async function draw(answer, within, view) {
   view.answer = answer;
   if (!figure.dataset.zooms) listen(figure, frame, view);
   return { ...table(answer), title: "When each trial ran, and how many at a time", exporter };
+}
+
+// Where not all bars are there, the newest fill the chart; zooming out shows how many ran before.
+function newest({ bars, shown, of }) {
+  return shown < of ? { range: [bars[0].startMs, extent(bars.map(({ endMs }) => endMs))[1]] } : {};
 }
 
 function bars({ bars }) {
@@ -69,7 +74,7 @@ function bars({ bars }) {
       hovertemplate: "%{text}<extra></extra>",
       marker: {
         color: faded(colour, 0.75),
-        line: { color: theme.panel, width: 0.5 },
+        line: { color: theme.panel, width: bars.length > 100 ? 0 : 0.5 },
         pattern: { shape: pattern, bgcolor: faded(colour, 0.75), fgcolor: theme.panel, size: 5, solidity: 0.35 },
       },
     };
