@@ -64,6 +64,7 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
 
     Raises AlreadyOwned, InvalidInput or StoreError before anything was started.
     """
+    ports.check_read_token(settings)
     if service and not insecure:
         ports.check_exposure(settings)
     if service and trials:
@@ -117,6 +118,7 @@ def _note_service(settings: Settings, listeners: Listeners) -> None:
     address = next(listener.address for listener in listeners.open if listener.kind == "service")
     words = ["--data-dir", str(settings.data_dir), "--host", settings.host, "--port", address.rpartition(":")[2]]
     words += ["--token-file", "FILE"] if settings.token else []
+    words += ["--read-token-file", "FILE"] if settings.read_token else []
     try:
         service_note.note(settings.data_dir, address, ["nni-manager", "serve", *words])
     except OSError as error:
@@ -147,11 +149,18 @@ async def _listeners(
 ) -> AsyncIterator[Listeners]:
     listeners: Listeners
     context = _context(settings, service, analysis, stopping, placeholders, lambda: listeners.open, auto=auto)
-    pages = create_pages(PagesContext(service=service, version=__version__, analysis=analysis))
+    pages = create_pages(PagesContext(service=service, version=__version__, analysis=analysis, stopping=stopping))
     api = create_api(context)
     nni = create_nni_application(context)
     application = create_application(
-        context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni, users=_users(settings)
+        context,
+        token=settings.token,
+        read_token=settings.read_token,
+        host=settings.host,
+        pages=pages,
+        api=api,
+        nni=nni,
+        users=_users(settings),
     )
     listeners = Listeners(application, lag=context.loop_lag)
     try:
@@ -231,7 +240,8 @@ async def _registry(
 
 def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:
     """Puts the guard of the service around an endpoint's application."""
-    return lambda app: Guard(app, token=settings.token, hosts=(settings.host,), users=_users(settings))
+    tokens = {"token": settings.token, "read_token": settings.read_token}
+    return lambda app: Guard(app, **tokens, hosts=(settings.host,), users=_users(settings))
 
 
 def _users(settings: Settings) -> LocalUsers:

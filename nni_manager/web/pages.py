@@ -13,11 +13,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nni_manager.domain.errors import NniManagerError, status_of
-from nni_manager.web import buttons, experiment_pages, shown_experiments, static_files
+from nni_manager.domain.errors import InvalidInput, NniManagerError, status_of
+from nni_manager.web import (
+    buttons,
+    config_page,
+    experiment_pages,
+    failure_pages,
+    manager_log,
+    shown_experiments,
+    static_files,
+    table_pages,
+    trial_pages,
+)
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
-from nni_manager.web.trial_table import PAGE_SIZE, page_number
+
+#: Experiments on a page of their list.
+_PAGE_SIZE = 50
 
 __all__ = ["PagesContext", "create_pages", "is_on_endpoint"]
 
@@ -27,6 +39,11 @@ def create_pages(context: PagesContext) -> Starlette:
     routes = [
         Route("/", _list, name="list"),
         *experiment_pages.ROUTES,
+        *table_pages.ROUTES,
+        *config_page.ROUTES,
+        *manager_log.ROUTES,
+        *trial_pages.ROUTES,
+        *failure_pages.ROUTES,
         *buttons.ROUTES,
         *static_files.ROUTES,
     ]
@@ -43,13 +60,21 @@ def create_pages(context: PagesContext) -> Starlette:
 
 async def _list(request: Request) -> Response:
     """The page with all experiments, newest first."""
-    context, page = context_of(request), page_number(request.query_params)
+    context, page = context_of(request), _page_number(request)
     entries = (await context.service.entries())[::-1]
-    chosen = entries[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+    chosen = entries[(page - 1) * _PAGE_SIZE : page * _PAGE_SIZE]
     now = context.clock()
     rows = await asyncio.gather(*(shown_experiments.listed(context.service, entry, now) for entry in chosen))
-    pages = max(1, -(-len(entries) // PAGE_SIZE))
+    pages = max(1, -(-len(entries) // _PAGE_SIZE))
     return render(request, "experiments.html", rows=rows, total=len(entries), page=page, pages=pages)
+
+
+def _page_number(request: Request) -> int:
+    """The number of the page, from 1. Raises InvalidInput."""
+    text = request.query_params.get("page", "1")
+    if not (text.isascii() and text.isdecimal() and 1 <= len(text) <= 9 and int(text)):
+        raise InvalidInput("page: must be a number from 1")
+    return int(text)
 
 
 async def _on_domain_error(request: Request, error: Exception) -> Response:

@@ -20,6 +20,7 @@ from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.web import formats, static_files
+from nni_manager.web.shown_trial import how_it_ended
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -68,13 +69,20 @@ def is_on_endpoint(request: Request) -> bool:
     return "nni_experiment" in request.scope.get("state", {})
 
 
+def reads_only(request: Request) -> bool:
+    """Whether the request came with a token for reading (`api.access.guard`)."""
+    return "nni_reads_only" in request.scope.get("state", {})
+
+
 def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
-    """`base` in templates is the prefix of every path; `back` leads from a button back to the page."""
+    """`base` in templates is the prefix of every path; `back` leads from a button back to the page; `may_change`:
+    buttons are shown."""
     values = {
         "base": request.scope.get("root_path", ""),
         "version": context_of(request).version,
         "on_endpoint": is_on_endpoint(request),
         "back": _rest(request),
+        "may_change": not reads_only(request),
         **values,
     }
     text = _environment().get_template(template).render(values)
@@ -122,6 +130,11 @@ def _environment() -> Environment:
         "duration": formats.duration,
         "number": formats.number,
         "limit": formats.limit,
+        "cell": formats.cell,
+        "whole": formats.whole,
+        "rate": formats.rate,
+        "web_link": formats.web_link,
+        "how_it_ended": how_it_ended,
         "parameters": formats.parameters,
     }
     environment.globals["plotly_script"] = static_files.plotly_script

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
-from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.domain.failure import FAILED_STATUSES
+from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler import no_more_trials
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
-from nni_manager.web import progress, trial_table
+from nni_manager.web import progress
 from nni_manager.web.progress import Progress
-from nni_manager.web.trial_table import Table, TableQuery
 
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext
 
+_ORDER = (
+    TrialStatus.SUCCEEDED,
+    TrialStatus.EARLY_STOPPED,
+    TrialStatus.FAILED,
+    TrialStatus.USER_CANCELED,
+    TrialStatus.SYS_CANCELED,
+    TrialStatus.RUNNING,
+    TrialStatus.UNKNOWN,
+    TrialStatus.WAITING,
+)
 #: Other experiments that the head leads to.
 _OTHERS = 30
 
@@ -62,6 +73,17 @@ class ShownExperiment:
     @property
     def no_more_trials(self) -> str:
         return no_more_trials.sentence(self.overview)
+
+    @property
+    def counts(self) -> dict[TrialStatus, int]:
+        """Trials by status, those that occur, ended ones first."""
+        counts = self.overview.counts
+        return {status: counts[status] for status in _ORDER if counts.get(status)}
+
+    @property
+    def failed(self) -> int:
+        """Trials that failed, by their own code or by their platform."""
+        return sum(self.overview.counts.get(status, 0) for status in FAILED_STATUSES)
 
     @property
     def is_viewed(self) -> bool:
@@ -122,10 +144,11 @@ async def shown(context: PagesContext, id: str) -> ShownExperiment:
     )
 
 
-async def table(context: PagesContext, id: str, query: TableQuery) -> Table:
-    """A page of its trials. Raises NotFound or StoreError."""
-    now_ms = context.clock()
-    return await context.service.read(id, lambda c: trial_table.read(c, query, now_ms))
+async def config_of(context: PagesContext, id: str) -> Mapping[str, Any]:
+    """The config, secrets included. Raises NotFound or StoreError."""
+    live, now_ms = context.service.live(id), context.clock()
+    await context.service.entry(id)
+    return (await context.service.read(id, lambda c: overview.load(c, live, now_ms))).config
 
 
 def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nni_manager.streams.event_stream import PAUSE_S, Part, event
 from nni_manager.web import progress
+from nni_manager.web.log_tail import LogTail
 
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext
@@ -79,16 +80,35 @@ class States:
 
 
 class PageEvents:
-    """The subject of one page's stream: the experiment's state whenever it changes."""
+    """The subject of one page's stream: the experiment's state whenever it changes, and one log as it grows.
 
-    def __init__(self, states: States, id: str) -> None:
+    `log`: None: none was asked for.
+    """
+
+    def __init__(self, states: States, id: str, log: LogTail | None = None) -> None:
         self._states = states
         self._id = id
+        self._log = log
+        self._sent: Part | None = None
 
     @contextmanager
     def watch(self) -> Iterator[asyncio.Event]:
         with self._states.watch(self._id) as news:
-            yield news
+            if self._log is None:
+                yield news
+                return
+            following = asyncio.create_task(self._log.follow(news), name="stream: log")
+            try:
+                yield news
+            finally:
+                following.cancel()
 
     async def read(self) -> Part:
-        return await self._states.read(self._id)
+        state = await self._states.read(self._id)
+        if self._log is None:
+            return state
+        if state.is_last:
+            await self._log.look()  # nothing grows any more
+        text = ("" if state is self._sent else state.text) + self._log.take()
+        self._sent = state
+        return Part(text=text, is_last=state.is_last)

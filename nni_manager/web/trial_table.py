@@ -1,147 +1,152 @@
-"""The trials of an experiment as a table: filter, order, page, rows."""
+"""The trials of an experiment as a table: columns, rows, cells. The rows are the answer to the question ``trials``."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
-from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus, reason_in_words
-from nni_manager.store.connection import Connection
-from nni_manager.store.experiment import answers, runners
-from nni_manager.store.experiment.answers import Page
-from nni_manager.web import formats
+from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.web import formats, sparkline
+from nni_manager.web.page_query import PageQuery
 
-PAGE_SIZE = 50
+#: Name → heading of the columns that every table has.
+FIXED = {
+    "number": "No.",
+    "id": "Trial",
+    "status": "Status",
+    "result": "Result",
+    "latest": "Latest",
+    "duration": "Duration",
+    "started": "Started",
+    "ended": "Ended",
+    "place": "Place",
+}
+_SHOWN = ("number", "id", "status", "result", "latest", "duration", "place")
+#: Always there: a row without them could not be told from others, or opened.
+_NEEDED = ("number", "status")
+_AT_THE_RIGHT = frozenset({"number", "result", "latest", "duration"})
+#: Parameters with a column of their own where the reader chose none.
+_MOST_PARAMETERS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableQuery:
-    """The filter, order and page that the query string selects."""
+class Column:
+    #: As `sort` and `columns` have it.
+    name: str
+    title: str
+    is_number: bool
+    is_shown: bool
 
-    order: str = "-sequence"
-    #: Empty: any.
-    status: str = ""
-    #: From 1.
-    page: int = 1
 
-    @staticmethod
-    def parse(query: Mapping[str, str]) -> TableQuery:
-        """The query in a page's address. Raises InvalidInput."""
-        order, status = query.get("order", "-sequence"), query.get("status", "")
-        if order not in answers.TRIAL_ORDERS:
-            raise InvalidInput(f"order: must be one of {', '.join(answers.TRIAL_ORDERS)}")
-        if status and status not in TrialStatus.__members__:
-            raise InvalidInput(f"status: must be one of {', '.join(TrialStatus)}")
-        return TableQuery(order=order, status=status, page=page_number(query))
-
-    def string(self, **changes: object) -> str:
-        """The query string with some values changed."""
-        fields = {"order": self.order, "status": self.status, "page": self.page, **changes}
-        return urlencode({name: value for name, value in fields.items() if value})
-
-    def sorted_by(self, column: str) -> str:
-        """The query string that sorts by `column`, or reverses its order."""
-        return self.string(order=column if self.order == f"-{column}" else f"-{column}", page=1)
-
-    def direction(self, column: str) -> str:
-        """The value of a column's `aria-sort`."""
-        return {column: "ascending", f"-{column}": "descending"}.get(self.order, "none")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    text: str = ""
+    #: The whole value, where the text is shorter.
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    id: str
     number: int
+    id: str
     status: str
-    #: Why it has its status: the wait, or how it ended.
+    #: Why it has its status.
     explanation: str
-    parameters: list[tuple[str, str]]
-    duration: str
+    #: The last line of stderr of a failed trial.
+    line: str
+    rank: int | None
+    #: Where the result lies from worst (0) to best (100); None: it cannot be compared.
+    percent: int | None
     attempt: int
-    #: Version and channel of the trial runner inside its job; empty: none.
-    runner: str
-    intermediates: int
-    final: str
-    #: The final result as reported.
-    final_text: str
-    log_path: str
-    #: Where its current attempt runs; empty: not known.
-    place: str
-    #: The platform's page of its job; empty: none.
     link: str
-    has_logs: bool
     is_open: bool
+    is_ticked: bool
+    #: Points of an SVG polyline; empty: no curve.
+    spark: str
+    #: Column → cell.
+    cells: dict[str, Cell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    query: TableQuery
-    total: int
+    query: PageQuery
+    #: All columns, those that are not shown included.
+    columns: list[Column]
     rows: list[Row]
+    total: int
+    matching: int
+    pages: int
 
     @property
-    def pages(self) -> int:
-        return max(1, -(-self.total // PAGE_SIZE))
+    def shown(self) -> list[Column]:
+        return [column for column in self.columns if column.is_shown]
 
 
-def read(connection: Connection, query: TableQuery, now_ms: int) -> Table:
-    """One page of the table."""
-    page = Page(limit=PAGE_SIZE, offset=(query.page - 1) * PAGE_SIZE)
-    found = json.loads(answers.trials(connection, status=query.status or None, order=query.order, page=page))
-    by_trial = runners.of_trials(connection, [trial["id"] for trial in found["trials"]])
-    rows = [_row(trial, by_trial.get(trial["id"]), now_ms) for trial in found["trials"]]
-    return Table(query=query, total=found["total"], rows=rows)
-
-
-def page_number(query: Mapping[str, str]) -> int:
-    """The number of the page, from 1. Raises InvalidInput."""
-    text = query.get("page", "1")
-    if not (text.isascii() and text.isdecimal() and 1 <= len(text) <= 9 and int(text)):
-        raise InvalidInput("page: must be a number from 1")
-    return int(text)
-
-
-def _row(trial: dict[str, Any], runner: tuple[str, str] | None, now_ms: int) -> Row:
-    return Row(
-        id=trial["id"],
-        number=trial["sequenceId"],
-        status=trial["status"],
-        explanation=_explanation(trial),
-        parameters=formats.parameters(trial["parameters"]),
-        duration=_duration(trial, now_ms),
-        attempt=trial["attempt"],
-        runner=_runner(*runner) if runner else "",
-        intermediates=trial["intermediates"],
-        final=formats.result(trial["finalResult"]),
-        final_text=trial["finalResult"] or "",
-        log_path=trial["logPath"],
-        place=trial["place"] or trial["service"] or "",
-        link=_safe(trial["link"]),
-        has_logs=trial["startedMs"] is not None,
-        is_open=trial["status"] in OPEN_STATUSES,
+def build(query: PageQuery, columns: dict[str, Any], found: dict[str, Any]) -> Table:
+    """The table of the answers to ``columns`` and ``trials``."""
+    listed = columns_of(query, columns)
+    shown = [column.name for column in listed if column.is_shown]
+    return Table(
+        query=query,
+        columns=listed,
+        rows=[_row(query, shown, row) for row in found["rows"]],
+        total=found["total"],
+        matching=found["matching"],
+        pages=found["pages"],
     )
 
 
-def _runner(version: str, channel: str) -> str:
-    return f"runner {version}" + (f", {channel}" if channel else "")
+def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
+    """Fixed columns, one for each parameter, one for each further key of results."""
+    parameters = {f"p.{one['name']}": one for one in columns["parameters"]}
+    keys = [f"m.{key['name']}" for key in columns["keys"] if key["name"] != query.query.key]
+    wanted = query.names("columns") or (*_SHOWN, *list(parameters)[:_MOST_PARAMETERS], *keys)
+    shown = {*wanted, *_NEEDED}
+    names = {**FIXED, **{name: name[2:] for name in (*parameters, *keys)}}
+    return [
+        Column(name=name, title=title, is_number=_is_number(name, parameters), is_shown=name in shown)
+        for name, title in names.items()
+    ]
 
 
-def _safe(link: str) -> str:
-    """The link if it is http or https, else empty: the platform may have sent anything."""
-    return link if link.startswith(("https://", "http://")) else ""
+def _is_number(name: str, parameters: dict[str, Any]) -> bool:
+    return name in _AT_THE_RIGHT or name.startswith("m.") or parameters.get(name, {}).get("kind") == "number"
 
 
-def _explanation(trial: dict[str, Any]) -> str:
-    if trial["wait"]:
-        return str(trial["wait"]["sentence"])
-    asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
-    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"]) or asked
+def _row(query: PageQuery, shown: list[str], row: dict[str, Any]) -> Row:
+    return Row(
+        number=row["number"],
+        id=row["id"],
+        status=row["status"],
+        explanation=row["reason"],
+        line="" if row["line"] in row["reason"] else row["line"],
+        rank=row["rank"],
+        percent=None if row["position"] is None else round(100 * row["position"]),
+        attempt=row["attempt"],
+        link=row["link"],
+        is_open=row["status"] in OPEN_STATUSES,
+        is_ticked=row["number"] in query.query.selected,
+        spark=sparkline.points(row["spark"]),
+        cells={name: _cell(name, row) for name in shown},
+    )
 
 
-def _duration(trial: dict[str, Any], now_ms: int) -> str:
-    started, ended = trial["startedMs"], trial["endedMs"]
-    return "" if started is None else formats.duration((now_ms if ended is None else ended) - started)
+def _cell(name: str, row: dict[str, Any]) -> Cell:
+    if name in ("started", "ended"):
+        ms = row[f"{name}Ms"]
+        return Cell(text="" if ms is None else formats.moment(ms))
+    if name == "duration":
+        return Cell(text="" if row["durationMs"] is None else formats.duration(row["durationMs"]))
+    return cell(_value(name, row))
+
+
+def cell(value: object) -> Cell:
+    """A value with six significant digits, its whole text as title where that differs."""
+    text, whole = formats.cell(value), formats.whole(value)
+    return Cell(text=text, title=whole if whole != text else "")
+
+
+def _value(name: str, row: dict[str, Any]) -> object:
+    if name.startswith("p."):
+        return row["parameters"].get(name[2:])
+    return row["metrics"].get(name[2:]) if name.startswith("m.") else row.get(name)

@@ -46,6 +46,8 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
+#: Its own style, its own form, nothing else.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 _WRONG = '<p role="alert"><strong>That is not the token.</strong></p>\n    '
 
 
@@ -60,11 +62,12 @@ def is_sent(scope: Scope, headers: Headers, path: str) -> bool:
     return scope["method"] == "POST" and scope["path"] == path and is_form
 
 
-def form(action: str, target: str, *, is_wrong: bool = False) -> HTMLResponse:
+def form(action: str, target: str, status: int = 401, *, is_wrong: bool = False) -> HTMLResponse:
     """The page with the form. `target`: path of this daemon to go to after the login."""
     values = {"action": html.escape(action), "target": html.escape(target), "wrong": _WRONG if is_wrong else ""}
-    headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}
-    return HTMLResponse(_PAGE.format(**values), 401, headers)
+    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"}
+    headers |= {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return HTMLResponse(_PAGE.format(**values), status, headers)
 
 
 def asked_for(scope: Scope) -> str:

@@ -220,14 +220,17 @@ class ExperimentCommands:
 
     # Trials
 
-    async def add_trial(self, id: str, values: object) -> dict[str, Any]:
-        """Adds a trial with a user's parameters; it waits for a free slot. Returns ``id`` and ``sequenceId``."""
+    async def add_trial(self, id: str, values: object, repeats: str = "") -> dict[str, Any]:
+        """Adds a trial with a user's parameters; it waits for a free slot. Returns ``id`` and ``sequenceId``.
+
+        `repeats`: id of the trial that it repeats, as it was or changed; empty: none.
+        """
         experiment = self._supervisor.find(id)
         parameters = Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values=values)
         require_finite("parameters", values)
         require_text("parameters", values)
         most, now_ms = experiment.spec.max_trial_number, self._shared.clock()
-        added = await self._write(experiment, lambda c: command_writes.add_trial(c, parameters, most, now_ms))
+        added = await self._write(experiment, lambda c: command_writes.add_trial(c, parameters, most, now_ms, repeats))
         experiment.loop.wake()
         return added
 

@@ -137,7 +137,8 @@ def trials_since(connection: sqlite3.Connection, ended: int) -> list[ChangedTria
 def trial(connection: sqlite3.Connection, id: str) -> str:
     """One trial with its ``attempts``. Raises NotFound."""
     query = (
-        f"SELECT json_set({TRIAL}, '$.attempts', (SELECT json_group_array(json({_ATTEMPT})) FROM"
+        f"SELECT json_set({TRIAL}, '$.repeats', nullif(t.repeats, ''),"
+        f" '$.attempts', (SELECT json_group_array(json({_ATTEMPT})) FROM"
         f" (SELECT * FROM attempts WHERE trial_id = t.id ORDER BY number) a)) FROM {TRIALS} WHERE t.id = :id"
     )
     row = connection.execute(query, {"id": id}).fetchone()

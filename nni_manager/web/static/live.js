@@ -48,6 +48,21 @@ export const live = {
     stream?.ask(values);
   },
 
+  /** Shows another state of this page, as a form or a link asks for it; the server may redirect. */
+  async go(url) {
+    try {
+      const answer = await fetch(url, { headers: { Accept: "text/html" } });
+      if (!answer.ok && answer.status !== 400) throw new Error(`status ${answer.status}`);
+      const html = await answer.text();
+      if (answer.ok) state.replaceAll(new URL(answer.url).searchParams, { push: true, quiet: true });
+      else return void location.assign(url); // the page says what is wrong
+      replace(html, "");
+      document.dispatchEvent(new Event("refreshed"));
+    } catch {
+      location.assign(url);
+    }
+  },
+
   /** Fetches what is shown at once. */
   refresh() {
     isStale = true;
@@ -182,5 +197,5 @@ function tellAge() {
 
 startControl();
 setInterval(tellAge, 1000);
-state.onChange(() => live.refresh());
+state.onChange((_, { isShown }) => isShown || live.refresh());
 stream?.start();

@@ -27,13 +27,13 @@ export const state = {
     this.replaceAll(next, { push });
   },
 
-  /** Sets the whole query string. */
-  replaceAll(next, { push = false } = {}) {
+  /** Sets the whole query string. `quiet`: the page shows it already, so it is not fetched again. */
+  replaceAll(next, { push = false, quiet = false } = {}) {
     const text = next.toString();
     if (text === values().toString()) return;
     const address = `${location.pathname}${text && `?${text}`}${location.hash}`;
     history[push ? "pushState" : "replaceState"](null, "", address);
-    tell();
+    tell(quiet);
   },
 
   /** Calls back after every change, also by the Back button. Returns a function that ends it. */
@@ -43,9 +43,9 @@ export const state = {
   },
 };
 
-function tell() {
-  for (const callback of callbacks) callback(state);
+function tell(isShown) {
+  for (const callback of callbacks) callback(state, { isShown });
   document.dispatchEvent(new Event("statechange"));
 }
 
-addEventListener("popstate", tell);
+addEventListener("popstate", () => tell(false));
