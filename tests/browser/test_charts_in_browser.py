@@ -173,6 +173,8 @@ async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(
     await charted(world, "charted", 100)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted?clip=1")
+        for name in CHARTS:
+            figure = await drawn(page, name)
         figure = await drawn(page, "distribution")
         box = await figure.locator(".nsewdrag").first.bounding_box()
         assert box is not None
@@ -254,3 +256,18 @@ async def test_without_javascript_the_charts_say_where_their_data_is(browser: Br
     assert (await link.get_attribute("href") or "").endswith("/api/v1/experiments/charted/analysis/results")
     await expect(chart(page, "results")).to_contain_text("Charts need JavaScript")
     await context.close()
+
+
+async def test_a_brush_beside_the_table_filters_the_table(browser: Browser, site: str, world: World) -> None:
+    await charted(world, "charted", 120)
+    async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
+        await page.goto(f"{site}/experiments/charted/trials")
+        table = page.locator("#trials-part")
+        await expect(table).to_contain_text("Page 1 of 3")
+        await page.get_by_text("Charts of these trials").click()
+        box = await (await drawn(page, "parallel")).locator(".parallel-surface").bounding_box()
+        assert box is not None
+        await drag(page, (box["x"] + 44, box["y"] + TOP + 10), (box["x"] + 44, box["y"] + TOP + 40))
+        assert any(name.startswith("p.") for name in state_of(page))
+        await expect(table).not_to_contain_text("Page 1 of 3", timeout=LONG_MS)
+        await expect(page.locator("#charts-beside")).to_have_attribute("open", "")

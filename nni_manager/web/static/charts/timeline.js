@@ -6,7 +6,7 @@ import { duration, extent, moment, plain, short } from "./formats.js";
 import { axis, plot, utc } from "./plot.js";
 
 // Pixels: of a lane, around all lanes, and of the whole.
-const [ROW, AROUND, LEAST, MOST] = [16, 170, 300, 720];
+const [ROW, AROUND, LEAST, MOST] = [16, 170, 320, 720];
 
 export function mount(figure, { state }) {
   const view = { zoom: {}, refresh: () => {} };
