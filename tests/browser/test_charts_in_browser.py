@@ -79,8 +79,7 @@ async def pixel(page: Page, name: str, x: float, y: float) -> tuple[float, float
 async def drag(page: Page, begin: tuple[float, float], end: tuple[float, float]) -> None:
     await page.mouse.move(*begin)
     await page.mouse.down()
-    await page.mouse.move((begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2)
-    await page.mouse.move(*end)
+    await page.mouse.move(*end, steps=10)
     await page.mouse.up()
 
 
@@ -180,6 +179,7 @@ async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(
         assert box is not None
         middle = box["y"] + box["height"] / 2
         await drag(page, (box["x"] + 5, middle), (box["x"] + box["width"] / 2, middle))
+        await expect(page).to_have_url(re.compile("m.default="))
         low, high = map(float, state_of(page)["m.default"].split(".."))
         assert 0 < low < high
 

@@ -1,7 +1,7 @@
 // One panel of the effect of parameters: band of 10 to 90 %, median and best of each bin, and the best trials.
 
 import { faded } from "./colours.js";
-import { choice, finite, plain, short } from "./formats.js";
+import { choice, finite, percent, plain, short } from "./formats.js";
 import { axis } from "./plot.js";
 
 // The name of the nth axis: x, x2, x3 …
@@ -11,7 +11,7 @@ export function nth(name, index) {
 
 // Both axes of a panel. `look`: {columns: panels in a row, isLog, name: of the result}.
 export function panelAxes({ name, kind, log, choices, importance }, index, look) {
-  const share = finite(importance) ? ` (${(100 * importance).toPrecision(2)} %)` : "";
+  const share = finite(importance) ? ` (${percent(importance)})` : "";
   const title = index % look.columns ? "" : look.name;
   return {
     [nth("xaxis", index)]: axis(`${short(name)}${share}`, {
