@@ -74,8 +74,10 @@ async def _sent(request: Request) -> Response:
 async def _render_form(
     request: Request, form: TrialForm, origin: Mapping[str, Any] | None, status: int = HTTPStatus.OK
 ) -> Response:
-    kept = json.dumps(form.kept, ensure_ascii=False) if form.kept else ""
-    return await render_tab(request, "new_trial.html", tab="trials", status=status, form=form, origin=origin, kept=kept)
+    unnamed = json.dumps(form.kept, ensure_ascii=False) if form.kept else ""
+    return await render_tab(
+        request, "new_trial.html", tab="trials", status=status, form=form, origin=origin, unnamed=unnamed
+    )
 
 
 async def _shown(request: Request) -> ShownTrial:
