@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nni_manager.streams.event_stream import PAUSE_S, Part, event
 from nni_manager.web import progress
-from nni_manager.web.log_tail import LogTail
+from nni_manager.web.trial.log_tail import LogTail
 
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext

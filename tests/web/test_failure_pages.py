@@ -30,7 +30,6 @@ async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world
     for words in (
         "2 trials, 1 way of failing",
         f"2 × {LINE}",
-        "exit code 1",
         "trial 3",
         "trial 6",
         "All 2 in the table",

@@ -11,8 +11,8 @@ import pytest
 
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable
 from nni_manager.scheduler.experiments import attempt_logs
-from nni_manager.web import log_tail
-from nni_manager.web.log_tail import LogName, LogTail
+from nni_manager.web.trial import log_tail
+from nni_manager.web.trial.log_tail import LogName, LogTail
 from tests.api.world import World
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
