@@ -14,17 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.domain.errors import InvalidInput, NniManagerError, status_of
-from nni_manager.web import (
-    buttons,
-    config_page,
-    experiment_pages,
-    manager_log,
-    shown_experiments,
-    static_files,
-    table_pages,
-)
+from nni_manager.web import buttons, experiment_pages, shown_experiments, static_files
+from nni_manager.web.experiment import config_page, manager_log
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
+from nni_manager.web.table import table_pages
 from nni_manager.web.trial import failure_pages, trial_pages
 
 #: Experiments on a page of their list.

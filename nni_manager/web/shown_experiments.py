@@ -16,8 +16,8 @@ from nni_manager.store.connection import Connection
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
-from nni_manager.web import progress
-from nni_manager.web.progress import Progress
+from nni_manager.web.experiment import progress
+from nni_manager.web.experiment.progress import Progress
 
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nni_manager.streams.event_stream import PAUSE_S, Part, event
-from nni_manager.web import progress
+from nni_manager.web.experiment import progress
 from nni_manager.web.trial.log_tail import LogTail
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import httpx
 import pytest
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.web import filters, progress, sparkline
-from nni_manager.web.manager_log import LogQuery
-from nni_manager.web.page_query import PageQuery, canonical
+from nni_manager.web.experiment import progress
+from nni_manager.web.experiment.manager_log import LogQuery
+from nni_manager.web.table import filters, sparkline
+from nni_manager.web.table.page_query import PageQuery, canonical
 from tests.api.world import World
 from tests.web.test_pages import create, get
 

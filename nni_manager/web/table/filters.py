@@ -10,7 +10,7 @@ from nni_manager.analysis.choice_list import split
 from nni_manager.analysis.query import Condition
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.web import formats
-from nni_manager.web.page_query import PageQuery
+from nni_manager.web.table.page_query import PageQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.failure import FAILED_STATUSES
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.store.index.overview import Overview
-from nni_manager.web.progress import Progress
+from nni_manager.web.experiment.progress import Progress
 
 #: Holds that end by themselves.
 _WAITS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE, HoldCode.STORE_UNAVAILABLE})

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.domain.trial import OPEN_STATUSES
-from nni_manager.web import formats, sparkline
-from nni_manager.web.page_query import PageQuery
+from nni_manager.web import formats
+from nni_manager.web.table import sparkline
+from nni_manager.web.table.page_query import PageQuery
 
 #: Name → heading of the columns that every table has.
 FIXED = {

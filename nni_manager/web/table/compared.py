@@ -8,7 +8,7 @@ from typing import Any
 
 from nni_manager.analysis.columns.parameter_columns import flat, parsed
 from nni_manager.web import formats
-from nni_manager.web.trial_table import Cell, cell
+from nni_manager.web.table.trial_table import Cell, cell
 
 _ABSENT = object()
 

@@ -14,10 +14,10 @@ from starlette.routing import Route
 from nni_manager.analysis.query import Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.store.experiment import numbered
-from nni_manager.web import compared, exported, filters, trial_table
 from nni_manager.web.experiment_pages import render_tab
-from nni_manager.web.page_query import PageQuery, canonical
 from nni_manager.web.rendering import back, context_of, experiment_id, form_of
+from nni_manager.web.table import compared, exported, filters, trial_table
+from nni_manager.web.table.page_query import PageQuery, canonical
 
 #: Rows of a page that the reader chooses from.
 _SIZES = (20, 50, 100, 200)
