@@ -7,6 +7,7 @@ text. It answers one after the other and ends with its input, also in the middle
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -26,11 +27,14 @@ from nni_manager.domain.errors import InvalidInput, NotFound, StoreError
 
 #: Added to the priority value of the daemon: trials on this machine and the daemon come first.
 _NICENESS = 5
+#: Allocated minus freed objects that trigger a collection: what is parsed at once is many short-lived objects.
+_YOUNG_OBJECTS = 200_000
 
 
 def main() -> None:
     """Answers until standard input ends."""
     os.nice(_NICENESS)
+    gc.set_threshold(_YOUNG_OBJECTS)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), name="requests", daemon=True).start()
     kept = KeptExperiments()

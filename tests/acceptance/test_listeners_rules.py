@@ -117,7 +117,11 @@ class Listeners:
 
     def _filled(self, path: str) -> str:
         names = {"{id}": self.id, "{trialId}": self.trial, "{trial_id}": self.trial, "{trial}": self.trial}
-        names |= {"{name}": "stdout" if "/trials/" in path else "nnimanager.log", "{sha256}": "0f" * 32}
+        names |= {
+            "{name}": "stdout" if "/trials/" in path else "nnimanager.log",
+            "{sha256}": "0f" * 32,
+            "{question}": "trials",
+        }
         for name, value in names.items():
             path = path.replace(name, value)
         assert "{" not in path, path

@@ -212,6 +212,18 @@ def test_timeline_has_lanes_for_what_ran_at_a_time(experiment: Filled) -> None:
     assert [bar["number"] for bar in part["bars"]] == [0, 1]
 
 
+def test_timeline_follows_what_runs_and_is_tried_again(experiment: Filled) -> None:
+    experiment.add(final=1.0, place="m1")
+    running = experiment.add(status=TrialStatus.RUNNING, place="m1")
+    assert [bar["status"] for bar in experiment.asked("timeline", "")["bars"]] == ["SUCCEEDED", "RUNNING"]
+    experiment.end(running, TrialStatus.SUCCEEDED)
+    experiment.add(status=TrialStatus.RUNNING, place="m2")
+    answer = experiment.asked("timeline", "")
+    assert [bar["number"] for bar in answer["bars"]] == [0, 1, 2] and answer["lanes"] == ["m1", "m2"]
+    assert answer["bars"][1]["status"] == "SUCCEEDED"
+    assert [row["number"] for row in experiment.asked("trials", "sort=-place")["rows"]] == [2, 0, 1]
+
+
 def test_failures_are_grouped_with_the_ranges_they_happen_in(experiment: Filled) -> None:
     for number in range(40):
         parameters = {"units": number % 10, "rate": number % 7 / 7, "kind": "ab"[number % 3 == 0]}

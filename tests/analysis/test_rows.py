@@ -126,7 +126,7 @@ def test_what_changed_is_read_again(experiment: Filled) -> None:
     running = experiment.add({"rate": 0.2}, curve=[5.0], status=TrialStatus.RUNNING)
     assert [row["status"] for row in experiment.asked("trials", "")["rows"]] == ["RUNNING", "SUCCEEDED"]
     experiment.connection.execute("UPDATE trials SET final_data = '0.5', final_value = 0.5 WHERE sequence_id = ?", (1,))
-    experiment._end("t0001", TrialStatus.SUCCEEDED, 2_000_000_000_000, "", 0)
+    experiment.end(running, TrialStatus.SUCCEEDED)
     experiment.add({"rate": 0.3}, final=3.0)
     answer = experiment.asked("trials", "sort=result&p.rate=0.1..0.2")
     assert numbers(answer) == [running, 0] and answer["total"] == 3 and answer["rows"][0]["rank"] == 1

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
 
 from nni_manager.analysis.questions import QUESTIONS
 from nni_manager.api.analysis import Question
+from nni_manager.api.application import create_api
+from nni_manager.app.listening.endpoint_application import EndpointParts
+from nni_manager.domain.endpoint import Endpoint
 from tests.api.test_api_experiments import create
 from tests.api.world import World
+from tests.store.test_nni_folder import Old
 
 pytestmark = pytest.mark.unit
 
@@ -49,6 +55,29 @@ async def test_a_running_experiment_has_a_new_tag_with_every_change(api: httpx.A
     await world.service.stop(id)
     stopped = await api.get(path, headers={"If-None-Match": after.headers["ETag"]})
     assert stopped.status_code == 200 and stopped.json()["rows"][0]["status"] == "USER_CANCELED"
+
+
+async def test_a_folder_of_nni_is_answered_while_it_is_viewed(api: httpx.AsyncClient, tmp_path: Path) -> None:
+    old = Old(tmp_path / "elsewhere")
+    old.save(1)
+    old.trial("AAAAA", 0, 0, x=0.25, at=1000, parameters_had=0)
+    old.save(2, ended_ms=5000)
+    viewed = await api.post("/api/v1/experiments/view", json={"id": "oldexp", "workingDirectory": str(old.folder.path)})
+    assert viewed.status_code == 200, viewed.text
+    answer = (await api.get("/api/v1/experiments/oldexp/analysis/trials")).json()
+    assert [(row["id"], row["parameters"], row["result"]) for row in answer["rows"]] == [("AAAAA", {"x": 0.25}, 0)]
+    assert (await api.get("/api/v1/experiments/oldexp/analysis/curves")).json()["curves"][0]["y"] == [0.25]
+
+
+async def test_an_endpoint_answers_about_its_own_experiment_alone(world: World) -> None:
+    await world.add("seeded")
+    api = create_api(world.context)
+    parts = EndpointParts(nni=api, api=api, pages=api, guarded=lambda app: app)
+    endpoint = parts.build("seeded", Endpoint(port=8080, prefix="some/prefix"))
+    async with world.calling(endpoint) as client:
+        assert (await client.get(f"/some/prefix{SEEDED}/trials")).json()["total"] == 5
+        other = "/some/prefix/api/v1/experiments/other/analysis/trials"
+        assert (await client.get(other)).status_code == 404
 
 
 @pytest.mark.usefixtures("seeded")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from nni_manager.analysis import selection
-from nni_manager.analysis.answers.rows import places
 from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.attempt_table import places
 from nni_manager.analysis.json_text import short
 from nni_manager.domain.errors import InvalidInput, NotFound
 

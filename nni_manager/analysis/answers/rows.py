@@ -12,6 +12,7 @@ import numpy as np
 from nni_manager.analysis import selection
 from nni_manager.analysis.answers.spark import sparks
 from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.attempt_table import places
 from nni_manager.analysis.columns.parameter_columns import flat, parsed
 from nni_manager.analysis.failure_hash import failure_hash
 from nni_manager.analysis.json_text import number
@@ -144,16 +145,3 @@ def _found_ends(asked: Asked) -> tuple[float, float]:
     if best < worst:
         return max(best, min(worst, float(high) + reach)), best
     return min(best, max(worst, float(low) - reach)), best
-
-
-def places(asked: Asked) -> list[str]:
-    """The place of each trial; empty: none. Read once for each version of the trials."""
-    trials = asked.trials
-    if "places" not in trials.derived:
-        found = [""] * len(trials)
-        told = trial_columns.places(asked.connection)
-        for position, (_, place) in zip(trials.positions([number for number, _ in told]).tolist(), told, strict=True):
-            found[position] = place
-        trials.derived["places"] = found
-    places: list[str] = trials.derived["places"]
-    return places

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from nni_manager.analysis import selection
+from nni_manager.analysis import attempt_table, selection
 from nni_manager.analysis.asked import Asked
-from nni_manager.analysis.columns.growing import Floats, Integers
+from nni_manager.analysis.attempt_table import AttemptTable
+from nni_manager.analysis.columns.growing import Floats
 from nni_manager.analysis.columns.trial_set import STATUSES
 from nni_manager.analysis.json_text import plain
-from nni_manager.store.experiment import trial_columns
 
 MOST_BARS = 500
 _MOMENTS = 200
 
 
-class Attempts(NamedTuple):
-    """All attempts that started, in the order of their starts; NaN: it has not ended."""
-
-    positions: Integers
-    numbers: Integers
-    places: list[str]
-    started: Floats
-    ended: Floats
-
-
 def answer(asked: Asked) -> dict[str, Any]:
     trials, query = asked.trials, asked.query
-    attempts = _attempts(asked)
+    attempts = attempt_table.attempts(asked)
     ended = np.where(np.isnan(attempts.ended), _open_end(asked, attempts), attempts.ended)
     mask = selection.chosen(trials, query)[attempts.positions]
     low = -np.inf if query.start is None else query.start
     high = np.inf if query.end is None else query.end
-    visible = np.flatnonzero(mask & (ended >= low) & (attempts.started <= high))
+    visible = np.flatnonzero(mask & (ended >= low) & (attempts.started <= high))  # of one that has not started: NaN
+    visible = visible[np.argsort(attempts.started[visible], kind="stable")]
     bars = visible[-MOST_BARS:]
     names, lanes = _lanes(attempts, ended, bars.tolist())
     return {
@@ -48,23 +39,7 @@ def answer(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _attempts(asked: Asked) -> Attempts:
-    trials = asked.trials
-    if "attempts" not in trials.derived:
-        rows = trial_columns.attempts(asked.connection)
-        numbers, attempts, places, started, ended = zip(*rows, strict=True) if rows else ((),) * 5
-        trials.derived["attempts"] = Attempts(
-            trials.positions(numbers),
-            np.array(attempts, np.int64),
-            list(places),
-            np.array(started, np.float64),
-            np.array(ended, np.float64),
-        )
-    found: Attempts = trials.derived["attempts"]
-    return found
-
-
-def _open_end(asked: Asked, attempts: Attempts) -> Floats:
+def _open_end(asked: Asked, attempts: AttemptTable) -> Floats:
     """The end of attempts without one: now while the trial is open, else the trial's end, else the start."""
     ended = asked.trials["ended"][attempts.positions]
     is_open = np.isin(asked.trials["status"][attempts.positions], selection.OPEN)
@@ -72,13 +47,13 @@ def _open_end(asked: Asked, attempts: Attempts) -> Floats:
     return np.maximum(found, attempts.started)
 
 
-def _lanes(attempts: Attempts, ended: Floats, rows: list[int]) -> tuple[list[str], list[int]]:
+def _lanes(attempts: AttemptTable, ended: Floats, rows: list[int]) -> tuple[list[str], list[int]]:
     """The names of the lanes, and the lane of each bar: several at a time on one place have lanes of their own."""
     busy: dict[str, list[tuple[float, int]]] = defaultdict(list)
     slots: dict[str, int] = defaultdict(int)
     taken: list[tuple[str, int]] = []
     for row in rows:
-        place = attempts.places[row]
+        place = attempts.places[int(attempts.place[row])]
         if busy[place] and busy[place][0][0] <= attempts.started[row]:
             slot = heapq.heappop(busy[place])[1]
         else:
@@ -92,7 +67,7 @@ def _lanes(attempts: Attempts, ended: Floats, rows: list[int]) -> tuple[list[str
     return names, [index[lane] for lane in taken]
 
 
-def _bar(asked: Asked, attempts: Attempts, ended: Floats, row: int, lane: int) -> dict[str, Any]:
+def _bar(asked: Asked, attempts: AttemptTable, ended: Floats, row: int, lane: int) -> dict[str, Any]:
     trials, position = asked.trials, int(attempts.positions[row])
     return {
         "number": int(trials["number"][position]),

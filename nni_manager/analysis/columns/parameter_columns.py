@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class NamedColumns:
 
     def put(self, positions: NDArray[np.int64], groups: Sequence[Mapping[str, Any]]) -> None:
         """Writes the flat groups of the trials at `positions`."""
-        for name in dict.fromkeys(name for group in groups for name in group):
+        for name in dict.fromkeys(chain.from_iterable(groups)):
             self._column(name)
         for name, column in self.columns.items():
             column.put(positions, [group.get(name, ABSENT) for group in groups])
@@ -81,7 +82,7 @@ def flat(parameters: Any) -> Mapping[str, Any]:
     """Flattened name → value."""
     if not isinstance(parameters, dict):
         return {WHOLE: parameters}
-    if not any(type(value) is dict for value in parameters.values()):
+    if dict not in set(map(type, parameters.values())):
         return parameters
     found: dict[str, Any] = {}
     _flatten(parameters, "", found, _MOST_LEVELS)

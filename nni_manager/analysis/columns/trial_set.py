@@ -65,6 +65,8 @@ class TrialSet:
         self.space: Mapping[str, SpaceColumn] = {}
         #: Grows with every refresh that found something.
         self.version = 0
+        #: Positions of the trials that were read again since the attempts were.
+        self.changed: set[int] = set()
         #: Derived data of other modules, dropped with every version.
         self.derived: dict[Any, Any] = {}
         #: Derived data that stays valid as trials are added; each module bounds its own.
@@ -93,7 +95,8 @@ class TrialSet:
         is_first = self._created_ms is None
         rows = trial_columns.all_trials(connection) if is_first else trial_columns.changed(connection, self._ended)
         self._created_ms, self._ended = head.created_ms, head.ended
-        self._take(rows)
+        positions = self._take(rows)
+        self.changed.update(() if is_first else positions)
         if len(self) != head.trials:
             raise LookupError("trials are missing between two reads")
         self.version += 1
@@ -128,9 +131,10 @@ class TrialSet:
         self.direction = OptimizeMode.MAXIMIZE if stored_config.maximizes(config) else OptimizeMode.MINIMIZE
         self.space = space_columns.of(config.get("searchSpace"))
 
-    def _take(self, rows: Sequence[Row]) -> None:
+    def _take(self, rows: Sequence[Row]) -> list[int]:
+        """Writes rows into the columns; returns their positions."""
         if not rows:
-            return
+            return []
         columns = dict(zip(trial_columns.COLUMNS, zip(*rows, strict=True), strict=True))
         self._append_new(columns)
         positions = self.positions(columns["sequence_id"])
@@ -144,6 +148,7 @@ class TrialSet:
         self._put("failure", positions, [self._failure(key) for key in columns["failure_key"]])
         self._take_reasons(positions, columns)
         self._take_objects(positions, columns["final_object"])
+        return list(map(int, positions))
 
     def _append_new(self, columns: Mapping[str, Sequence[Any]]) -> None:
         last, before = (int(self["number"][-1]) if self.ids else -1), len(self.ids)

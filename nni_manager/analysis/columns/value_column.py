@@ -38,7 +38,7 @@ class ValueColumn:
         self._numbers = Growing(np.float64, np.nan)
         #: None: all values are numbers, or absent.
         self._codes: Growing | None = None
-        self._index: dict[str, int] = {}
+        self._index: dict[Any, int] = {ABSENT: -1}
         #: What each code stands for.
         self.labels: list[Any] = []
 
@@ -68,7 +68,8 @@ class ValueColumn:
 
     def put(self, positions: NDArray[np.int64], values: Sequence[Any]) -> None:
         """Writes values, `ABSENT` among them, at positions of trials that had none or others."""
-        numbers = _as_numbers(values)
+        kinds = set(map(type, values))
+        numbers = _as_numbers(values, kinds)
         if numbers is not None:
             self._numbers.put(positions, numbers)
             if self._codes is not None:
@@ -77,8 +78,10 @@ class ValueColumn:
         if self._codes is None:
             self._codes = Growing(np.int32, -1)
             self._codes.resize(self._numbers.size)
-        self._numbers.put(positions, [_number(value) for value in values])
-        self._codes.put(positions, [self._code(value) for value in values])
+        are_texts = kinds <= {str, _Absent}
+        self._numbers.put(positions, math.nan if are_texts else [_number(value) for value in values])
+        known = list(map(self._index.get, values)) if are_texts else [None]
+        self._codes.put(positions, [self._code(value) for value in values] if None in known else known)
 
     def categories(self) -> Categories:
         """The column as choices: its numbers in order, then its other values."""
@@ -121,13 +124,14 @@ class ValueColumn:
         return MOST_LABELS - 1 if code is None else code
 
 
-def _as_numbers(values: Sequence[Any]) -> Floats | None:
-    """The values as numbers, NaN for absent ones; None: some are no numbers."""
-    if not set(map(type, values)) <= {int, float, _Absent}:
+def _as_numbers(values: Sequence[Any], kinds: set[type]) -> Floats | None:
+    """The values, of these types, as numbers, NaN for absent ones; None: some are no numbers."""
+    if not kinds <= {int, float, _Absent}:
         return None
-    absent = sum(value is ABSENT for value in values)
+    absent = sum(value is ABSENT for value in values) if _Absent in kinds else 0
+    plain = [math.nan if value is ABSENT else value for value in values] if absent else values
     try:
-        numbers = np.array([math.nan if value is ABSENT else value for value in values], np.float64)
+        numbers = np.array(plain, np.float64)
     except OverflowError:  # a whole number beyond all floats
         return None
     return numbers if np.count_nonzero(np.isnan(numbers)) == absent else None
