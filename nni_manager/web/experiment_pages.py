@@ -14,12 +14,14 @@ from starlette.routing import Route
 from nni_manager.streams.event_stream import EventStream
 from nni_manager.web import code_text, notices, shown_experiments
 from nni_manager.web.log_tail import LogName, LogTail
+from nni_manager.web.page_query import PageQuery
 from nni_manager.web.rendering import context_of, experiment_id, render
 from nni_manager.web.stream import PageEvents
 
 
 async def _overview(request: Request) -> Response:
-    return await render_tab(request, "overview.html", tab="")
+    query = PageQuery.parse(request.query_params.multi_items())
+    return await render_tab(request, "overview.html", tab="", query=query)
 
 
 async def _stream(request: Request) -> Response:
@@ -44,7 +46,10 @@ async def render_tab(request: Request, template: str, *, tab: str, status: int =
         "best_json": json.dumps(best.parameters, ensure_ascii=False) if best else "",
         "best_code": code_text.python(best.parameters) if best else "",
     }
-    return render(request, template, status, shown=shown, tab=tab, notices=told, **copies, **values)
+    query = values.get("query")
+    # what charts are brushed to is what the table shows, and the other way round
+    kept = query.string(page=None, trial=None) if isinstance(query, PageQuery) else ""
+    return render(request, template, status, shown=shown, tab=tab, notices=told, kept=kept, **copies, **values)
 
 
 _HERE = "/experiments/{id}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+from nni_manager.analysis.columns.parameter_columns import flat
+
 _LONGEST = 60
 #: Integers in JSON may be larger than any float.
 _HUGE = 10**300
@@ -86,7 +88,7 @@ def whole(value: object) -> str:
 
 
 def parameters(value: object) -> list[tuple[str, str]]:
-    """(name, value) pairs; a value that is not a mapping has the name ""."""
+    """(flattened name, value) pairs; a value that is not a mapping has the name ""."""
     if isinstance(value, dict):
-        return [(str(name), cell(inner)) for name, inner in value.items()]
+        return [(str(name), cell(inner)) for name, inner in flat(value).items()]
     return [("", cell(value))]

@@ -9,6 +9,7 @@ import { axis, nameOf, plot, resultAxis } from "./plot.js";
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "curves",
+    extra: () => ({ selected: figure.dataset.selected }), // of a trial's page; else the page's address says it
     local: ["logy"],
     empty: ({ curves, band }) =>
       curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with a trial's first one.",
@@ -17,10 +18,11 @@ export function mount(figure, { state }) {
 }
 
 async function draw(answer, within) {
-  const { state } = within;
+  const { state, figure } = within;
+  const chosen = new Set([...selectedIn(state), Number(figure.dataset.selected ?? -1)]);
   const sorted = [...answer.curves].sort(onTop);
   const scale = horizontal(answer, state.get("x"));
-  const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, state, scale))];
+  const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, chosen, scale))];
   const exporter = await plot(within, named(traces), {
     xaxis: axis(scale.title, { type: scale.type, uirevision: scale.title }),
     yaxis: resultAxis(nameOf(state, "intermediate result"), state),
@@ -57,9 +59,9 @@ function band(found) {
 }
 
 // Dots for running ones, thick for selected ones; the better a curve, the more it stands out.
-function line({ number, status, why, rank, x, y }, of, state, scale) {
+function line({ number, status, why, rank, x, y }, of, chosen, scale) {
   const theme = colours();
-  const isSelected = why === "selected" || selectedIn(state).includes(number);
+  const isSelected = why === "selected" || chosen.has(number);
   const usual = why === "running" ? theme.status("RUNNING").colour : ranked(rank, of, theme);
   const colour = isSelected ? theme.accent : usual;
   const place = `trial ${number}, ${theme.status(status).word}${rank ? `, rank ${rank}` : ""}`;
