@@ -156,7 +156,7 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         chips = page.get_by_role("button", name="Remove the filter: rate")
         await expect(chips).to_be_visible()
         await expect(chart(page, "distribution").locator(".chart-count")).not_to_contain_text(
-            f"of {before} ", timeout=LONG_MS
+            f"showing {before} ", timeout=LONG_MS
         )
         few = await numbers_shown(page, "distribution")
         assert 0 < few < before
