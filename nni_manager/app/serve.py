@@ -240,8 +240,8 @@ async def _registry(
 
 def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:
     """Puts the guard of the service around an endpoint's application."""
-    tokens = {"token": settings.token, "read_token": settings.read_token}
-    return lambda app: Guard(app, **tokens, hosts=(settings.host,), users=_users(settings))
+    token, read_token = settings.token, settings.read_token
+    return lambda app: Guard(app, token=token, read_token=read_token, hosts=(settings.host,), users=_users(settings))
 
 
 def _users(settings: Settings) -> LocalUsers:

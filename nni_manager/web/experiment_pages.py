@@ -13,10 +13,10 @@ from starlette.routing import Route
 
 from nni_manager.streams.event_stream import EventStream
 from nni_manager.web import code_text, notices, shown_experiments
-from nni_manager.web.log_tail import LogName, LogTail
 from nni_manager.web.page_query import PageQuery
 from nni_manager.web.rendering import context_of, experiment_id, render
 from nni_manager.web.stream import PageEvents
+from nni_manager.web.trial.log_tail import LogName, LogTail
 
 
 async def _overview(request: Request) -> Response:

@@ -18,15 +18,14 @@ from nni_manager.web import (
     buttons,
     config_page,
     experiment_pages,
-    failure_pages,
     manager_log,
     shown_experiments,
     static_files,
     table_pages,
-    trial_pages,
 )
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
+from nni_manager.web.trial import failure_pages, trial_pages
 
 #: Experiments on a page of their list.
 _PAGE_SIZE = 50

@@ -20,7 +20,7 @@ from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.web import formats, static_files
-from nni_manager.web.shown_trial import how_it_ended
+from nni_manager.web.trial.shown_trial import how_it_ended
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nni_manager.streams.event_stream import PAUSE_S, Part, event
 from nni_manager.web import progress
-from nni_manager.web.log_tail import LogTail
+from nni_manager.web.trial.log_tail import LogTail
 
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext
@@ -109,6 +109,6 @@ class PageEvents:
             return state
         if state.is_last:
             await self._log.look()  # nothing grows any more
-        text = ("" if state is self._sent else state.text) + self._log.take()
+        text = self._log.take() + ("" if state is self._sent else state.text)  # a page closes it with the last state
         self._sent = state
         return Part(text=text, is_last=state.is_last)

@@ -44,7 +44,8 @@ _PAGE = """<!doctype html>
     :focus-visible {{ outline: 3px solid var(--accent); outline-offset: 2px; }}
     small {{ color: var(--muted); }}
     p {{ margin: 1rem 0 0; }}
-    [role=alert] {{ margin: 0 0 1rem; padding: .6rem .8rem; border-left: 4px solid var(--bad); background: var(--bad-bg); }}
+    [role=alert] {{ margin: 0 0 1rem; padding: .6rem .8rem; border-left: 4px solid var(--bad);
+      background: var(--bad-bg); }}
     @media (max-width: 28rem) {{ main {{ margin: 0; min-height: 100vh; border: 0; border-radius: 0; }} }}
   </style>
 </head>
@@ -59,8 +60,8 @@ _PAGE = """<!doctype html>
     <button>Log in</button>
   </form>
   <p><small>It is the <code>token</code> that the daemon was started with: <code>--token-file</code>,
-  <code>NNI_MANAGER_TOKEN</code> or <code>settings.yml</code>. With its <code>readToken</code> you see everything and change
-  nothing.</small></p>
+  <code>NNI_MANAGER_TOKEN</code> or <code>settings.yml</code>. With its <code>readToken</code> you see
+  everything and change nothing.</small></p>
 </main>
 </body>
 </html>

@@ -8,10 +8,10 @@ from starlette.requests import Request
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.scheduler.experiments import attempt_logs
-from nni_manager.web.log_tail import TAIL_BYTES, LogName
 from nni_manager.web.rendering import context_of, experiment_id
-from nni_manager.web.shown_trial import ShownTrial
-from nni_manager.web.trial_files import in_bytes
+from nni_manager.web.trial.log_tail import TAIL_BYTES, LogName
+from nni_manager.web.trial.shown_trial import ShownTrial
+from nni_manager.web.trial.trial_files import in_bytes
 from trial_runner.protocol import LOG_FILES, STDERR_FILE, STDOUT_FILE
 
 

@@ -11,8 +11,9 @@ from nni_manager.domain.trial import OPEN_STATUSES, reason_in_words
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers, one_trial
-from nni_manager.web import formats, parameter_texts, trial_files
-from nni_manager.web.trial_files import ListedFiles
+from nni_manager.web import formats
+from nni_manager.web.trial import parameter_texts, trial_files
+from nni_manager.web.trial.trial_files import ListedFiles
 
 Json = dict[str, Any]
 

@@ -15,12 +15,12 @@ from starlette.routing import Route
 from nni_manager.analysis.query import Query
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.store.experiment import answers
-from nni_manager.web import custom_trial, log_page, shown_trial, trial_files
-from nni_manager.web.custom_trial import TrialForm
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of, render
 from nni_manager.web.shown_experiments import shown as shown_experiment
-from nni_manager.web.shown_trial import Place, ShownTrial
+from nni_manager.web.trial import custom_trial, log_page, shown_trial, trial_files
+from nni_manager.web.trial.custom_trial import TrialForm
+from nni_manager.web.trial.shown_trial import Place, ShownTrial
 
 #: Seconds to wait for the trial's place among the others: of many trials it is computed when a page asks first.
 _PLACE_S = 2.0
@@ -74,8 +74,10 @@ async def _sent(request: Request) -> Response:
 async def _render_form(
     request: Request, form: TrialForm, origin: Mapping[str, Any] | None, status: int = HTTPStatus.OK
 ) -> Response:
-    kept = json.dumps(form.kept, ensure_ascii=False) if form.kept else ""
-    return await render_tab(request, "new_trial.html", tab="trials", status=status, form=form, origin=origin, kept=kept)
+    unnamed = json.dumps(form.kept, ensure_ascii=False) if form.kept else ""
+    return await render_tab(
+        request, "new_trial.html", tab="trials", status=status, form=form, origin=origin, unnamed=unnamed
+    )
 
 
 async def _shown(request: Request) -> ShownTrial:
