@@ -121,6 +121,8 @@ class Listeners:
             "{name}": "stdout" if "/trials/" in path else "nnimanager.log",
             "{sha256}": "0f" * 32,
             "{question}": "trials",
+            "{attempt}": "1",
+            "{path:path}": "stdout",
         }
         for name, value in names.items():
             path = path.replace(name, value)

@@ -71,7 +71,7 @@ async def _kill(request: Request) -> Response:
 
 async def _file(request: Request) -> Response:
     """The trials that the query chooses, all pages of them: ``trials.csv``, ``trials.json``."""
-    form = str(request.path_params["form"])
+    form = request.url.path.rpartition(".")[2]
     query = PageQuery.parse(request.query_params.multi_items()).query
 
     async def ask(question: str, one: Query) -> dict[str, Any]:
@@ -96,7 +96,8 @@ def _to_canonical(request: Request, given: list[tuple[str, str]]) -> Response:
 _HERE = "/experiments/{id}"
 ROUTES = [
     Route(f"{_HERE}/trials", _trials),
-    Route(f"{_HERE}/trials.{{form:str}}", _file),
+    Route(f"{_HERE}/trials.csv", _file),
+    Route(f"{_HERE}/trials.json", _file),
     Route(f"{_HERE}/compare", _compare),
     Route(f"{_HERE}/kill", _kill, methods=["POST"]),
 ]
