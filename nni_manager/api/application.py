@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, submission, trials
+from nni_manager.api import analysis, code, daemon, errors, events, experiments, logs, platforms, submission, trials
 from nni_manager.api.access.guard import OPEN_PATHS, Guard
 from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.context import ApiContext
@@ -58,14 +58,16 @@ TAGS = [
 ]
 _EVERYWHERE = {
     "401": "This listener wants a token, or another one.",
-    "403": "The Host or Origin header names another site, or another user of the machine came without a token.",
+    "403": "The Host or Origin header names another site, another user of the machine came without a token, or the"
+    " token is one for reading and the call a change.",
     "500": "A fault in the manager; its log has the details.",
 }
 _BEARER = "token"
 _SCHEME = {
     "type": "http",
     "scheme": "bearer",
-    "description": "The token of `NNI_MANAGER_TOKEN` or `--token-file`. A listener without one asks whose the "
+    "description": "The token of `NNI_MANAGER_TOKEN` or `--token-file`; for GET alone, that of `NNI_MANAGER_READ_TOKEN`"
+    " or `--read-token-file`, too. A listener without one asks whose the "
     "connection is, the control socket for nothing.",
 }
 _REPLACED = ("HTTPValidationError", "ValidationError")
@@ -135,6 +137,7 @@ def create_application(
     context: ApiContext,
     *,
     token: str = "",
+    read_token: str = "",
     host: str = "",
     pages: ASGIApp | None = None,
     api: ASGIApp | None = None,
@@ -144,13 +147,14 @@ def create_application(
     """The application of every listener: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages`
     for all other paths, behind one guard.
 
-    `token` and `host`: settings of the TCP listeners. `users`: let in when no token is set. `api`, `nni`: existing
-    applications to use; None: made here.
+    `token`, `read_token` and `host`: settings of the TCP listeners. `users`: let in when no token is set. `api`, `nni`:
+    existing applications to use; None: made here.
     """
     api = api or create_api(context)
     inner = _Split(api, pages or api, nni or create_nni_application(context))
     larger = {f"{code.PREFIX}/": code.BODY_LIMIT}
-    return Guard(inner, token=token, hosts=(host,) if host else (), larger=larger, users=users)
+    hosts = (host,) if host else ()
+    return Guard(inner, token=token, read_token=read_token, hosts=hosts, larger=larger, users=users)
 
 
 def create_api(context: ApiContext) -> FastAPI:
@@ -166,6 +170,7 @@ def create_api(context: ApiContext) -> FastAPI:
     api.state.context = context
     for router in _ROUTERS:
         api.include_router(router, dependencies=[Depends(errors.refuse_unknown_query)])
+    api.include_router(analysis.router)  # its query has names that users chose, and refuses others itself
     errors.install(api)
     install(api)
     api.add_middleware(HeadAsGet)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request
 from fastapi import Path as PathParameter
 
+from nni_manager.analysis.service import Analysis
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config.daemon_settings.settings import own_environment
 from nni_manager.domain.clock import Clock, LoopLag, now_ms
@@ -35,6 +36,8 @@ class ApiContext:
     stopping: asyncio.Event
     #: Processes that stand for experiments in NNI's tools.
     placeholders: PlaceholderProcesses
+    #: Answers questions about trials, in a process of its own.
+    analysis: Analysis
     #: True: the daemon ends by itself with its last open experiment.
     ends_by_itself: bool = False
     clock: Clock = now_ms

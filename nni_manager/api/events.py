@@ -12,11 +12,11 @@ from fastapi import APIRouter, Query, Request
 from nni_manager.api import experiment_description as description
 from nni_manager.api.context import ApiContext, Context, ExperimentId
 from nni_manager.api.errors import documented
-from nni_manager.api.event_stream import EventStream, Part, event, last_event_id
 from nni_manager.api.schemas import events as schema
 from nni_manager.domain.metrics import MetricType
 from nni_manager.store.experiment import answers
 from nni_manager.store.index.index import Entry
+from nni_manager.streams.event_stream import EventStream, Part, event, last_event_id
 
 router = APIRouter(prefix="/api/v1/experiments")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
-import aiofiles
 from fastapi import APIRouter, Query
 from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
@@ -16,69 +13,36 @@ from fastapi.responses import StreamingResponse
 from nni_manager.api.context import ApiContext, Context, ExperimentId, TrialId
 from nni_manager.api.errors import documented
 from nni_manager.domain.errors import NotFound
-from nni_manager.domain.ids import attempt_directory
-from nni_manager.domain.job import JobHandle
-from nni_manager.scheduler.turns import job_logs
-from nni_manager.scheduler.turns.job_logs import ReadFile
-from nni_manager.store.experiment import answers, jobs
+from nni_manager.scheduler.experiments import attempt_logs
+from nni_manager.scheduler.experiments.attempt_logs import FileHere, LogFile
+from nni_manager.store.experiment import answers
 from nni_manager.store.folder import Folder
 from trial_runner.protocol import LOG_FILES
-from trial_runner.wire import foreign_files
 
 _CHUNK = 256 * 1024
 
 
 async def file_response(folder: Path, name: str, offset: int, limit: int | None) -> StreamingResponse:
+    """A range of a file on this machine, as `range_response`. `name`: relative path; links are not followed."""
+    return await range_response(FileHere(folder, name), offset, limit)
+
+
+async def range_response(file: LogFile, offset: int, limit: int | None) -> StreamingResponse:
     """A range of a file: at most `limit` bytes from `offset` (negative: from the end), up to its present end.
 
-    `name`: relative path; links are not followed.
-
-    Headers: ``X-Offset``, first byte; ``X-Size``, size of the file in bytes. Raises NotFound.
+    Headers: ``X-Offset``, first byte; ``X-Size``, size of the file in bytes. Raises NotFound, PlatformUnavailable.
     """
-    size = await asyncio.to_thread(_size, folder, name)
-    return _answer(size, offset, limit, lambda start, end: _read(folder, name, start, end))
-
-
-async def service_response(
-    handle: JobHandle, read_file: ReadFile, name: str, offset: int, limit: int | None
-) -> StreamingResponse:
-    """A range of a file, read through the job's training service. Raises NotFound or PlatformUnavailable."""
-    return _answer(
-        await job_logs.size(handle, name, read_file),
-        offset,
-        limit,
-        lambda start, end: _ask(handle, read_file, name, start, end),
-    )
-
-
-def _answer(
-    size: int, offset: int, limit: int | None, read: Callable[[int, int], AsyncIterator[bytes]]
-) -> StreamingResponse:
+    size = await file.size()
     start = max(0, size + offset) if offset < 0 else min(offset, size)
     end = size if limit is None else min(size, start + limit)
     headers = {"X-Offset": str(start), "X-Size": str(size), "Cache-Control": "no-store"}
-    return StreamingResponse(read(start, end), media_type="text/plain; charset=utf-8", headers=headers)
+    return StreamingResponse(_read(file, start, end), media_type="text/plain; charset=utf-8", headers=headers)
 
 
-async def _ask(handle: JobHandle, read_file: ReadFile, name: str, position: int, end: int) -> AsyncIterator[bytes]:
-    while position < end and (data := await read_file(handle, name, position, min(_CHUNK, end - position))):
+async def _read(file: LogFile, position: int, end: int) -> AsyncIterator[bytes]:
+    while position < end and (data := await file.read(position, min(_CHUNK, end - position))):
         position += len(data)
         yield data
-
-
-async def _read(folder: Path, name: str, position: int, end: int) -> AsyncIterator[bytes]:
-    async with aiofiles.open(name, "rb", opener=lambda name, _: foreign_files.open_file(str(folder), name)) as file:
-        await file.seek(position)
-        while position < end and (data := await file.read(min(_CHUNK, end - position))):
-            position += len(data)
-            yield data
-
-
-def _size(folder: Path, name: str) -> int:
-    try:
-        return foreign_files.size(str(folder), name)
-    except OSError:
-        raise NotFound(f"there is no {os.path.basename(name)} yet, or it was removed") from None
 
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["logs"])
@@ -161,24 +125,5 @@ def _require(name: str, names: tuple[str, ...]) -> None:
 async def attempt_file(
     context: ApiContext, id: str, trial_id: str, attempt: int, name: str, offset: int, limit: int | None
 ) -> StreamingResponse:
-    """A range of an attempt's file, as `file_response`. Raises NotFound, PlatformUnavailable."""
-    trials = (await context.service.entry(id)).folder.trials
-    try:
-        return await file_response(trials, f"{attempt_directory(trial_id, attempt)}/{name}", offset, limit)
-    except NotFound:
-        job = await _job(context, id, trial_id, attempt)
-        if job is None:
-            raise
-        return await service_response(*job, name, offset, limit)
-
-
-async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
-    """The job, and its training service's function to read its files; None: unknown."""
-    experiment = context.service.at_work(id)
-    if experiment is None:
-        return None
-    found = await experiment.database.read(lambda c: jobs.open_handle(c, trial_id, attempt))
-    service = experiment.loop.services.get(found[0]) if found is not None else None
-    if found is None or service is None or not service.platform.capabilities.reads_files:
-        return None
-    return found[1], service.read_file
+    """A range of an attempt's file, as `range_response`. Raises NotFound, PlatformUnavailable."""
+    return await range_response(await attempt_logs.find(context.service, id, trial_id, attempt, name), offset, limit)

@@ -59,7 +59,7 @@ async def list_all(
 )
 async def add(id: ExperimentId, body: Annotated[NewTrial, Body()], context: Context) -> AddedTrial:
     """Adds a trial with these parameters. It waits for a free slot, and counts towards `maxTrialNumber`."""
-    return AddedTrial.model_validate(await context.service.add_trial(id, body.parameters))
+    return AddedTrial.model_validate(await context.service.add_trial(id, body.parameters, body.repeats))
 
 
 @router.get(

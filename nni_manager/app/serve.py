@@ -16,6 +16,7 @@ import uvloop
 from starlette.types import ASGIApp
 
 from nni_manager import __version__
+from nni_manager.analysis.service import Analysis, answering
 from nni_manager.api.access.guard import Guard
 from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.application import create_api, create_application
@@ -63,6 +64,7 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
 
     Raises AlreadyOwned, InvalidInput or StoreError before anything was started.
     """
+    ports.check_read_token(settings)
     if service and not insecure:
         ports.check_exposure(settings)
     if service and trials:
@@ -97,8 +99,9 @@ async def _serve(
             _end_when_unused(supervisor, stopping)
         reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
         placeholders = PlaceholderProcesses(service, stopping)
+        analysis = await stack.enter_async_context(answering(service.stored_state))
         async with _listeners(
-            settings, lock, service, stopping, placeholders, reserved, endpoints, auto=auto
+            settings, lock, service, analysis, stopping, placeholders, reserved, endpoints, auto=auto
         ) as listeners:
             trial_listener.bind(listeners, TrialListener(reports), service.may_have_jobs)
             await endpoints.tried()
@@ -115,6 +118,7 @@ def _note_service(settings: Settings, listeners: Listeners) -> None:
     address = next(listener.address for listener in listeners.open if listener.kind == "service")
     words = ["--data-dir", str(settings.data_dir), "--host", settings.host, "--port", address.rpartition(":")[2]]
     words += ["--token-file", "FILE"] if settings.token else []
+    words += ["--read-token-file", "FILE"] if settings.read_token else []
     try:
         service_note.note(settings.data_dir, address, ["nni-manager", "serve", *words])
     except OSError as error:
@@ -135,6 +139,7 @@ async def _listeners(
     settings: Settings,
     lock: Ownership,
     service: ExperimentCommands,
+    analysis: Analysis,
     stopping: asyncio.Event,
     placeholders: PlaceholderProcesses,
     reserved: Reserved | None,
@@ -143,11 +148,19 @@ async def _listeners(
     auto: bool,
 ) -> AsyncIterator[Listeners]:
     listeners: Listeners
-    context = _context(settings, service, stopping, placeholders, lambda: listeners.open, auto=auto)
-    pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
+    context = _context(settings, service, analysis, stopping, placeholders, lambda: listeners.open, auto=auto)
+    pages = create_pages(PagesContext(service=service, version=__version__, analysis=analysis, stopping=stopping))
+    api = create_api(context)
     nni = create_nni_application(context)
     application = create_application(
-        context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni, users=_users(settings)
+        context,
+        token=settings.token,
+        read_token=settings.read_token,
+        host=settings.host,
+        pages=pages,
+        api=api,
+        nni=nni,
+        users=_users(settings),
     )
     listeners = Listeners(application, lag=context.loop_lag)
     try:
@@ -172,6 +185,7 @@ async def _listeners(
 def _context(
     settings: Settings,
     service: ExperimentCommands,
+    analysis: Analysis,
     stopping: asyncio.Event,
     placeholders: PlaceholderProcesses,
     listeners: Callable[[], Sequence[Listener]],
@@ -187,6 +201,7 @@ def _context(
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
         placeholders=placeholders,
+        analysis=analysis,
         ends_by_itself=auto,
     )
 
@@ -225,7 +240,8 @@ async def _registry(
 
 def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:
     """Puts the guard of the service around an endpoint's application."""
-    return lambda app: Guard(app, token=settings.token, hosts=(settings.host,), users=_users(settings))
+    token, read_token = settings.token, settings.read_token
+    return lambda app: Guard(app, token=token, read_token=read_token, hosts=(settings.host,), users=_users(settings))
 
 
 def _users(settings: Settings) -> LocalUsers:

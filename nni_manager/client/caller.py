@@ -24,7 +24,7 @@ def resolve_data_directory(given: str | None) -> Path:
 TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105
 
 
-def read_token(file: Path | None) -> str | None:
+def read_token(file: Path | None, option: str = "--token-file") -> str | None:
     """The token in a file; None where no file is given. Raises InvalidInput, never with the file's content."""
     if file is None:
         return None
@@ -32,8 +32,8 @@ def read_token(file: Path | None) -> str | None:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InvalidInput(f"--token-file {file} cannot be read ({reason})") from None
-    return _parsed(f"--token-file {file}", text)
+        raise InvalidInput(f"{option} {file} cannot be read ({reason})") from None
+    return _parsed(f"{option} {file}", text)
 
 
 def environment_token() -> str:

@@ -13,6 +13,7 @@
     │   ├── StoreUnavailable    cannot be written now (full, locked, read-only); tried again by itself
     │   ├── StoreCorrupt        cannot be read; a person must look
     │   └── SchemaRefused       written by a version whose databases this one does not read
+    ├── AnalysisUnavailable     the process that answers about trials cannot answer now
     ├── AlreadyOwned            another process holds the folder or data directory
     ├── PlatformError
     │   ├── SubmitRejected      this job will never be accepted
@@ -133,6 +134,10 @@ class SchemaRefused(StoreError):
     """The database was written by a newer version, or by one from before the first release."""
 
 
+class AnalysisUnavailable(NniManagerError):
+    """The process that answers questions about trials did not answer; the next question starts it anew."""
+
+
 class AlreadyOwned(NniManagerError):
     """Another process holds this folder or data directory."""
 
@@ -183,6 +188,7 @@ STATUS: Mapping[type[Exception], HTTPStatus] = {
     Conflict: HTTPStatus.CONFLICT,
     AlreadyOwned: HTTPStatus.CONFLICT,
     StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    AnalysisUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     PlatformUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     NniManagerError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }

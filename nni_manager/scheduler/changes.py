@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,12 @@ class Changes:
         self._watchers: set[asyncio.Event] = set()
         #: Grows with every change: data read after the count was taken is at least that new.
         self.count = 0
+        self._token = secrets.token_hex(4)
+
+    @property
+    def revision(self) -> str:
+        """The count as a text that no other object, of this process or another, will have."""
+        return f"{self._token}.{self.count}"
 
     def note(self) -> None:
         self.count += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+from nni_manager.analysis.columns.parameter_columns import flat
+
 _LONGEST = 60
 #: Integers in JSON may be larger than any float.
 _HUGE = 10**300
@@ -29,6 +31,14 @@ def duration(ms: int) -> str:
     return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
 
 
+def rate(per_minute: float) -> str:
+    """A rate in the unit in which it is at least one: ``8.2 / min``, ``3.1 / h``, ``2 / d``."""
+    for factor, unit in ((1, "min"), (60, "h")):
+        if per_minute * factor >= 1:
+            return f"{per_minute * factor:.3g} / {unit}"
+    return f"{per_minute * 1440:.2g} / d"
+
+
 def limit(value: int | str | None) -> str:
     """A duration from the config: seconds, or text with a unit."""
     return "no limit" if value is None else f"{value} s" if isinstance(value, int) else value
@@ -50,14 +60,35 @@ def result(text: str | None) -> str:
     return number(float(value)) if is_number and abs(value) < _HUGE else short(value)
 
 
+def web_link(link: str) -> str:
+    """The link if it is http or https, else empty: the platform may have sent anything."""
+    return link if link.startswith(("https://", "http://")) else ""
+
+
 def short(value: object) -> str:
     """A value in one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+def cell(value: object) -> str:
+    """A value in a cell: a number with six significant digits, absent as nothing, all else in one line."""
+    if value is None:
+        return ""
+    if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE):
+        return str(value) if isinstance(value, int) else number(value)
+    return short(value)
+
+
+def whole(value: object) -> str:
+    """A value with all its digits."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def parameters(value: object) -> list[tuple[str, str]]:
-    """(name, value) pairs; a value that is not a mapping has the name ""."""
+    """(flattened name, value) pairs; a value that is not a mapping has the name ""."""
     if isinstance(value, dict):
-        return [(str(name), short(inner)) for name, inner in value.items()]
-    return [("", short(value))]
+        return [(str(name), cell(inner)) for name, inner in flat(value).items()]
+    return [("", cell(value))]

@@ -50,7 +50,8 @@ def test_foreground_returns_when_the_experiment_is_done(nnictl: CommandLine) -> 
         f"Experiment {id_} is done, as maxTrialNumber (4) is reached. Best (highest) result 7, trial " in out
         and '"x": 0.' in out
     )
-    assert out.endswith(f"Experiment {id_} is closed; `nnictl trial ls {id_}` shows its trials.\n")
+    told = f"Experiment {id_} is closed; `nnictl trial ls {id_}` shows its trials, `nnictl webui {id_}` its page.\n"
+    assert out.endswith(told)
     assert nnictl.traces() == []
 
 

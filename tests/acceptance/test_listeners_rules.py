@@ -117,7 +117,13 @@ class Listeners:
 
     def _filled(self, path: str) -> str:
         names = {"{id}": self.id, "{trialId}": self.trial, "{trial_id}": self.trial, "{trial}": self.trial}
-        names |= {"{name}": "stdout" if "/trials/" in path else "nnimanager.log", "{sha256}": "0f" * 32}
+        names |= {
+            "{name}": "stdout" if "/trials/" in path else "nnimanager.log",
+            "{sha256}": "0f" * 32,
+            "{question}": "trials",
+            "{attempt}": "1",
+            "{path:path}": "stdout",
+        }
         for name, value in names.items():
             path = path.replace(name, value)
         assert "{" not in path, path
@@ -126,7 +132,7 @@ class Listeners:
 
 def _pages() -> list[tuple[str, str]]:
     """(method, path) of the pages, from their own table."""
-    without_service = PagesContext(service=cast(Any, None), version="")
+    without_service = PagesContext(service=cast(Any, None), version="", analysis=cast(Any, None))
     found = []
     for route in create_pages(without_service).routes:
         methods = getattr(route, "methods", None) or {"GET"}

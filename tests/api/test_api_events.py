@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from nni_manager.api import event_stream
 from nni_manager.api.application import create_application
-from nni_manager.api.event_stream import EventStream, Part, event
+from nni_manager.streams import event_stream
+from nni_manager.streams.event_stream import EventStream, Part, event
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 
 from nni_manager.api.access.guard import BODY_LIMIT, HARDENING, SESSION_PATH, Guard
 from nni_manager.api.access.local_users import LocalUsers
-from nni_manager.api.access.token import SESSION_S, Sessions, Token
+from nni_manager.api.access.token import SESSION_S, Sessions, Tokens
 from nni_manager.api.application import create_application
 from tests.api.world import World, raw_get
 
@@ -248,7 +248,7 @@ async def test_the_cookie_is_for_tls_alone_where_the_listener_speaks_it(world: W
 
 
 def test_the_cookie_says_nothing_of_the_token_and_is_new_each_time() -> None:
-    names = {Token(TOKEN).sessions.begin() for _ in range(3)}
+    names = {Tokens(TOKEN).sessions.begin() for _ in range(3)}
     assert len(names) == 3 and all(len(name) >= 32 for name in names)
 
 
@@ -281,6 +281,90 @@ async def test_a_session_can_be_ended(closed_listener: httpx.AsyncClient) -> Non
     assert await statuses() == [401, 200, 200]
     assert (await closed_listener.delete(SESSION_PATH, headers={"Authorization": f"Bearer {TOKEN}"})).status_code == 204
     assert await statuses() == [401, 401, 401]
+
+
+# ------------------------------------------------------------------------------------------------ reading only
+
+READ_TOKEN = "correct horse cart"
+
+
+@pytest.fixture
+async def library(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    """A listener with a token for reading beside its own."""
+    application = create_application(world.context, token=TOKEN, read_token=READ_TOKEN)
+    async with world.calling(application) as client:
+        yield client
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_a_reader_sees_all_and_changes_nothing(library: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    for path in (EXPERIMENTS, f"{EXPERIMENTS}/seeded", f"{EXPERIMENTS}/seeded/trials", "/metrics"):
+        assert (await library.get(path, headers=bearer(READ_TOKEN))).status_code == 200
+    changes = [
+        ("POST", EXPERIMENTS),
+        ("POST", f"{EXPERIMENTS}/seeded/resume"),
+        ("PUT", f"{EXPERIMENTS}/seeded"),
+        ("DELETE", f"{EXPERIMENTS}/seeded"),
+        ("POST", "/experiments/seeded/resume"),
+        ("DELETE", "/experiments/seeded/api/v1/nni/experiment"),
+    ]
+    for method, path in changes:
+        answer = await library.request(method, path, headers=bearer(READ_TOKEN))
+        assert answer.status_code == 403 and "changes nothing" in answer.json()["error"], path
+    assert (await library.get(f"{EXPERIMENTS}/seeded", headers=bearer(TOKEN))).json()["status"] == "STOPPED"
+    assert (await library.delete(f"{EXPERIMENTS}/seeded", headers=bearer(TOKEN))).status_code < 300
+
+
+async def test_a_session_has_the_role_of_its_token(library: httpx.AsyncClient) -> None:
+    """By link and by form; the form comes again for another role."""
+    own = {"Origin": "http://localhost:8080"}
+    await library.get(EXPERIMENTS, params={"token": READ_TOKEN})
+    assert (await library.post(EXPERIMENTS, json={}, headers=own)).status_code == 403
+    again = await library.get(SESSION_PATH, headers={"Accept": "text/html"})
+    assert again.status_code == 200 and 'name="token"' in again.text
+    await library.post(SESSION_PATH, data={"token": TOKEN}, headers=own)
+    assert (await library.post(EXPERIMENTS, json={}, headers=own)).status_code == 400
+    await library.post(SESSION_PATH, data={"token": READ_TOKEN}, headers=own)
+    assert (await library.post(EXPERIMENTS, json={}, headers=own)).status_code == 403
+
+
+async def test_a_reader_ends_sessions_of_readers_alone(library: httpx.AsyncClient) -> None:
+    cookies = []
+    for token in (TOKEN, READ_TOKEN):
+        answer = await library.get(EXPERIMENTS, params={"token": token})
+        library.cookies.clear()
+        cookies.append(answer.headers["Set-Cookie"].partition(";")[0])
+    assert (await library.delete(SESSION_PATH, headers=bearer(READ_TOKEN))).status_code == 204
+    statuses = [(await library.get(EXPERIMENTS, headers={"Cookie": cookie})).status_code for cookie in cookies]
+    assert statuses == [200, 401]
+
+
+async def test_a_change_with_a_cookie_names_its_page(library: httpx.AsyncClient) -> None:
+    """Of another site's page a browser sends Origin; one that sends neither header is not let through."""
+    await library.get(EXPERIMENTS, params={"token": TOKEN})
+    for headers, status in [
+        ({}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://localhost:8080"}, 400),
+        ({"Sec-Fetch-Site": "same-origin"}, 400),
+    ]:
+        assert (await library.post(EXPERIMENTS, json={}, headers=headers)).status_code == status, headers
+
+
+@pytest.mark.parametrize("shown", ["", "wrong", READ_TOKEN[:-1]])
+async def test_what_is_neither_token_is_refused(library: httpx.AsyncClient, shown: str) -> None:
+    assert (await library.get(EXPERIMENTS, headers=bearer(shown))).status_code == 401
+    assert (await library.get(EXPERIMENTS, params={"token": shown})).status_code == 401
+
+
+async def test_without_a_token_for_reading_an_empty_one_is_none(closed_listener: httpx.AsyncClient) -> None:
+    assert (await closed_listener.get(EXPERIMENTS, params={"token": ""})).status_code == 401
 
 
 def test_unused_session_expires() -> None:

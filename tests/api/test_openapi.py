@@ -34,6 +34,7 @@ OPERATIONS = {
     "POST /api/v1/experiments/view": ("viewExperiment", "400 404 409 503"),
     "POST /api/v1/experiments/{id}/import": ("importResults", "400 404 409 413 503"),
     "GET /api/v1/experiments/{id}/trials": ("listTrials", "400 404 503"),
+    "GET /api/v1/experiments/{id}/analysis/{question}": ("analyseTrials", "400 404 503"),
     "POST /api/v1/experiments/{id}/trials": ("addTrial", "400 404 409 413 503"),
     "GET /api/v1/experiments/{id}/trials/{trialId}": ("getTrial", "404 503"),
     "POST /api/v1/experiments/{id}/trials/{trialId}/kill": ("killTrial", "404 409 503"),

@@ -20,6 +20,7 @@ import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nni_manager.analysis.service import Analysis
 from nni_manager.api.access.local_users import PEER
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
@@ -101,8 +102,10 @@ class World:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     daemon_stops: list[bool] = field(default_factory=list)
     placeholders: PlaceholderProcesses = field(init=False)
+    analysis: Analysis = field(init=False)
 
     def __post_init__(self) -> None:
+        self.analysis = Analysis(self.service.stored_state)
         self.placeholders = PlaceholderProcesses(self.service, self.stopping)
 
     @property
@@ -116,6 +119,7 @@ class World:
             stop_daemon=self.daemon_stops.append,
             stopping=self.stopping,
             placeholders=self.placeholders,
+            analysis=self.analysis,
             environment={"PATH": "/usr/bin"},
         )
 
@@ -233,7 +237,9 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     )
     supervisor = Supervisor(index_database, shared)
     async with supervisor.running():
-        yield World(data, code, supervisor, ExperimentCommands(supervisor))
+        world = World(data, code, supervisor, ExperimentCommands(supervisor))
+        yield world
+        await world.analysis.close()
     await left.close()
     await index_database.close()
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
 
-from nni_manager.app.listening.ports import Reserved, http_address, reserve, reserve_in_thread
+from nni_manager.app.listening.ports import (
+    Reserved,
+    check_exposure,
+    check_read_token,
+    http_address,
+    reserve,
+    reserve_in_thread,
+)
+from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 from tests.app.foreign_port import free_port, listening
 
@@ -50,3 +59,22 @@ async def test_cancelled_reservation_releases_the_port() -> None:
     with pytest.raises(asyncio.CancelledError):
         await reserving
     reserve("127.0.0.1", port).give_back()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        ({"read_token": "r" * 16}, "set NNI_MANAGER_TOKEN"),
+        ({"token": "t" * 16, "read_token": "t" * 16}, "the same"),
+    ],
+)
+def test_a_token_for_reading_opens_nothing_else(tokens: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        check_read_token(Settings(data_dir=Path("/d"), **tokens))  # type: ignore[arg-type]
+    check_read_token(Settings(data_dir=Path("/d"), token="t" * 16, read_token="r" * 16))
+
+
+def test_a_short_token_for_reading_is_refused_where_others_reach_it() -> None:
+    settings = Settings(data_dir=Path("/d"), host="0.0.0.0", token="t" * 16, read_token="r" * 15)
+    with pytest.raises(InvalidInput, match="the readToken is so short"):
+        check_exposure(settings)

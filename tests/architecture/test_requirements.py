@@ -28,7 +28,7 @@ STAND_IN = ROOT / "trial_runner" / "stand_in"
 DEV = "dev"
 #: Declared, imported nowhere.
 NEVER_IMPORTED = {
-    "plotly": "its plotly.min.js, for charts",
+    "plotly": "found by find_spec: the pages serve its plotly.min.js",
 }
 #: Imported, of another Python than ours, which may have it.
 IN_USERS_PYTHON = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -70,28 +71,34 @@ async def test_both_pages_open(
         assert not await is_wider_than_screen(page)
         await page.get_by_role("link", name="seeded").click()
         await expect(page.get_by_role("heading", level=1)).to_contain_text("digits")
-        await expect(page.locator("tbody tr")).to_have_count(50)
         await page.get_by_text("Details", exact=True).click()
-        await expect(page.locator("pre")).to_be_visible()
+        await expect(page.locator("pre").first).to_be_visible()
         await page.screenshot(path=tmp_path / f"experiment-{scheme}-{width}.png", full_page=True)
         assert not await is_wider_than_screen(page)
-        await page.get_by_role("link", name="Final result").click()
-        await expect(page.locator("tbody tr").first).to_contain_text("e0009")
+        await page.locator("#tabs").get_by_role("link", name="Trials").click()
+        await expect(page.locator("[data-trial]")).to_have_count(50)
+        assert not await is_wider_than_screen(page)
+        await page.locator("#sort-result").click()
+        await expect(page.locator("th", has=page.locator("#sort-result"))).to_have_attribute("aria-sort", "ascending")
+        await page.locator("#sort-result").click()
+        await expect(page).to_have_url(re.compile("sort=-result"))
+        await expect(page.locator("[data-trial]").first).to_contain_text("0.9")
 
 
 async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         async with page_of(browser) as page:
-            await page.goto(f"{site}/experiments/{id_}")
+            await page.goto(f"{site}/experiments/{id_}/trials")
             await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
             await page.locator("#stop").click()
             added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
-            kill = page.get_by_role("button", name=f"Kill trial {added.json()['id']}")
+            kill = page.locator(f"#kill-{added.json()['id']}")
             await expect(kill).to_be_visible()  # without a reload
             await expect(page.locator("#stop-now")).to_be_visible()  # what was open stays open
             await page.locator("#stop").click()
             await kill.click()
+            await page.locator(f"#kill-now-{added.json()['id']}").click()
             await expect(page.locator("tbody")).to_contain_text("USER_CANCELED")
             await page.locator("#stop").click()
             await page.locator("#stop-now").click()
@@ -107,7 +114,7 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         context = await browser.new_context()
         page = await context.new_page()
-        await page.goto(f"{site}/experiments/{id_}")
+        await page.goto(f"{site}/experiments/{id_}/trials")
         await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
         aborted: list[str] = []
 
@@ -115,7 +122,7 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
             aborted.append(route.request.url)
             await route.abort()
 
-        await page.route("**/fragment?*", abort, times=1)
+        await page.route("**/trials", abort, times=1)
         added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
         await expect(page.locator("#connection")).to_be_visible()
         await expect(page.locator("tbody")).to_contain_text(added.json()["id"], timeout=20_000)
@@ -127,7 +134,7 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
 async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
     """At a listener with a token: a wrong one is refused, the right one leads to the requested page."""
     await world.add("finished", status=ExperimentStatus.DONE)
-    pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
+    pages = create_pages(PagesContext(service=world.service, version="1.2.3", analysis=world.analysis))
     async with tcp_listener(create_application(world.context, token=TOKEN, pages=pages)) as address:
         site, context = f"http://127.0.0.1:{address.port}", await browser.new_context()
         page = await context.new_page()
@@ -160,7 +167,7 @@ async def test_keys_reach_everything_in_order(browser: Browser, site: str, world
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded")
         reached = []
-        for _ in range(12):
+        for _ in range(16):
             await page.keyboard.press("Tab")
             reached.append(
                 await page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()")

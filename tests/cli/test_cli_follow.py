@@ -57,7 +57,11 @@ def test_done_closes_the_experiment(running: FakeManager, capsys: pytest.Capture
     assert running.calls == [("stop", "k3v9x0qa")]
     assert [one.done for one in display.closed] == [10]
     out = capsys.readouterr().out
-    assert "Best result 0.5, trial ab1cd" in out and '"x": 1' in out and out.endswith("` shows its trials.\n")
+    assert (
+        "Best result 0.5, trial ab1cd" in out
+        and '"x": 1' in out
+        and out.endswith("`nnictl webui k3v9x0qa` its page.\n")
+    )
 
 
 def test_done_without_success_fails_and_closes(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -98,6 +99,30 @@ def test_no_page(nnictl: Run, manager: FakeManager) -> None:
     assert result.exit_code == 1 and "experiment abc has no page" in result.stderr and result.stdout == ""
     assert "`nnictl resume abc --port 8080`" in result.stderr
     assert "`nnictl view def --port 8080`" in nnictl("webui", "url", "def").stderr
+
+
+def test_webui_opens_a_finished_experiment(nnictl: Run, manager: FakeManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a page a view opens one; with one nothing is changed."""
+    manager.add(state("abc", "STOPPED", endpoint=None))
+    view = manager.view
+
+    def opened(id: str, **how: Any) -> None:
+        view(id, **how)
+        manager.known[id] = state(id, "VIEWED", endpoint=ENDPOINT)
+
+    monkeypatch.setattr(manager, "view", opened)
+    for _ in range(2):
+        shown = nnictl("webui", "ab")
+        assert (shown.exit_code, shown.stdout) == (0, "http://127.0.0.1:8080/\n")
+    assert manager.calls == [("view", "abc", {"endpoint": {"port": None, "urlPrefix": ""}, "working_directory": None})]
+
+
+def test_webui_of_an_open_experiment_is_its_page(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", endpoint=ENDPOINT))
+    assert nnictl("webui").stdout == nnictl("webui", "open", "abc").stdout == "http://127.0.0.1:8080/\n"
+    manager.add(state("abc", endpoint=None))
+    refused = nnictl("webui", "abc")
+    assert refused.exit_code == 1 and "nnictl resume abc --port" in refused.stderr and manager.calls == []
 
 
 # top

@@ -74,6 +74,7 @@ def test_defaults(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
 
 def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tuple[int, int]) -> None:
     (tmp_path / "token").write_text("s3cret\n")
+    (tmp_path / "reading").write_text("s3en\n")
     result = serve(
         "--data-dir",
         str(tmp_path / "d"),
@@ -89,6 +90,8 @@ def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tu
         "9100",
         "--token-file",
         str(tmp_path / "token"),
+        "--read-token",
+        str(tmp_path / "reading"),
         "--no-listen",
         "--insecure",
         "--auto",
@@ -102,6 +105,7 @@ def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tu
         port=9000,
         log_level="debug",
         token="s3cret",
+        read_token="s3en",
         trial_host="192.0.2.7",
         trial_port=9100,
     )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.api.experiment_description import mask
 from nni_manager.config import credentials
 from nni_manager.config.experiment_file import ParsedConfig, from_canonical, read
+from nni_manager.config.masking import mask
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 
 pytestmark = pytest.mark.unit

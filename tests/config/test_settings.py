@@ -46,6 +46,7 @@ def test_every_variable(tmp_path: Path) -> None:
         "NNI_MANAGER_HOST": "::1",
         "NNI_MANAGER_PORT": "65535",
         "NNI_MANAGER_TOKEN": "31337",
+        "NNI_MANAGER_READ_TOKEN": "31338",
         "NNI_MANAGER_TUNER_PATIENCE": "90",
         "NNI_MANAGER_SAFETY_POLL": "0.5s",
         "NNI_MANAGER_LOG_LEVEL": "warning",
@@ -55,6 +56,7 @@ def test_every_variable(tmp_path: Path) -> None:
         host="::1",
         port=65535,
         token="31337",
+        read_token="31338",
         tuner_patience_s=90.0,
         safety_poll_s=0.5,
         log_level="warning",
@@ -129,7 +131,7 @@ def test_an_empty_file_is_no_file(tmp_path: Path, text: str) -> None:
 
 
 def test_the_token_is_in_no_repr() -> None:
-    assert "hunter2" not in repr(load({}, {"NNI_MANAGER_TOKEN": "hunter2"}))
+    assert "hunter2" not in repr(load({}, {"NNI_MANAGER_TOKEN": "hunter2", "NNI_MANAGER_READ_TOKEN": "hunter2"}))
 
 
 @pytest.mark.parametrize("text", [" hunter2 ", "hunter2\r", "\thunter2\n"])

@@ -156,7 +156,7 @@ async def test_every_group_of_routes_is_named(world: World) -> None:
 def _group(path: str) -> str:
     """`/api/v1/experiments/{id}/trials/…` → `/api/v1/experiments/{id}/trials`; what acts on one is named beside it."""
     parts = path.split("/")
-    is_part = len(parts) > 5 and parts[5] in ("events", "trials", "metrics", "logs")
+    is_part = len(parts) > 5 and parts[5] in ("events", "trials", "metrics", "logs", "analysis")
     return "/".join(parts[: 6 if is_part else 5 if parts[-1] == "{id}" else 4])
 
 

@@ -45,7 +45,7 @@ def test_results_are_their_number_or_themselves(json: str | None, text: str) -> 
 
 
 def test_parameters_without_names_stand_alone() -> None:
-    assert formats.parameters({"a": 1, "b": {"c": "ü"}}) == [("a", "1"), ("b", '{"c": "ü"}')]
+    assert formats.parameters({"a": 1, "b": {"c": "ü"}}) == [("a", "1"), ("b.c", "ü")]
     assert formats.parameters([1, 2]) == [("", "[1, 2]")]
 
 

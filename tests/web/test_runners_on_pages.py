@@ -15,16 +15,9 @@ pytestmark = pytest.mark.unit
 
 
 async def page(world: RunnerWorld, path: str) -> str:
-    pages = create_pages(PagesContext(service=world.world.service, version="1.2.3"))
+    pages = create_pages(PagesContext(service=world.world.service, version="1.2.3", analysis=world.world.analysis))
     async with world.world.calling(create_application(world.world.context, pages=pages)) as visitor:
         return (await visitor.get(path)).text
-
-
-async def test_version_and_channel_stand_beside_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with make_runner_world(tmp_path, monkeypatch) as world:
-        assert "runner" not in (await page(world, f"/experiments/{world.id}")).partition("<tbody>")[2]
-        await world.reports.register(world.runner, "0.6.2", "push")
-        assert "<small>runner 0.6.2, push</small>" in await page(world, f"/experiments/{world.id}")
 
 
 async def test_a_version_that_does_not_fit_is_the_first_thing_to_see(
@@ -36,6 +29,7 @@ async def test_a_version_that_does_not_fit_is_the_first_thing_to_see(
         await world.ended()
         sentence = str(refusal.value).replace("<b>", "&lt;b&gt;")
         shown = await page(world, f"/experiments/{world.id}")
-        assert f'<p class="notice error">{sentence}</p>' in shown
-        assert f"{sentence} (VERSION_MISMATCH)" in shown, "at the trial"
+        assert f'<span class="sentence">{sentence}</span>' in shown
+        table = await page(world, f"/experiments/{world.id}/trials")
+        assert f"{sentence} (VERSION_MISMATCH)" in table, "at the trial"
         assert sentence in await page(world, "/")

@@ -26,6 +26,7 @@ async def test_services_and_places_are_on_the_page(
     trial_id = await add_trial(visitor, id_)
     await shown(visitor, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")
     page = (await visitor.get(f"/experiments/{id_}")).text
-    assert "<dt>local</dt>" in page and "gpu &lt;0&gt; is busy" in page and "room for 1 more" in page
-    assert "on host &lt;A&gt;" in page
-    assert (f'href="{link}"' in page) is is_shown
+    assert "local up" in page and "gpu &lt;0&gt; is busy" in page and "room for 1 more" in page
+    table = (await visitor.get(f"/experiments/{id_}/trials")).text
+    assert "host &lt;A&gt;" in table
+    assert (f'href="{link}"' in table) is is_shown

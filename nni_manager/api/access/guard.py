@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api.access import login
 from nni_manager.api.access.local_users import LocalUsers, refusal
-from nni_manager.api.access.token import Token
+from nni_manager.api.access.token import Role, Tokens
 
 
 class BodyTooLarge(HTTPException):
@@ -51,19 +51,24 @@ HARDENING = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "X-Frame-Options": "SAMEORIGIN",
+    # pages set their own; of anything else a browser shows the text alone
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
-#: DELETE ends a browser's session, or all sessions of the listener.
+#: Key in a request's state: whether it may only read. Pages leave their buttons out.
+READS_ONLY = "nni_reads_only"
+#: GET shows a browser the form again, for another role; DELETE ends its session, or all sessions of the listener.
 SESSION_PATH = "/api/v1/session"
+_READING = ("GET", "HEAD", "OPTIONS")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Guard:
     """The guard around the whole application, in pure ASGI.
 
-    `token`: required by TCP listeners; empty: none. `hosts`: accepted host names, besides loopback names, the address
-    of the connection and this machine's name. With a token any name is accepted: a page of another site that points its
-    name at us (DNS rebinding) has no token. `users`: local users that are let in when no token is set. `larger`: path
-    prefix → its limit of the body, in bytes.
+    `token`: required by TCP listeners; empty: none. `read_token`: in its place, for requests that change nothing.
+    `hosts`: accepted host names, besides loopback names, the address of the connection and this machine's name. With a
+    token any name is accepted: a page of another site that points its name at us (DNS rebinding) has no token. `users`:
+    local users that are let in when no token is set. `larger`: path prefix → its limit of the body, in bytes.
     """
 
     def __init__(
@@ -71,13 +76,14 @@ class Guard:
         app: ASGIApp,
         *,
         token: str = "",
+        read_token: str = "",
         hosts: Collection[str] = (),
         body_limit: int = BODY_LIMIT,
         larger: Mapping[str, int] = MappingProxyType({}),
         users: LocalUsers | None = None,
     ) -> None:
         self._app = app
-        self._token = Token(token)
+        self._tokens = Tokens(token, read_token)
         self._users = users or LocalUsers()
         self._hosts = _LOOPBACK | {host.lower() for host in hosts} | {socket.gethostname().lower()}
         self._body_limit = body_limit
@@ -95,7 +101,7 @@ class Guard:
         if refused is not None:
             await refused(scope, receive, _hardened(send))
             return
-        if self._token.is_set and _needs_checks(scope) and login.is_sent(scope, Headers(scope=scope), SESSION_PATH):
+        if self._tokens.is_set and _needs_checks(scope) and login.is_sent(scope, Headers(scope=scope), SESSION_PATH):
             answer = await self._begin_session(scope, body)
             await answer(scope, body.receive, _hardened(send))
             return
@@ -132,7 +138,7 @@ class Guard:
         refused = self._refuse_host(scope, headers) or _refuse_origin(scope["method"], headers)
         if refused is not None:
             return refused
-        if self._token.is_set:
+        if self._tokens.is_set:
             return self._answer_listener(scope, headers)
         return None if await self._users.lets_in(scope) else _refusal(403, refusal())
 
@@ -141,7 +147,7 @@ class Guard:
         names = headers.getlist("host")
         if len(names) > 1:
             return _refusal(400, "the request names two hosts; send one Host header")
-        if not names or self._token.is_set:
+        if not names or self._tokens.is_set:
             return None
         name = _host(names[0])
         if name in self._hosts or name == scope["server"][0].lower():
@@ -152,43 +158,46 @@ class Guard:
         """The answer of a listener with a token; None: the request may pass."""
         if login.is_sent(scope, headers, SESSION_PATH):
             return None
-        cookie = _cookie(scope)
-        session = self._token.sessions.shown(headers, cookie)
-        if session is None and not self._token.is_shown(headers):
+        session = self._tokens.sessions.shown(headers, _cookie(scope))
+        role = self._tokens.shown(headers) if session is None else self._tokens.sessions.role(session)
+        if role is None:
             return self._log_in(scope, headers)
         if (scope["method"], scope["path"]) == ("DELETE", SESSION_PATH):
-            return self._log_out(session, cookie, is_secure=_is_secure(scope))
-        return None
+            return self._log_out(session, role, scope)
+        if scope["path"] == SESSION_PATH and login.wants_page(scope, headers):
+            return login.form(scope.get("root_path", "") + SESSION_PATH, "/", 200)
+        return _refuse_change(scope, role) or (_refuse_unknown_page(scope, headers) if session else None)
 
-    def _log_out(self, session: str | None, cookie: str, *, is_secure: bool) -> Response:
-        """Ends the browser's session, or, for a request with the token itself, all sessions of this listener."""
+    def _log_out(self, session: str | None, role: Role, scope: Scope) -> Response:
+        """Ends the browser's session, or, for a request with a token itself, the listener's sessions of its role."""
         if session is None:
-            self._token.sessions.end_all()
+            self._tokens.sessions.end_all(role)
         else:
-            self._token.sessions.end(session)
+            self._tokens.sessions.end(session)
         response = Response(status_code=204)
-        response.delete_cookie(cookie, secure=is_secure, httponly=True, samesite="strict")
+        response.delete_cookie(_cookie(scope), secure=_is_secure(scope), httponly=True, samesite="strict")
         return response
 
     def _log_in(self, scope: Scope, headers: Headers) -> Response:
-        target = self._token.login(scope)
-        if target is not None:
-            return self._session(scope, target)
+        found = self._tokens.login(scope)
+        if found is not None:
+            return self._session(scope, found.target, found.role)
         if login.wants_page(scope, headers):
-            return login.form(scope.get("root_path", "") + SESSION_PATH, login.asked_for(scope))
+            target = "/" if scope["path"] == SESSION_PATH else login.asked_for(scope)
+            return login.form(scope.get("root_path", "") + SESSION_PATH, target)
         sentence = "this listener needs its token: send `Authorization: Bearer <token>`, or open ?token=<token>"
         return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
 
     async def _begin_session(self, scope: Scope, body: LimitedBody) -> Response:
         """The answer to the submitted form of `login`."""
         shown, target = await login.sent(body.receive)
-        if self._token.matches(shown):
-            return self._session(scope, target)
+        if (role := self._tokens.role(shown)) is not None:
+            return self._session(scope, target, role)
         return login.form(scope.get("root_path", "") + SESSION_PATH, target, is_wrong=True)
 
-    def _session(self, scope: Scope, target: str) -> Response:
+    def _session(self, scope: Scope, target: str, role: Role) -> Response:
         response = RedirectResponse(target, 303)
-        name, value, is_secure = _cookie(scope), self._token.sessions.begin(), _is_secure(scope)
+        name, value, is_secure = _cookie(scope), self._tokens.sessions.begin(role), _is_secure(scope)
         response.set_cookie(name, value, secure=is_secure, httponly=True, samesite="strict")
         return response
 
@@ -212,6 +221,25 @@ def _needs_checks(scope: Scope) -> bool:
         scope["server"] = ("", 0)
         return True
     return server[1] is not None and scope["path"] not in OPEN_PATHS
+
+
+def _refuse_change(scope: Scope, role: Role) -> Response | None:
+    """Refuses a reader's change; a reader's request is marked as such."""
+    if role is Role.FULL:
+        return None
+    if scope["method"] in _READING:
+        scope["state"] = {**scope.get("state", {}), READS_ONLY: True}
+        return None
+    return _refusal(403, "this token shows all and changes nothing; for a change use the daemon's own `token`")
+
+
+def _refuse_unknown_page(scope: Scope, headers: Headers) -> Response | None:
+    """Refuses a change with a cookie that does not say which page it comes from: browsers say so, by one header of
+    two, and what they said was looked at before."""
+    if scope["method"] in _READING or {"origin", "sec-fetch-site"} & set(headers.keys()):
+        return None
+    sentence = "a change with a session's cookie names its page in Origin; a program sends the token in its place"
+    return _refusal(403, sentence)
 
 
 def _refuse_origin(method: str, headers: Headers) -> Response | None:

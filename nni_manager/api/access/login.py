@@ -24,10 +24,29 @@ _PAGE = """<!doctype html>
   <meta name="color-scheme" content="light dark">
   <title>Log in · nni_manager</title>
   <style>
-    body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 24rem; margin: 12vh auto 0; padding: 0 1.25rem; }}
-    label, input, button {{ display: block; width: 100%; box-sizing: border-box; font: inherit; }}
-    input, button {{ margin-top: .4rem; padding: .5rem .6rem; }}
-    button {{ margin-top: 1rem; }}
+    :root {{ --bg: #f6f7f9; --panel: #fff; --fg: #1b2430; --muted: #566170; --line: #d5dbe3; --accent: #1d5bbf;
+      --on-accent: #fff; --bad: #a3231d; --bad-bg: #fce5e3; }}
+    @media (prefers-color-scheme: dark) {{
+      :root {{ --bg: #12161c; --panel: #1a2028; --fg: #e6eaf0; --muted: #a3adba; --line: #323b47; --accent: #82b1ff;
+        --on-accent: #10151c; --bad: #ff9d95; --bad-bg: #43201e; }}
+    }}
+    * {{ box-sizing: border-box; }}
+    body {{ margin: 0; background: var(--bg); color: var(--fg); font: 15px/1.5 system-ui, sans-serif; }}
+    main {{ max-width: 25rem; margin: 14vh auto 0; padding: 1.5rem; background: var(--panel);
+      border: 1px solid var(--line); border-radius: 8px; }}
+    h1 {{ margin: 0 0 1rem; font-size: 1.25rem; }}
+    label, input, button {{ display: block; width: 100%; font: inherit; }}
+    label {{ font-weight: 600; }}
+    input, button {{ margin-top: .4rem; padding: .5rem .65rem; border: 1px solid var(--line); border-radius: 6px;
+      background: var(--bg); color: var(--fg); }}
+    button {{ margin-top: 1rem; border-color: var(--accent); background: var(--accent); color: var(--on-accent);
+      cursor: pointer; }}
+    :focus-visible {{ outline: 3px solid var(--accent); outline-offset: 2px; }}
+    small {{ color: var(--muted); }}
+    p {{ margin: 1rem 0 0; }}
+    [role=alert] {{ margin: 0 0 1rem; padding: .6rem .8rem; border-left: 4px solid var(--bad);
+      background: var(--bad-bg); }}
+    @media (max-width: 28rem) {{ main {{ margin: 0; min-height: 100vh; border: 0; border-radius: 0; }} }}
   </style>
 </head>
 <body>
@@ -40,12 +59,15 @@ _PAGE = """<!doctype html>
     <input type="hidden" name="next" value="{target}">
     <button>Log in</button>
   </form>
-  <p><small>It is the <code>token</code> that the daemon was started with: <code>--token</code>,
-  <code>NNI_MANAGER_TOKEN</code> or <code>settings.yml</code>.</small></p>
+  <p><small>It is the <code>token</code> that the daemon was started with: <code>--token-file</code>,
+  <code>NNI_MANAGER_TOKEN</code> or <code>settings.yml</code>. With its <code>readToken</code> you see
+  everything and change nothing.</small></p>
 </main>
 </body>
 </html>
 """
+#: Its own style, its own form, nothing else.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 _WRONG = '<p role="alert"><strong>That is not the token.</strong></p>\n    '
 
 
@@ -60,11 +82,12 @@ def is_sent(scope: Scope, headers: Headers, path: str) -> bool:
     return scope["method"] == "POST" and scope["path"] == path and is_form
 
 
-def form(action: str, target: str, *, is_wrong: bool = False) -> HTMLResponse:
+def form(action: str, target: str, status: int = 401, *, is_wrong: bool = False) -> HTMLResponse:
     """The page with the form. `target`: path of this daemon to go to after the login."""
     values = {"action": html.escape(action), "target": html.escape(target), "wrong": _WRONG if is_wrong else ""}
-    headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}
-    return HTMLResponse(_PAGE.format(**values), 401, headers)
+    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"}
+    headers |= {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return HTMLResponse(_PAGE.format(**values), status, headers)
 
 
 def asked_for(scope: Scope) -> str:

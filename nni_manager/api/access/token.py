@@ -1,4 +1,4 @@
-"""The token of a listener: programs send it in a header; browsers send it once and get a session cookie."""
+"""The tokens of a listener: programs send one in a header; browsers send it once and get a session cookie."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers
@@ -18,32 +20,52 @@ SESSION_S = 12 * 3600
 _MOST_SESSIONS = 1000
 
 
-class Token:
-    """A token, compared in constant time."""
+class Role(StrEnum):
+    """What a token or a session allows."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
+    #: Everything.
+    FULL = "full"
+    #: Reading alone.
+    READER = "reader"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """A GET with a token in ``?token=``."""
+
+    role: Role
+    #: The path, without the token, to go to.
+    target: str
+
+
+class Tokens:
+    """The tokens of a listener, compared in constant time. `read_token`: shows all and changes nothing; empty: none."""
+
+    def __init__(self, token: str, read_token: str = "") -> None:
+        self._tokens = ((Role.FULL, token.encode()), (Role.READER, read_token.encode()))
         self.is_set = bool(token)
         self.sessions = Sessions()
 
-    def is_shown(self, headers: Headers) -> bool:
+    def shown(self, headers: Headers) -> Role | None:
+        """The role of the token in the Authorization header; None: no or a wrong token."""
         scheme, _, shown = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self.matches(shown.strip())
+        return self.role(shown.strip()) if scheme.lower() == "bearer" else None
 
-    def login(self, scope: Scope) -> str | None:
-        """The path, without the token, to which a GET with the right ``?token=`` is redirected; None: no or a wrong
-        token."""
+    def login(self, scope: Scope) -> Login | None:
+        """The login of a GET with a right ``?token=``; None: no or a wrong token."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        shown = dict(query).get("token", "")
-        if scope["method"] != "GET" or not self.matches(shown):
+        role = self.role(dict(query).get("token", "")) if scope["method"] == "GET" else None
+        if role is None:
             return None
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + quote(scope["path"]).lstrip("/")  # two slashes would lead to another host
-        return f"{path}?{rest}" if rest else path
+        return Login(role=role, target=f"{path}?{rest}" if rest else path)
 
-    def matches(self, shown: str) -> bool:
-        """Whether `shown` is the token."""
-        return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), self._token)
+    def role(self, shown: str) -> Role | None:
+        """The role of a token; None: it is none of them."""
+        given = shown.encode("utf-8", "surrogatepass")
+        matching = [role for role, token in self._tokens if hmac.compare_digest(given, token) and token]
+        return matching[0] if matching else None
 
 
 class Sessions:
@@ -55,10 +77,12 @@ class Sessions:
         self._clock_s = clock_s
         #: Name → time of its last use, in order of use.
         self._used_s: dict[str, float] = {}
+        self._roles: dict[str, Role] = {}
 
-    def begin(self) -> str:
+    def begin(self, role: Role = Role.FULL) -> str:
         """Starts a session; returns its name."""
         name = secrets.token_urlsafe(32)
+        self._roles[name] = role
         self._use(name)
         while len(self._used_s) > _MOST_SESSIONS:
             self.end(next(iter(self._used_s)))
@@ -76,11 +100,18 @@ class Sessions:
         self._use(name)
         return name
 
+    def role(self, name: str) -> Role:
+        """The role of a session that `shown` named."""
+        return self._roles[name]
+
     def end(self, name: str) -> None:
         self._used_s.pop(name, None)
+        self._roles.pop(name, None)
 
-    def end_all(self) -> None:
-        self._used_s.clear()
+    def end_all(self, role: Role = Role.FULL) -> None:
+        """Ends all sessions; as a reader, those of readers."""
+        for name in [name for name, of in self._roles.items() if role in (Role.FULL, of)]:
+            self.end(name)
 
     def _use(self, name: str) -> None:
         self._used_s.pop(name, None)

@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nni_manager.api.context import ApiContext
-from nni_manager.api.experiment_description import mask
 from nni_manager.api.nni.addressed import (
     addressed,
     folder,
@@ -22,6 +21,7 @@ from nni_manager.api.nni.addressed import (
     read_json,
     require_writable,
 )
+from nni_manager.config.masking import mask
 from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.domain.text import require_finite

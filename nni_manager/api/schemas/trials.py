@@ -122,6 +122,7 @@ class Attempt(Wire):
 
 
 class TrialWithAttempts(Trial):
+    repeats: str | None = Field(description="Id of the trial that it repeats; null: none.")
     attempts: list[Attempt] = Field(description="By number.")
 
 
@@ -132,6 +133,7 @@ class TrialList(Wire):
 
 class NewTrial(Sent):
     parameters: JsonValue = Field(description="What the trial gets: usually an object of names and values.")
+    repeats: str = Field(default="", description="Id of the trial that this one repeats, as it was or changed.")
 
 
 class AddedTrial(Wire):

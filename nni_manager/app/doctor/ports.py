@@ -55,7 +55,8 @@ def _certificate(settings: Settings) -> CheckFinding:
 
 def _address(settings: Settings) -> CheckFinding:
     is_own = is_loopback(settings.host)
-    if settings.token and not is_own and len(settings.token) < SHORTEST_TOKEN:
+    shortest = min(len(token) for token in (settings.token, settings.read_token or settings.token))
+    if settings.token and not is_own and shortest < SHORTEST_TOKEN:
         sentence = f"the token of the service on {settings.host} is so short that it can be guessed; `serve` refuses it"
         return failure("access", sentence, f"take {SHORTEST_TOKEN} characters at least, as of `openssl rand -hex 16`")
     if settings.token:

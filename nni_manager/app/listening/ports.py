@@ -28,12 +28,24 @@ def check_exposure(settings: Settings) -> None:
             f"--host {settings.host} can be reached by others: set NNI_MANAGER_TOKEN, or say --insecure if that is"
             " meant"
         )
-    if len(settings.token) < SHORTEST_TOKEN:
+    for name, token in (("token", settings.token), ("readToken", settings.read_token)):
+        if token and len(token) < SHORTEST_TOKEN:
+            raise InvalidInput(
+                f"--host {settings.host} can be reached by others, and the {name} is so short that it can be guessed:"
+                f" take one of {SHORTEST_TOKEN} characters at least (`openssl rand -hex 16` makes one), or say"
+                " --insecure if that is meant"
+            )
+
+
+def check_read_token(settings: Settings) -> None:
+    """Requires that who shows the token for reading cannot do more. Raises InvalidInput."""
+    if settings.read_token and not settings.token:
         raise InvalidInput(
-            f"--host {settings.host} can be reached by others, and the token is so short that it can be guessed: take"
-            f" one of {SHORTEST_TOKEN} characters at least (`openssl rand -hex 16` makes one), or say --insecure if"
-            " that is meant"
+            "readToken is for those who may only read, and without a token of its own the daemon goes by users alone:"
+            " set NNI_MANAGER_TOKEN or --token-file, too"
         )
+    if settings.read_token and settings.read_token == settings.token:
+        raise InvalidInput("readToken and token are the same, so who reads could change all; take two")
 
 
 def is_loopback(host: str) -> bool:

@@ -78,6 +78,11 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
     help="File that holds the token clients must show; or set NNI_MANAGER_TOKEN.",
 )
 @click.option(
+    "--read-token-file",
+    type=click.Path(path_type=Path),
+    help="File that holds a token to read with, for clients that must change nothing; or set NNI_MANAGER_READ_TOKEN.",
+)
+@click.option(
     "--allow-local-users",
     metavar="NAMES",
     help="Other users of this machine that need no token where none is set: names with commas, or `true`.",
@@ -87,7 +92,14 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
 @click.option("--ready-fd", type=click.IntRange(3), metavar="N", help="Say `ready` or `error: …` on descriptor N.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="How much is told on standard error.")
 def serve(
-    *, no_listen: bool, token_file: Path | None, insecure: bool, auto: bool, ready_fd: int | None, **settings: object
+    *,
+    no_listen: bool,
+    token_file: Path | None,
+    read_token_file: Path | None,
+    insecure: bool,
+    auto: bool,
+    ready_fd: int | None,
+    **settings: object,
 ) -> None:
     """Run the daemon until it is told to end. Trials go on without it and are found again by the next one."""
     from nni_manager.app.listening import reserves
@@ -96,6 +108,7 @@ def serve(
     with _waiting(ready_fd) as tell:
         try:
             settings["token"] = read_token(token_file)
+            settings["read_token"] = read_token(read_token_file, "--read-token-file")
             code = _serve(
                 settings,
                 service=not (no_listen or auto),

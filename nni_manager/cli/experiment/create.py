@@ -116,7 +116,7 @@ def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> No
         from nni_manager.cli.experiment.wait_for_end import follow
         from nni_manager.programs import progress
 
-        sys.exit(follow(client, id, progress.display_for(sys.stdout)))
+        sys.exit(follow(client, id, progress.display_for(sys.stdout), where=same_daemon()))
 
 
 def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -> None:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 
-def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[], float] = time.monotonic) -> int:
-    """Waits for an experiment's end, showing its progress; returns the exit code.
+def follow(
+    client: ManagerClient, id: str, display: Display, clock: Callable[[], float] = time.monotonic, where: str = ""
+) -> int:
+    """Waits for an experiment's end, showing its progress; returns the exit code. `where`: options of the commands that
+    it suggests at the end, which name the same daemon.
 
     An experiment that is done is closed; Ctrl-C stops it; one on hold or in error stays open. Raises NniManagerError
     when the daemon goes away or stops working on the experiment.
@@ -31,7 +34,8 @@ def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[],
         if verdict.is_done:
             with waiting_for_daemon_end(client):
                 client.stop(id)
-            click.echo(f"Experiment {id} is closed; `nnictl trial ls {id}` shows its trials.")
+            page, trials = f"`nnictl webui {id}{where}`", f"`nnictl trial ls {id}{where}`"
+            click.echo(f"Experiment {id} is closed; {trials} shows its trials, {page} its page.")
     except KeyboardInterrupt:
         return _interrupt(client, id)
     except StreamEnded:

@@ -61,9 +61,30 @@ def _reachable(address: str) -> str:
     return parts._replace(netloc=f"{socket.gethostname()}:{parts.port}").geturl()
 
 
-@click.group()
+class _OpensByDefault(click.Group):
+    """A group whose first word may be the argument of its command `open`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        names_command = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if names_command else ["open", *args])
+
+
+@click.group(cls=_OpensByDefault)
 def webui() -> None:
-    """Say where an experiment's page is."""
+    """Open an experiment's page: `webui ID` is `webui open ID`."""
+
+
+@webui.command("open")
+@to_read
+@selection.id_argument
+def open_(connect: Connect, *, id: str | None) -> None:
+    """Print the address of an experiment's page; of a finished one without a page, open one first."""
+    client = connect()
+    experiment = client.experiment(selection.choose(client, id))
+    found = _pages(client, experiment) or _viewed_pages(client, experiment)
+    if not found:
+        raise click.ClickException(_no_page(experiment))
+    click.echo(found[0])
 
 
 @webui.command()
@@ -73,10 +94,25 @@ def url(connect: Connect, *, id: str | None) -> None:
     """Print the address of an experiment's page: its own, and the one on the daemon's."""
     client = connect()
     experiment = client.experiment(selection.choose(client, id))
-    found = [page for page in (endpoint_page(experiment), service_page(client, experiment["id"])) if page]
+    found = _pages(client, experiment)
     if not found:
         raise click.ClickException(_no_page(experiment))
-    click.echo("\n".join(dict.fromkeys(found)))
+    click.echo("\n".join(found))
+
+
+def _viewed_pages(client: ManagerClient, experiment: Json) -> list[str]:
+    """Opens a finished experiment for reading, at a port of its own; the addresses of its page then."""
+    if selection.is_open(experiment):
+        return []
+    client.view(experiment["id"], endpoint={"port": None, "urlPrefix": ""}, working_directory=None)
+    click.echo(f"`nnictl stop {experiment['id']}{same_daemon()}` closes this page again.", err=True)
+    return _pages(client, client.experiment(experiment["id"]))
+
+
+def _pages(client: ManagerClient, experiment: Json) -> list[str]:
+    """The addresses of an experiment's page: its own, then the one on the daemon's service."""
+    found = [page for page in (endpoint_page(experiment), service_page(client, experiment["id"])) if page]
+    return list(dict.fromkeys(found))
 
 
 def _no_page(experiment: dict[str, Any]) -> str:

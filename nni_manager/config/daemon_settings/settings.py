@@ -73,6 +73,12 @@ class _FileSettings(BaseModel):
         "Where runners reach the trial listener, when that is a proxy in front of it; empty: its own address.", ""
     )
     token: str = _setting("Token that clients of the service must show; empty: none.", "", format="token", repr=False)
+    read_token: str = _setting(
+        "Token with which clients of the service may read and change nothing; empty: none.",
+        "",
+        format="token",
+        repr=False,
+    )
     allow_local_users: bool | frozenset[int] = _setting(
         "Users of this machine, by id, that need no token where none is set, besides our own and root; True: all.",
         False,

@@ -8,6 +8,7 @@ until the index is written.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import secrets
 import shutil
@@ -51,6 +52,11 @@ class ClosedExperiment:
         self._copy = copy
         self._look = look
         self._looked_s = time.monotonic()
+
+    @property
+    def revision(self) -> str:
+        """A text that differs from that of any other state of the files."""
+        return hashlib.sha256(repr((str(self.database.path), self._look)).encode()).hexdigest()[:16]
 
     @property
     def is_fresh(self) -> bool:

@@ -37,8 +37,13 @@ def stop(connection: sqlite3.Connection, now_ms: int) -> None:
     experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)
 
 
-def add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int | None, now_ms: int) -> dict[str, Any]:
-    """Stores a trial with a user's parameters. Raises Conflict if no trial may start any more."""
+def add_trial(
+    connection: sqlite3.Connection, parameters: Parameters, most: int | None, now_ms: int, repeats: str = ""
+) -> dict[str, Any]:
+    """Stores a trial with a user's parameters. Raises Conflict if no trial may start any more, NotFound if there is no
+    trial `repeats`."""
+    if repeats and trials.status(connection, repeats) is None:
+        raise NotFound(f"there is no trial {repeats} to repeat")
     row = experiments.load(connection)
     if row.status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
         raise Conflict(f"experiment {row.id} is being stopped; `nnictl resume {row.id}` goes on with it")
@@ -53,6 +58,7 @@ def add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int 
         wait_code=WaitCode.CONCURRENCY,
         wait_sentence="waits for a free slot",
         now_ms=now_ms,
+        repeats=repeats,
     )
     return {"id": id_, "sequenceId": sequence_id}
 

@@ -7,6 +7,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
@@ -219,14 +220,17 @@ class ExperimentCommands:
 
     # Trials
 
-    async def add_trial(self, id: str, values: object) -> dict[str, Any]:
-        """Adds a trial with a user's parameters; it waits for a free slot. Returns ``id`` and ``sequenceId``."""
+    async def add_trial(self, id: str, values: object, repeats: str = "") -> dict[str, Any]:
+        """Adds a trial with a user's parameters; it waits for a free slot. Returns ``id`` and ``sequenceId``.
+
+        `repeats`: id of the trial that it repeats, as it was or changed; empty: none.
+        """
         experiment = self._supervisor.find(id)
         parameters = Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values=values)
         require_finite("parameters", values)
         require_text("parameters", values)
         most, now_ms = experiment.spec.max_trial_number, self._shared.clock()
-        added = await self._write(experiment, lambda c: command_writes.add_trial(c, parameters, most, now_ms))
+        added = await self._write(experiment, lambda c: command_writes.add_trial(c, parameters, most, now_ms, repeats))
         experiment.loop.wake()
         return added
 
@@ -263,6 +267,16 @@ class ExperimentCommands:
     def readable_at_once(self, id: str) -> Readable | None:
         """The experiment to read, open or cached; None: it has to be opened, or is unknown."""
         return self._supervisor.get(id) or self._supervisor.closed_ones.kept(id)
+
+    async def stored_state(self, id: str) -> tuple[Path, str]:
+        """The path of an experiment's database, and its revision: what is read there afterwards is at least that new.
+
+        Raises NotFound, StoreError.
+        """
+        found = self.readable_at_once(id)
+        if found is None:
+            found = await self.read_by(id, _itself)
+        return found.database.path, found.revision
 
     def live(self, id: str) -> Live:
         """State of an experiment that is not stored."""
@@ -361,6 +375,10 @@ class ExperimentCommands:
             raise
         experiment.changes.note()
         return done
+
+
+def _itself(readable: Readable) -> Callable[[sqlite3.Connection], Readable]:
+    return lambda _: readable
 
 
 def _require_text(config: Mapping[str, object]) -> None:

@@ -72,6 +72,11 @@ class OpenExperiment:
         return self.loop.experiment_id
 
     @property
+    def revision(self) -> str:
+        """A text that changes with every change of the stored state."""
+        return self.changes.revision
+
+    @property
     def spec(self) -> ExperimentSpec:
         return self._spec.now
 

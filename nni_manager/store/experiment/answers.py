@@ -67,7 +67,8 @@ CASE json_type(t.record, '$.parameters') WHEN 'true' THEN json('true') WHEN 'fal
 ELSE json_extract(t.record, '$.parameters') END
 """
 
-_TRIAL = f"""
+#: One trial as JSON, of `TRIALS`.
+TRIAL = f"""
 json_object(
     'id', t.id, 'sequenceId', t.sequence_id, 'status', t.status,
     'parameterId', t.parameter_id, 'parameterSource', json_extract(t.record, '$.parameter_source'),
@@ -84,7 +85,7 @@ json_object(
     'service', nullif(c.service, ''), 'place', coalesce(c.place, ''), 'link', coalesce(c.link, '')
 )
 """
-_TRIALS = "trials t LEFT JOIN attempts c ON c.trial_id = t.id AND c.number = t.attempt"
+TRIALS = "trials t LEFT JOIN attempts c ON c.trial_id = t.id AND c.number = t.attempt"
 
 _ATTEMPT = """
 json_object(
@@ -124,7 +125,7 @@ def trials(connection: sqlite3.Connection, *, status: str | None, order: str, pa
     query = (
         f"SELECT json_object('total', (SELECT count(*) FROM trials t {where}),"
         " 'trials', json_group_array(json(trial))) FROM"
-        f" (SELECT {_TRIAL} AS trial FROM {_TRIALS} {where} ORDER BY {TRIAL_ORDERS[order]} LIMIT :limit OFFSET :offset)"
+        f" (SELECT {TRIAL} AS trial FROM {TRIALS} {where} ORDER BY {TRIAL_ORDERS[order]} LIMIT :limit OFFSET :offset)"
     )
     return _one(connection, query, status=status, limit=page.limit, offset=page.offset)
 
@@ -141,7 +142,7 @@ def trials_since(connection: sqlite3.Connection, ended: int) -> list[ChangedTria
     """Open trials, and those with an end order above `ended`, by sequence id."""
     marks = ", ".join(f"'{status}'" for status in TrialStatus if not status.is_final)
     query = (
-        f"SELECT t.id, {_TRIAL}, t.end_order FROM {_TRIALS} WHERE t.status IN ({marks}) OR t.end_order > ?"
+        f"SELECT t.id, {TRIAL}, t.end_order FROM {TRIALS} WHERE t.status IN ({marks}) OR t.end_order > ?"
         " ORDER BY t.sequence_id"
     )
     return [ChangedTrial(*row) for row in connection.execute(query, (ended,))]
@@ -150,8 +151,9 @@ def trials_since(connection: sqlite3.Connection, ended: int) -> list[ChangedTria
 def trial(connection: sqlite3.Connection, id: str) -> str:
     """One trial with its ``attempts``. Raises NotFound."""
     query = (
-        f"SELECT json_set({_TRIAL}, '$.attempts', (SELECT json_group_array(json({_ATTEMPT})) FROM"
-        f" (SELECT * FROM attempts WHERE trial_id = t.id ORDER BY number) a)) FROM {_TRIALS} WHERE t.id = :id"
+        f"SELECT json_set({TRIAL}, '$.repeats', nullif(t.repeats, ''),"
+        f" '$.attempts', (SELECT json_group_array(json({_ATTEMPT})) FROM"
+        f" (SELECT * FROM attempts WHERE trial_id = t.id ORDER BY number) a)) FROM {TRIALS} WHERE t.id = :id"
     )
     row = connection.execute(query, {"id": id}).fetchone()
     if row is None:

@@ -77,17 +77,19 @@ def add(
     wait_code: WaitCode,
     wait_sentence: str,
     now_ms: int,
+    repeats: str = "",
 ) -> int:
-    """Adds a WAITING trial; returns its sequence id. `record`: the parameter record that the trial reads, JSON."""
+    """Adds a WAITING trial; returns its sequence id. `record`: the parameter record that the trial reads, JSON;
+    `repeats`: id of the trial that it repeats."""
     (sequence_id,) = connection.execute(
         "UPDATE experiment SET next_sequence_id = next_sequence_id + 1, next_parameter_id ="
         " max(next_parameter_id, coalesce(?, -1) + 1) RETURNING next_sequence_id - 1",
         (parameter_id,),
     ).fetchone()
     connection.execute(
-        "INSERT INTO trials (id, sequence_id, status, parameter_id, record, created_ms, wait_code, wait_sentence)"
-        " VALUES (?, ?, 'WAITING', ?, ?, ?, ?, ?)",
-        (id, sequence_id, parameter_id, record, now_ms, wait_code, wait_sentence),
+        "INSERT INTO trials (id, sequence_id, status, parameter_id, record, created_ms, wait_code, wait_sentence,"
+        " repeats) VALUES (?, ?, 'WAITING', ?, ?, ?, ?, ?, ?)",
+        (id, sequence_id, parameter_id, record, now_ms, wait_code, wait_sentence, repeats),
     )
     return int(sequence_id)
 

@@ -1,0 +1,1 @@
+"""The answers, a module per question; each has `answer`, which computes the fields of its answer."""

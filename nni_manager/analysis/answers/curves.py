@@ -1,0 +1,139 @@
+"""``curves``: the intermediate results of the best, running and selected trials, and a band of the others."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nni_manager.analysis import selection
+from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.columns.growing import Floats, Integers
+from nni_manager.analysis.columns.trial_set import STATUSES
+from nni_manager.analysis.curve_points import key_values
+from nni_manager.analysis.drawn import sample, selected
+from nni_manager.analysis.json_text import numbers, plain, short
+from nni_manager.store.experiment import trial_columns
+
+MOST_POINTS = 200
+_MOST_RUNNING = 50
+#: Trials whose curves make the band.
+_BAND = 400
+#: Curves of ended trials that are kept in memory.
+_MOST_KEPT = 2000
+
+
+class Curve(NamedTuple):
+    stored_ms: Floats
+    values: Floats
+
+
+def answer(asked: Asked) -> dict[str, Any]:
+    trials = asked.trials
+    mask = selection.chosen(trials, asked.query)
+    why = _drawn(asked, np.flatnonzero(mask))
+    others = np.setdiff1d(np.flatnonzero(mask & (trials["steps"] > 0)), list(why))
+    chosen = {position: curve_of(asked, position) for position in why}
+    curves = [_curve(asked, position, curve, why[position]) for position, curve in chosen.items() if len(curve.values)]
+    not_numbers = sum(int((~np.isfinite(curve.values)).sum()) for curve in chosen.values())
+    return {
+        "curves": curves,
+        "band": _band(asked, sample(trials, others, _BAND)) if asked.query.x == "number" else None,
+        "sample": min(_BAND, len(others)),
+        "shown": len(curves),
+        "of": int((mask & (trials["steps"] > 0)).sum()),
+        "notNumbers": not_numbers,
+        "clipped": 0,
+    }
+
+
+def curve_of(asked: Asked, position: int) -> Curve:
+    """The current attempt's intermediate results; those of ended trials are kept."""
+    trials, key = asked.trials, asked.query.key
+    kept: OrderedDict[tuple[int, str], Curve] = trials.kept.setdefault("curves", OrderedDict())
+    name = (position, key)
+    found = kept.get(name)
+    if found is None:
+        found = _read(asked, position)
+        if int(trials["status"][position]) not in selection.OPEN:
+            kept[name] = found
+    while len(kept) > _MOST_KEPT:
+        kept.popitem(last=False)
+    return found
+
+
+def _drawn(asked: Asked, positions: Integers) -> dict[int, str]:
+    """Position → why its curve is drawn, the best last."""
+    trials = asked.trials
+    order = selection.ranks(trials, asked.query).order
+    best = order[np.isin(order, positions)][: asked.query.top]
+    running = positions[np.isin(trials["status"][positions], selection.OPEN) & (trials["steps"][positions] > 0)]
+    why = dict.fromkeys(running[-_MOST_RUNNING:].tolist(), "running")
+    why |= dict.fromkeys(best[::-1].tolist(), "top")
+    return why | dict.fromkeys(selected(asked), "selected")
+
+
+def _read(asked: Asked, position: int) -> Curve:
+    rows = trial_columns.intermediates(asked.connection, asked.trials.ids[position])
+    moments = np.array([stored for stored, *_ in rows], np.float64)
+    return Curve(moments, np.array(key_values(rows, asked.query.key), np.float64))
+
+
+def _curve(asked: Asked, position: int, curve: Curve, why: str) -> dict[str, Any]:
+    trials = asked.trials
+    places = _few(curve.values)
+    return {
+        "number": int(trials["number"][position]),
+        "id": trials.ids[position],
+        "status": STATUSES[int(trials["status"][position])],
+        "why": why,
+        "rank": int(selection.ranks(trials, asked.query).rank[position]) or None,
+        "x": _x(asked, position, curve, places),
+        "y": [short(value) if np.isfinite(value) else None for value in curve.values[places].tolist()],
+    }
+
+
+def _x(asked: Asked, position: int, curve: Curve, places: Integers) -> list[Any]:
+    """Steps from 0, or milliseconds since the trial's start or the epoch."""
+    if asked.query.x == "number":
+        return plain(places)
+    since = float(asked.trials["started"][position]) if asked.query.x == "elapsed" else 0.0
+    return [int(moment) for moment in (curve.stored_ms[places] - (0.0 if np.isnan(since) else since)).tolist()]
+
+
+def _few(values: Floats) -> Integers:
+    """At most `MOST_POINTS` places: of each bucket the lowest and the highest value, and the ends."""
+    if len(values) <= MOST_POINTS:
+        return np.arange(len(values))
+    buckets = np.array_split(np.arange(len(values)), MOST_POINTS // 2 - 1)
+    chosen = {0, len(values) - 1}
+    for bucket in buckets:
+        finite = bucket[np.isfinite(values[bucket])]
+        if len(finite):
+            chosen |= {int(finite[values[finite].argmin()]), int(finite[values[finite].argmax()])}
+    return np.array(sorted(chosen))
+
+
+def _band(asked: Asked, positions: Integers) -> dict[str, Any] | None:
+    """Quantiles of these trials' values by step; null without any."""
+    curves = [curve_of(asked, position).values for position in positions.tolist()]
+    longest = max((len(curve) for curve in curves), default=0)
+    if not longest:
+        return None
+    steps = np.unique(np.linspace(0, longest - 1, min(longest, MOST_POINTS)).astype(np.int64))
+    table = np.full((len(curves), longest), np.nan)
+    for row, curve in zip(table, curves, strict=True):
+        row[: len(curve)] = np.where(np.isfinite(curve), curve, np.nan)
+    few = table[:, steps]
+    filled = np.flatnonzero(~np.isnan(few).all(axis=0))
+    if not len(filled):
+        return None
+    low, middle, high = np.nanquantile(few[:, filled], (0.1, 0.5, 0.9), axis=0)
+    return {
+        "x": plain(steps[filled]),
+        "p10": numbers(low),
+        "p50": numbers(middle),
+        "p90": numbers(high),
+        "count": plain((~np.isnan(few[:, filled])).sum(axis=0)),
+    }

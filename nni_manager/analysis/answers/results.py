@@ -1,0 +1,122 @@
+"""``results``: the result of each trial, the best so far, and where there are many, their density."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nni_manager.analysis import selection
+from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.columns.growing import Floats, Integers, Mask
+from nni_manager.analysis.columns.trial_set import STATUSES
+from nni_manager.analysis.drawn import drawn, flags, selected
+from nni_manager.analysis.json_text import numbers, plain, short
+
+#: Points that are drawn one by one; of more trials only the telling ones are, and the density of all.
+MOST_POINTS = 4000
+_BUCKETS = 200
+_NEWEST = 200
+
+
+def answer(asked: Asked) -> dict[str, Any]:
+    found = drawn(asked, provisional=True)
+    x = x_of(asked)
+    positions = _zoomed(asked, x, found.positions)
+    positions = positions[np.argsort(x[positions], kind="stable")]
+    improvements = _improvements(asked, found.values, positions)
+    is_dense = len(positions) > MOST_POINTS
+    shown = positions[_telling(asked, found.values, positions, improvements)[positions]] if is_dense else positions
+    return {
+        "direction": "maximize" if selection.maximizes(asked.trials, asked.query) else "minimize",
+        "points": _points(asked, x, found.values, shown),
+        "density": _density(asked, x[positions], found.values[positions]) if is_dense else None,
+        "best": _best(asked, x, found.values, improvements),
+        "limits": _limits(found.values[positions]),
+        **found.counts(len(shown)),
+    }
+
+
+def x_of(asked: Asked) -> Floats:
+    """The place of each trial on the x axis: its number, or its end (now, while it runs) since the first trial was made
+    or since the epoch, in milliseconds."""
+    trials, kind = asked.trials, asked.query.x
+    if kind == "number":
+        return trials["number"].astype(np.float64)
+    moments: Floats = np.where(np.isnan(trials["ended"]), asked.now_ms, trials["ended"])
+    return moments - np.nanmin(trials["created"]) if kind == "elapsed" and len(trials) else moments
+
+
+def _zoomed(asked: Asked, x: Floats, positions: Integers) -> Integers:
+    low = -np.inf if asked.query.start is None else asked.query.start
+    high = np.inf if asked.query.end is None else asked.query.end
+    found: Integers = positions[(x[positions] >= low) & (x[positions] <= high)]
+    return found
+
+
+def _improvements(asked: Asked, values: Floats, positions: Integers) -> Integers:
+    """The trials that were the best when they came, of those that can be the best."""
+    final = positions[selection.comparable(asked.trials, asked.query.key)[positions]]
+    if not len(final):
+        return final
+    signed = -values[final] if selection.maximizes(asked.trials, asked.query) else values[final]
+    best = np.minimum.accumulate(signed)
+    found: Integers = final[np.concatenate(([True], best[1:] < best[:-1]))]
+    return found
+
+
+def _telling(asked: Asked, values: Floats, positions: Integers, improvements: Integers) -> Mask:
+    """Best, improvements, extremes, newest, running and selected."""
+    trials = asked.trials
+    order = selection.ranks(trials, asked.query).order
+    best = order[flags(trials, positions)[order]][: asked.query.top]
+    extremes = positions[[int(np.argmin(values[positions])), int(np.argmax(values[positions]))]]
+    running = positions[np.isin(trials["status"][positions], selection.OPEN)]
+    newest = np.sort(positions)[-_NEWEST:]
+    return flags(trials, best, improvements[-MOST_POINTS // 2 :], extremes, newest, running[-500:], selected(asked))
+
+
+def _points(asked: Asked, x: Floats, values: Floats, positions: Integers) -> dict[str, Any]:
+    trials = asked.trials
+    return {
+        "number": plain(trials["number"][positions]),
+        "id": [trials.ids[position] for position in positions.tolist()],
+        "x": numbers(x[positions]) if asked.query.x == "number" else [int(one) for one in x[positions].tolist()],
+        "value": numbers(values[positions]),
+        "status": [str(STATUSES[code]) for code in trials["status"][positions].tolist()],
+        "provisional": plain(~trials["has_final"][positions]),
+    }
+
+
+def _density(asked: Asked, x: Floats, values: Floats) -> dict[str, Any]:
+    """Buckets along x: count, lowest, highest and best value of each that is not empty."""
+    edges = np.linspace(x[0], x[-1], _BUCKETS + 1)
+    starts = np.searchsorted(x, edges[:-1])
+    bounds = np.append(starts, len(x))
+    filled = np.flatnonzero(np.diff(bounds))
+    low = np.minimum.reduceat(values, bounds[filled])
+    high = np.maximum.reduceat(values, bounds[filled])
+    return {
+        "x": numbers((edges[filled] + edges[filled + 1]) / 2),
+        "low": numbers(low),
+        "high": numbers(high),
+        "count": plain(np.diff(bounds)[filled]),
+        "best": numbers(high if selection.maximizes(asked.trials, asked.query) else low),
+    }
+
+
+def _best(asked: Asked, x: Floats, values: Floats, improvements: Integers) -> dict[str, Any]:
+    """The best so far as its steps."""
+    few = improvements[-MOST_POINTS:]
+    return {
+        "number": plain(asked.trials["number"][few]),
+        "id": [asked.trials.ids[position] for position in few.tolist()],
+        "x": numbers(x[few]) if asked.query.x == "number" else [int(one) for one in x[few].tolist()],
+        "value": numbers(values[few]),
+    }
+
+
+def _limits(values: Floats) -> dict[str, Any]:
+    if not len(values):
+        return {"low": None, "high": None}
+    return {"low": short(float(values.min())), "high": short(float(values.max()))}

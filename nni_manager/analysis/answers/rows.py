@@ -1,0 +1,147 @@
+"""``trials``: one page of the table of trials."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nni_manager.analysis import selection
+from nni_manager.analysis.answers.spark import sparks
+from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.attempt_table import places
+from nni_manager.analysis.columns.parameter_columns import flat, parsed
+from nni_manager.analysis.failure_hash import failure_hash
+from nni_manager.analysis.json_text import number
+from nni_manager.analysis.query import DEFAULT_KEY
+from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus, reason_in_words
+from nni_manager.store.experiment import trial_columns
+
+#: Characters of a value that a row has; of a longer one its beginning.
+_MOST_CHARACTERS = 300
+
+
+def answer(asked: Asked) -> dict[str, Any]:
+    trials, query = asked.trials, asked.query
+    mask = selection.chosen(trials, query)
+    order = selection.in_order(trials, query, mask, asked.now_ms, lambda: places(asked))
+    page = order[(query.page - 1) * query.limit : query.page * query.limit]
+    return {
+        "total": len(trials),
+        "matching": len(order),
+        "page": query.page,
+        "pages": max(1, -(-len(order) // query.limit)),
+        "rows": rows(asked, list(page)),
+    }
+
+
+def rows(asked: Asked, positions: list[int]) -> list[dict[str, Any]]:
+    """The rows of the trials at `positions`, in that order."""
+    ids = [asked.trials.ids[position] for position in positions]
+    found = trial_columns.described(asked.connection, ids)
+    drawn = sparks(asked, [id for id in ids if found[id]["status"] in (TrialStatus.RUNNING, TrialStatus.UNKNOWN)])
+    ranks = selection.ranks(asked.trials, asked.query)
+    made = []
+    for position, id in zip(positions, ids, strict=True):
+        row = _row(found[id], asked)
+        row["spark"] = drawn.get(id, [])
+        row["rank"] = int(ranks.rank[position]) or None
+        row["position"] = _place(asked, position)
+        made.append(row)
+    return made
+
+
+def explanation(trial: Mapping[str, Any]) -> str:
+    """Why a trial has its status: the wait, or how it ended; may be empty. `trial`: as the API's list has it."""
+    if trial["wait"]:
+        return str(trial["wait"]["sentence"])
+    asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
+    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"]) or asked
+
+
+def safe_link(link: str) -> str:
+    """The link if it is http or https, else empty: the platform may have sent anything."""
+    return link if link.startswith(("https://", "http://")) else ""
+
+
+def _row(trial: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    metrics = _metrics(trial)
+    key = asked.query.key
+    return {
+        "number": trial["sequenceId"],
+        "id": trial["id"],
+        "status": trial["status"],
+        "reason": explanation(trial),
+        "line": trial["lastWords"],
+        "failure": failure_hash(trial["failureKey"] or ""),
+        "parameters": {name: _bounded(value) for name, value in flat(trial["parameters"]).items()},
+        "metrics": metrics,
+        "result": metrics.get(key),
+        "latest": trial["lastValue"] if trial["intermediates"] else None,
+        "steps": trial["intermediates"],
+        "startedMs": trial["startedMs"],
+        "endedMs": trial["endedMs"],
+        "durationMs": _duration(trial, asked.now_ms),
+        "attempt": trial["attempt"],
+        "place": trial["place"] or trial["service"] or "",
+        "link": safe_link(trial["link"]),
+    }
+
+
+def _metrics(trial: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of the final result by key, NaN and Infinity among them."""
+    if trial["finalResult"] is None:
+        return {}
+    (result,) = parsed([trial["finalResult"]])
+    entries = result if isinstance(result, dict) else {DEFAULT_KEY: result}
+    return {key: value for key, value in entries.items() if type(value) in (int, float)}
+
+
+def _duration(trial: Mapping[str, Any], now_ms: int) -> int | None:
+    if trial["startedMs"] is None:
+        return None
+    ended = now_ms if trial["status"] in OPEN_STATUSES else trial["endedMs"]
+    return None if ended is None else max(0, ended - trial["startedMs"])
+
+
+def _bounded(value: Any) -> Any:
+    """The value; the beginning of its text where it is long."""
+    if type(value) in (int, float, bool, type(None)):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def _place(asked: Asked, position: int) -> float | None:
+    """Where the result lies between the worst (0) and the best (1), outliers beyond the whiskers cut off."""
+    trials, query = asked.trials, asked.query
+    worst, best = _ends(asked)
+    value = float(selection.results(trials, query.key)[position])
+    if not math.isfinite(value) or not selection.ranks(trials, query).rank[position]:
+        return None
+    return 1.0 if best == worst else number(min(max((value - worst) / (best - worst), 0.0), 1.0))
+
+
+def _ends(asked: Asked) -> tuple[float, float]:
+    """The worst result that is no outlier, and the best one."""
+    trials, query = asked.trials, asked.query
+    name = ("ends", query.key, selection.maximizes(trials, query))
+    if name not in trials.derived:
+        trials.derived[name] = _found_ends(asked)
+    ends: tuple[float, float] = trials.derived[name]
+    return ends
+
+
+def _found_ends(asked: Asked) -> tuple[float, float]:
+    order = selection.ranks(asked.trials, asked.query).order
+    if not len(order):
+        return 0.0, 0.0
+    values = selection.results(asked.trials, asked.query.key)[order]
+    low, high = np.quantile(values, (0.25, 0.75))
+    best, worst, reach = float(values[0]), float(values[-1]), 3 * float(high - low)
+    if best < worst:
+        return max(best, min(worst, float(high) + reach)), best
+    return min(best, max(worst, float(low) - reach)), best

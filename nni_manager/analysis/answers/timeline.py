@@ -1,0 +1,97 @@
+"""``timeline``: when and where attempts ran, and how many at a time."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from nni_manager.analysis import attempt_table, selection
+from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.attempt_table import AttemptTable
+from nni_manager.analysis.columns.growing import Floats
+from nni_manager.analysis.columns.trial_set import STATUSES
+from nni_manager.analysis.json_text import plain
+
+MOST_BARS = 500
+_MOMENTS = 200
+
+
+def answer(asked: Asked) -> dict[str, Any]:
+    trials, query = asked.trials, asked.query
+    attempts = attempt_table.attempts(asked)
+    ended = np.where(np.isnan(attempts.ended), _open_end(asked, attempts), attempts.ended)
+    mask = selection.chosen(trials, query)[attempts.positions]
+    low = -np.inf if query.start is None else query.start
+    high = np.inf if query.end is None else query.end
+    visible = np.flatnonzero(mask & (ended >= low) & (attempts.started <= high))  # of one that has not started: NaN
+    visible = visible[np.argsort(attempts.started[visible], kind="stable")]
+    bars = visible[-MOST_BARS:]
+    names, lanes = _lanes(attempts, ended, bars.tolist())
+    return {
+        "lanes": names,
+        "bars": [_bar(asked, attempts, ended, row, lane) for row, lane in zip(bars.tolist(), lanes, strict=True)],
+        "concurrency": _concurrency(attempts.started[visible], ended[visible], low, high),
+        "shown": len(bars),
+        "of": len(visible),
+    }
+
+
+def _open_end(asked: Asked, attempts: AttemptTable) -> Floats:
+    """The end of attempts without one: now while the trial is open, else the trial's end, else the start."""
+    ended = asked.trials["ended"][attempts.positions]
+    is_open = np.isin(asked.trials["status"][attempts.positions], selection.OPEN)
+    found: Floats = np.where(is_open, asked.now_ms, np.where(np.isnan(ended), attempts.started, ended))
+    return np.maximum(found, attempts.started)
+
+
+def _lanes(attempts: AttemptTable, ended: Floats, rows: list[int]) -> tuple[list[str], list[int]]:
+    """The names of the lanes, and the lane of each bar: several at a time on one place have lanes of their own."""
+    busy: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    slots: dict[str, int] = defaultdict(int)
+    taken: list[tuple[str, int]] = []
+    for row in rows:
+        place = attempts.places[int(attempts.place[row])]
+        if busy[place] and busy[place][0][0] <= attempts.started[row]:
+            slot = heapq.heappop(busy[place])[1]
+        else:
+            slots[place] += 1
+            slot = slots[place]
+        heapq.heappush(busy[place], (float(ended[row]), slot))
+        taken.append((place, slot))
+    lanes = [(place, slot) for place in slots for slot in range(1, slots[place] + 1)]
+    index = {lane: number for number, lane in enumerate(lanes)}
+    names = [place if slots[place] == 1 else f"{place} · {slot}" for place, slot in lanes]
+    return names, [index[lane] for lane in taken]
+
+
+def _bar(asked: Asked, attempts: AttemptTable, ended: Floats, row: int, lane: int) -> dict[str, Any]:
+    trials, position = asked.trials, int(attempts.positions[row])
+    return {
+        "number": int(trials["number"][position]),
+        "id": trials.ids[position],
+        "lane": lane,
+        "startMs": int(attempts.started[row]),
+        "endMs": int(ended[row]),
+        "status": STATUSES[int(trials["status"][position])],
+        "attempt": int(attempts.numbers[row]),
+    }
+
+
+def _concurrency(started: Floats, ended: Floats, low: float, high: float) -> dict[str, Any]:
+    """The most that ran at once in each of the spans that begin at ``t``."""
+    if not len(started):
+        return {"t": [], "running": []}
+    moments = np.concatenate((ended, started))
+    order = np.argsort(moments, kind="stable")  # at the same moment ends come before starts
+    running = np.cumsum(np.where(order < len(ended), -1, 1))
+    moments = moments[order]
+    begin, end = max(low, float(moments[0])), min(high, float(moments[-1]))
+    edges = np.unique(np.linspace(begin, end, _MOMENTS).astype(np.int64)) if end > begin else np.array([int(begin)])
+    places = np.searchsorted(moments, edges, side="right")
+    before = np.where(places > 0, running[places - 1], 0)
+    spans = zip(places.tolist(), [*places[1:].tolist(), len(moments)], before.tolist(), strict=True)
+    most = [max(known, int(running[first:last].max(initial=0))) for first, last, known in spans]
+    return {"t": plain(edges), "running": most}

@@ -1,0 +1,190 @@
+"""The trials of one experiment as columns; `refresh` reads what changed since the last time."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nni_manager.analysis.columns import space_columns
+from nni_manager.analysis.columns.growing import Growing
+from nni_manager.analysis.columns.parameter_columns import NamedColumns, flat, parsed
+from nni_manager.analysis.columns.space_columns import SpaceColumn
+from nni_manager.analysis.failure_hash import failure_hash
+from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.trial import TrialStatus, reason_in_words
+from nni_manager.store import stored_config
+from nni_manager.store.experiment import trial_columns
+from nni_manager.store.experiment.trial_columns import Row
+
+#: Order of the status codes.
+STATUSES = tuple(TrialStatus)
+_CODES = {str(status): code for code, status in enumerate(STATUSES)}
+#: Parameter records that are parsed at once.
+_BATCH = 2000
+#: Column → (type, value of a trial that has none).
+_NUMBERS: Mapping[str, tuple[type, float]] = {
+    "number": (np.int64, -1),
+    "status": (np.int8, 0),
+    "created": (np.float64, math.nan),
+    "started": (np.float64, math.nan),
+    "ended": (np.float64, math.nan),
+    "steps": (np.int32, 0),
+    "last": (np.float64, math.nan),
+    "final": (np.float64, math.nan),
+    "has_final": (np.bool_, False),
+    "failure": (np.int32, -1),
+}
+
+
+class TrialSet:
+    """The columns; a trial's position is the same in all of them, and trials are in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self._columns = {name: Growing(dtype, fill) for name, (dtype, fill) in _NUMBERS.items()}
+        self.ids: list[str] = []
+        #: Position → why the trial has its status, for those where there is something to say.
+        self.reasons: dict[int, str] = {}
+        #: Failure keys, in the order of their codes, and their hashes.
+        self.failures: list[str] = []
+        self.failure_hashes: list[str] = []
+        self._failure_codes: dict[str, int] = {"": -1}
+        #: Entries of final results that are objects.
+        self.metrics = NamedColumns()
+        self.parameters = NamedColumns()
+        self._last_record = -1
+        self._ended = 0
+        self._created_ms: int | None = None
+        self._config_text = ""
+        self.direction = OptimizeMode.MINIMIZE
+        #: Of the search space, by flattened name.
+        self.space: Mapping[str, SpaceColumn] = {}
+        #: Grows with every refresh that found something.
+        self.version = 0
+        #: Positions of the trials that were read again since the attempts were.
+        self.changed: set[int] = set()
+        #: Derived data of other modules, dropped with every version.
+        self.derived: dict[Any, Any] = {}
+        #: Derived data that stays valid as trials are added; each module bounds its own.
+        self.kept: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """The column of that name: ``number``, ``status`` (index in `STATUSES`), ``created``, ``started``, ``ended``
+        (ms), ``steps``, ``last``, ``final``, ``has_final``, ``failure`` (index in `failures`, -1: not failed)."""
+        return self._columns[name].array
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        own = sum(column.nbytes for column in self._columns.values()) + 60 * len(self.ids) + 200 * len(self.reasons)
+        return own + self.metrics.nbytes + self.parameters.nbytes
+
+    def refresh(self, connection: sqlite3.Connection) -> None:
+        """Reads what changed. The connection is in a transaction, so that all reads see one state."""
+        head = trial_columns.head(connection)
+        if self._created_ms is not None and not self._goes_on(head):
+            self.__init__()  # type: ignore[misc]  # another content, as after a restored backup
+        if head.config != self._config_text:
+            self._take_config(head)
+        is_first = self._created_ms is None
+        rows = trial_columns.all_trials(connection) if is_first else trial_columns.changed(connection, self._ended)
+        self._created_ms, self._ended = head.created_ms, head.ended
+        positions = self._take(rows)
+        self.changed.update(() if is_first else positions)
+        if len(self) != head.trials:
+            raise LookupError("trials are missing between two reads")
+        self.version += 1
+        self.derived.clear()
+
+    def read_parameters(self, connection: sqlite3.Connection) -> None:
+        """Reads the parameters of the trials that came since the last time."""
+        self.parameters.resize(len(self))
+        while rows := trial_columns.records(connection, self._last_record, _BATCH):
+            values = [record.get("parameters") if isinstance(record, dict) else None for record in _records(rows)]
+            positions = self.positions([number for number, _ in rows])
+            self.parameters.put(positions, [flat(value) for value in values])
+            self._last_record = rows[-1][0]
+            if self._last_record >= int(self["number"][-1]):
+                break
+
+    def positions(self, numbers: Sequence[int]) -> NDArray[np.int64]:
+        """The positions of trials that are there, by their numbers."""
+        return np.searchsorted(self["number"], np.asarray(numbers, np.int64))
+
+    def position(self, number: int) -> int | None:
+        """The position of a trial; None: there is none with that number."""
+        found = int(np.searchsorted(self["number"], number))
+        return found if found < len(self) and int(self["number"][found]) == number else None
+
+    def _goes_on(self, head: trial_columns.Head) -> bool:
+        return self._created_ms == head.created_ms and head.ended >= self._ended and head.trials >= len(self)
+
+    def _take_config(self, head: trial_columns.Head) -> None:
+        config = parsed([head.config])[0] or {}
+        self._config_text = head.config
+        self.direction = OptimizeMode.MAXIMIZE if stored_config.maximizes(config) else OptimizeMode.MINIMIZE
+        self.space = space_columns.of(config.get("searchSpace"))
+
+    def _take(self, rows: Sequence[Row]) -> list[int]:
+        """Writes rows into the columns; returns their positions."""
+        if not rows:
+            return []
+        columns = dict(zip(trial_columns.COLUMNS, zip(*rows, strict=True), strict=True))
+        self._append_new(columns)
+        positions = self.positions(columns["sequence_id"])
+        self._put("status", positions, [_CODES[status] for status in columns["status"]])
+        for name, column in (("created", "created_ms"), ("started", "started_ms"), ("ended", "ended_ms")):
+            self._put(name, positions, np.array(columns[column], np.float64))
+        self._put("steps", positions, columns["intermediates"])
+        self._put("last", positions, np.array(columns["last_value"], np.float64))
+        self._put("final", positions, np.array(columns["final_value"], np.float64))
+        self._put("has_final", positions, np.array(columns["has_final"], np.bool_))
+        self._put("failure", positions, [self._failure(key) for key in columns["failure_key"]])
+        self._take_reasons(positions, columns)
+        self._take_objects(positions, columns["final_object"])
+        return list(map(int, positions))
+
+    def _append_new(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        last, before = (int(self["number"][-1]) if self.ids else -1), len(self.ids)
+        new = [(number, id) for number, id in zip(columns["sequence_id"], columns["id"], strict=True) if number > last]
+        self.ids += [id for _, id in new]
+        for column in self._columns.values():
+            column.resize(len(self.ids))
+        self._put("number", np.arange(before, len(self.ids)), [number for number, _ in new])
+        self.metrics.resize(len(self.ids))
+
+    def _put(self, name: str, positions: NDArray[np.int64], values: Any) -> None:
+        self._columns[name].put(positions, values)
+
+    def _failure(self, key: str) -> int:
+        code = self._failure_codes.get(key)
+        if code is None:
+            code = self._failure_codes[key] = len(self.failures)
+            self.failures.append(key)
+            self.failure_hashes.append(failure_hash(key))
+        return code
+
+    def _take_reasons(self, positions: NDArray[np.int64], columns: Mapping[str, Sequence[Any]]) -> None:
+        names = ("reason", "message", "last_words", "wait_sentence")
+        told = zip(positions.tolist(), *(columns[name] for name in names), strict=True)
+        for position, reason, message, last_words, wait in told:
+            if wait or reason or message or last_words:
+                self.reasons[position] = wait or reason_in_words(reason, message, last_words)
+            else:
+                self.reasons.pop(position, None)
+
+    def _take_objects(self, positions: NDArray[np.int64], texts: Sequence[str | None]) -> None:
+        places = [place for place, text in enumerate(texts) if text is not None]
+        found = parsed([texts[place] or "" for place in places])
+        kept = [place for place, value in zip(places, found, strict=True) if isinstance(value, dict)]
+        self.metrics.put(positions[kept], [value for value in found if isinstance(value, dict)])
+
+
+def _records(rows: Sequence[tuple[int, str]]) -> list[Any]:
+    return parsed([text for _, text in rows])

@@ -1,0 +1,203 @@
+"""The trials that a query chooses, their results, order and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nni_manager.analysis.columns.growing import Floats, Integers, Mask
+from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
+from nni_manager.analysis.columns.value_column import ValueColumn
+from nni_manager.analysis.query import DEFAULT_KEY, Condition, Query
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+
+SUCCEEDED = STATUSES.index(TrialStatus.SUCCEEDED)
+EARLY = STATUSES.index(TrialStatus.EARLY_STOPPED)
+RUNNING = STATUSES.index(TrialStatus.RUNNING)
+OPEN = [STATUSES.index(status) for status in OPEN_STATUSES]
+
+
+def maximizes(trials: TrialSet, query: Query) -> bool:
+    return (query.direction or trials.direction) is OptimizeMode.MAXIMIZE
+
+
+def results(trials: TrialSet, key: str) -> Floats:
+    """Final results of all trials; NaN: none, or no number."""
+    if key == DEFAULT_KEY:
+        return trials["final"]
+    return _metric(trials, "key", key).numbers
+
+
+def comparable(trials: TrialSet, key: str) -> Mask:
+    """Trials with a result that can be the best: succeeded, and finite."""
+    found: Mask = (trials["status"] == SUCCEEDED) & np.isfinite(results(trials, key))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Comparable trials from the best to the worst; of equal results the earlier trial is better."""
+
+    #: Positions, the best first.
+    order: Integers
+    #: Of each trial, from 1; 0: it is not comparable.
+    rank: Integers
+    #: Of each trial: 1 the best result, 0 the worst; NaN: not comparable.
+    score: Floats
+
+
+def ranks(trials: TrialSet, query: Query) -> Ranks:
+    """The ranks within the whole experiment."""
+    name = ("ranks", query.key, maximizes(trials, query))
+    if name not in trials.derived:
+        trials.derived[name] = _ranks(trials, query)
+    found: Ranks = trials.derived[name]
+    return found
+
+
+def _ranks(trials: TrialSet, query: Query) -> Ranks:
+    values = results(trials, query.key)
+    positions = np.flatnonzero(comparable(trials, query.key))
+    signed = -values[positions] if maximizes(trials, query) else values[positions]
+    order = positions[np.argsort(signed, kind="stable")]
+    rank, score = np.zeros(len(trials), np.int64), np.full(len(trials), np.nan)
+    rank[order] = np.arange(1, len(order) + 1)
+    score[order] = 1 - np.arange(len(order)) / max(1, len(order) - 1)
+    return Ranks(order, rank, score)
+
+
+def chosen(trials: TrialSet, query: Query) -> Mask:
+    """The trials that the query's filter chooses. Raises InvalidInput for a parameter or key that no trial has."""
+    found = np.ones(len(trials), np.bool_)
+    if query.status:
+        found &= np.isin(trials["status"], [STATUSES.index(status) for status in query.status])
+    if query.failure:
+        found &= np.isin(trials["failure"], _failure_codes(trials, query.failure))
+    for name, condition in query.parameters:
+        found &= _fulfils(parameter(trials, f"p.{name}", name), condition)
+    for key, condition in query.metrics:
+        values = trials["final"] if key == DEFAULT_KEY else _metric(trials, f"m.{key}", key).numbers
+        found &= _in_range(values, condition)
+    return found & _with_text(trials, query.q.strip()) if query.q.strip() else found
+
+
+def parameter(trials: TrialSet, word: str, name: str) -> ValueColumn:
+    """The column of a parameter. Raises InvalidInput, with `word` as what named it, when there is none."""
+    found = trials.parameters.columns.get(name)
+    if found is None and name in trials.space:
+        found = ValueColumn()  # no trial has it yet
+        found.resize(len(trials))
+    if found is None:
+        raise InvalidInput(f"{word}: no trial has a parameter {name!r}{_offered(trials.parameters.columns)}")
+    return found
+
+
+def _metric(trials: TrialSet, word: str, key: str) -> ValueColumn:
+    found = trials.metrics.columns.get(key)
+    if found is None:
+        raise InvalidInput(f"{word}: no result has a key {key!r}{_offered(trials.metrics.columns)}")
+    return found
+
+
+def _offered(names: dict[str, Any]) -> str:
+    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(list(names)[:20])}" if names else ""
+
+
+def _fulfils(column: ValueColumn, condition: Condition) -> Mask:
+    return column.matching(condition.choices) if condition.choices else _in_range(column.numbers, condition)
+
+
+def _in_range(values: Floats, condition: Condition) -> Mask:
+    found: Mask = ~np.isnan(values)
+    if condition.low is not None:
+        found &= values >= condition.low
+    if condition.high is not None:
+        found &= values <= condition.high
+    return found
+
+
+def _failure_codes(trials: TrialSet, failure: str) -> list[int]:
+    return [code for code, known in enumerate(trials.failure_hashes) if known == failure]
+
+
+def _with_text(trials: TrialSet, text: str) -> Mask:
+    found = np.zeros(len(trials), np.bool_)
+    lower = text.lower()
+    by_id = [position for position, id in enumerate(trials.ids) if id.lower().startswith(lower)]
+    found[by_id] = True
+    found[[position for position, reason in trials.reasons.items() if lower in reason.lower()]] = True
+    if text.isascii() and text.isdecimal() and len(text) < 16 and (at := trials.position(int(text))) is not None:
+        found[at] = True
+    return found
+
+
+def in_order(trials: TrialSet, query: Query, mask: Mask, now_ms: int, places: Callable[[], list[str]]) -> Integers:
+    """The chosen positions in the query's order; those without a value, or with NaN, are last in either order."""
+    column = query.sort.removeprefix("-")
+    descending = query.sort.startswith("-")
+    positions = np.flatnonzero(mask)
+    values = _sort_values(trials, query, column, now_ms, places)[positions]
+    missing = np.isnan(values)
+    order = np.argsort(-values if descending else values, kind="stable")  # NaN is last
+    return positions[order[: len(order) - int(missing.sum())]].tolist() + positions[missing].tolist()  # type: ignore[no-any-return]
+
+
+def _sort_values(
+    trials: TrialSet, query: Query, column: str, now_ms: int, places: Callable[[], list[str]]
+) -> NDArray[np.float64]:
+    if column == "id":
+        return _alphabetical(trials.ids)
+    if column == "status":
+        return _alphabetical([STATUSES[code] for code in trials["status"].tolist()])
+    if column == "place":
+        return _alphabetical(places())
+    if column == "duration":
+        return duration(trials, now_ms)
+    if column.startswith("p."):
+        return _sortable(parameter(trials, "sort", column[2:]))
+    if column == "result":
+        return _result_values(trials, query)
+    if column.startswith("m."):
+        return trials["final"] if column == f"m.{DEFAULT_KEY}" else _metric(trials, "sort", column[2:]).numbers
+    name = {"latest": "last"}.get(column, column)
+    return trials[name].astype(np.float64)
+
+
+def duration(trials: TrialSet, now_ms: int) -> Floats:
+    """Milliseconds from start to end; of a trial that has not ended, up to now. NaN: not started."""
+    ended = trials["ended"].copy()
+    is_open = np.isin(trials["status"], OPEN)
+    ended[is_open] = now_ms
+    found: Floats = np.maximum(ended - trials["started"], 0)
+    return found
+
+
+def _result_values(trials: TrialSet, query: Query) -> Floats:
+    return results(trials, query.key)
+
+
+def _sortable(column: ValueColumn) -> Floats:
+    """Numbers by size, then other values by their text."""
+    if not column.has_texts:
+        return column.numbers
+    labels, codes = column.categories()
+    texts = [
+        label if isinstance(label, int | float) and not isinstance(label, bool) else str(label) for label in labels
+    ]
+    order = sorted(range(len(texts)), key=lambda at: (isinstance(texts[at], str), texts[at]))
+    place = np.full(len(texts) + 1, np.nan)
+    place[order] = np.arange(len(order))
+    found: Floats = place[codes]  # -1 is the last, NaN
+    return found
+
+
+def _alphabetical(texts: list[Any]) -> Floats:
+    """The place of each text among all; NaN for an empty one."""
+    places = {text: place for place, text in enumerate(sorted(set(texts)))}
+    return np.array([places[text] if text else np.nan for text in texts], np.float64)

@@ -1,0 +1,154 @@
+"""Questions about trials, as the daemon asks them: one child process for all, and the last answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nni_manager.analysis.process import WorkerProcess
+from nni_manager.analysis.query import Query
+from nni_manager.analysis.questions import QUESTIONS
+from nni_manager.domain.errors import AnalysisUnavailable, NotFound, StoreError
+
+log = logging.getLogger(__name__)
+
+#: Seconds for one answer.
+_TIMEOUT_S = 30.0
+#: Seconds without a question after which the process is ended.
+_IDLE_S = 300.0
+#: Most answers that are kept, and most characters of them.
+_MOST_ANSWERS = 128
+_MOST_CHARACTERS = 8_000_000
+
+#: Experiment id → path of its database and revision; see `ExperimentCommands.stored_state`.
+Located = Callable[[str], Awaitable[tuple[Path, str]]]
+_Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as JSON text."""
+
+    #: Of the experiment: answers of one revision are equal.
+    revision: str
+    text: str
+    #: False: something in it is being computed, and the next answer of the same revision may have it.
+    is_settled: bool = True
+
+
+class Analysis:
+    """Answers questions about trials; used from one event loop. `close` ends its process."""
+
+    def __init__(self, located: Located, *, timeout_s: float = _TIMEOUT_S, idle_s: float = _IDLE_S) -> None:
+        self._located = located
+        self._timeout_s = timeout_s
+        self._idle_s = idle_s
+        self._worker: WorkerProcess | None = None
+        self._starting = asyncio.Lock()
+        self._is_closed = False
+        self._idle: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        #: Questions that are being answered: clients that ask the same share the answer.
+        self._asked: dict[_Key, asyncio.Task[Answer]] = {}
+        self._answers: OrderedDict[_Key, Answer] = OrderedDict()
+
+    @property
+    def pid(self) -> int | None:
+        """The process; None: none runs."""
+        return self._worker.pid if self._worker is not None and not self._worker.has_ended else None
+
+    async def revision(self, id: str) -> str:
+        """The revision of an experiment, without asking the process. Raises NotFound, AnalysisUnavailable."""
+        return (await self._state(id))[1]
+
+    async def ask(self, id: str, question: str, query: Query) -> Answer:
+        """The answer to a question of `QUESTIONS`. Raises NotFound, InvalidInput, AnalysisUnavailable."""
+        if question not in QUESTIONS:
+            raise NotFound(f"there is no question {question!r}; there are {', '.join(QUESTIONS)}")
+        path, revision = await self._state(id)
+        key = (id, question, query.string(), revision)
+        if (kept := self._answers.get(key)) is not None:
+            self._answers.move_to_end(key)
+            return kept
+        task = self._asked.get(key)
+        if task is None:
+            task = self._asked[key] = asyncio.create_task(self._ask(key, path), name=f"analysis-{question}")
+            task.add_done_callback(lambda done: self._finish(key, done))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Ends the process. Idempotent."""
+        self._is_closed = True
+        if self._idle is not None:
+            self._idle.cancel()
+        async with self._starting:
+            if self._worker is not None:
+                await self._worker.close()
+        if waiting := {*self._asked.values(), *self._ending}:
+            await asyncio.wait(waiting)
+
+    async def _state(self, id: str) -> tuple[Path, str]:
+        try:
+            return await self._located(id)
+        except StoreError as error:
+            raise AnalysisUnavailable(str(error)) from error
+
+    async def _ask(self, key: _Key, path: Path) -> Answer:
+        _, question, query, revision = key
+        request = {"question": question, "query": query, "path": str(path), "revision": revision}
+        worker = await self._running()
+        reply = await worker.ask(request, timeout_s=self._timeout_s)
+        self._end_later()
+        return Answer(revision, reply.text, reply.is_settled)
+
+    def _finish(self, key: _Key, task: asyncio.Task[Answer]) -> None:
+        self._asked.pop(key, None)
+        if task.cancelled() or task.exception() is not None or not task.result().is_settled:
+            return
+        self._answers[key] = task.result()
+        while len(self._answers) > _MOST_ANSWERS or self._characters > _MOST_CHARACTERS:
+            self._answers.popitem(last=False)
+
+    @property
+    def _characters(self) -> int:
+        return sum(len(answer.text) for answer in self._answers.values())
+
+    async def _running(self) -> WorkerProcess:
+        """The process; started if there is none. Raises AnalysisUnavailable."""
+        async with self._starting:
+            if self._is_closed:
+                raise AnalysisUnavailable("the daemon ends")
+            if self._worker is None or self._worker.has_ended:
+                self._worker = await WorkerProcess.start()
+                log.debug("process %d answers about trials", self._worker.pid, extra={"action": "analysis"})
+            return self._worker
+
+    def _end_later(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
+
+    def _end_idle(self) -> None:
+        if self._asked:
+            return self._end_later()
+        worker, self._worker = self._worker, None
+        self._answers.clear()
+        if worker is not None:
+            task = asyncio.ensure_future(worker.close())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+
+@asynccontextmanager
+async def answering(located: Located) -> AsyncIterator[Analysis]:
+    """An `Analysis` that is closed at the end."""
+    analysis = Analysis(located)
+    try:
+        yield analysis
+    finally:
+        await analysis.close()

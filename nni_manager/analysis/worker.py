@@ -1,0 +1,86 @@
+"""The child process that answers questions about trials: ``python -m nni_manager.analysis.worker``.
+
+A request is a line of JSON on standard input: ``{"id", "question", "query", "path", "revision"}``. Its answer is a line
+of JSON on standard output, ``{"id", "bytes", "settled"}`` or ``{"id", "bytes", "refused"}``, and that many bytes of
+text. It answers one after the other and ends with its input, also in the middle of an answer.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from typing import Any, BinaryIO
+from urllib.parse import parse_qsl
+
+from nni_manager.analysis.asked import Asked
+from nni_manager.analysis.columns.kept_experiments import KeptExperiments
+from nni_manager.analysis.json_text import encoded
+from nni_manager.analysis.query import Query
+from nni_manager.analysis.questions import answerer, needs_parameters
+from nni_manager.domain.errors import InvalidInput, NotFound, StoreError
+
+#: Added to the priority value of the daemon: trials on this machine and the daemon come first.
+_NICENESS = 5
+#: Allocated minus freed objects that trigger a collection: what is parsed at once is many short-lived objects.
+_YOUNG_OBJECTS = 200_000
+
+
+def main() -> None:
+    """Answers until standard input ends."""
+    os.nice(_NICENESS)
+    gc.set_threshold(_YOUNG_OBJECTS)
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests,), name="requests", daemon=True).start()
+    kept = KeptExperiments()
+    while True:
+        header, text = respond(kept, json.loads(requests.get()))
+        _write(sys.stdout.buffer, json.dumps({**header, "bytes": len(text)}).encode() + b"\n" + text)
+
+
+def respond(kept: KeptExperiments, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """The header and the text of the answer to a request."""
+    try:
+        answer = _answer(kept, request)
+        settled = "computing" not in (answer.get("state"), answer.get("importanceState"))
+        return {"id": request["id"], "settled": settled}, encoded(answer)
+    except (InvalidInput, NotFound, StoreError) as error:
+        return {"id": request["id"], "refused": type(error).__name__}, _bytes(str(error))
+    except Exception:
+        return {"id": request["id"], "refused": "fault"}, _bytes(traceback.format_exc())
+
+
+def _answer(kept: KeptExperiments, request: dict[str, Any]) -> dict[str, Any]:
+    query = Query.parse(parse_qsl(request["query"], keep_blank_values=True))
+    question, revision = request["question"], request["revision"]
+    parameters = needs_parameters(question, query)
+    with kept.read(request["path"], revision, parameters=parameters) as (trials, connection):
+        asked = Asked(trials=trials, query=query, connection=connection, now_ms=int(time.time() * 1000))
+        return {"revision": revision, **answerer(question)(asked)}
+
+
+def _read(requests: queue.SimpleQueue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        requests.put(line)
+    os._exit(0)  # the daemon is gone, or wants this end: nothing is left to be saved
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    try:
+        file.write(data)
+        file.flush()
+    except BrokenPipeError:
+        os._exit(0)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Questions about the trials of one experiment: filtered, sorted and summarised for tables and charts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Request, Response
+
+from nni_manager.analysis.query import Query
+from nni_manager.api.context import Context, ExperimentId
+from nni_manager.api.errors import documented
+from nni_manager.api.schemas.analysis import Analysis
+from nni_manager.domain.trial import TrialStatus
+
+router = APIRouter(prefix="/api/v1/experiments/{id}/analysis", tags=["trials"])
+
+
+class Question(StrEnum):
+    """The questions that `analysis.questions` knows."""
+
+    COLUMNS = "columns"
+    TRIALS = "trials"
+    RESULTS = "results"
+    CURVES = "curves"
+    PARALLEL = "parallel"
+    EFFECT = "effect"
+    IMPORTANCE = "importance"
+    PAIR = "pair"
+    TIMELINE = "timeline"
+    DISTRIBUTION = "distribution"
+    FAILURES = "failures"
+    TRIAL = "trial"
+
+
+def _parameter(name: str, description: str, **schema: Any) -> dict[str, Any]:
+    schema = {"type": "string", **schema}
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
+
+
+_NUMBERS = "number, id, status, result, latest, duration, started, ended, place, p.NAME, m.KEY"
+#: What `Query.parse` takes; p.NAME and m.KEY, which have no fixed names, are told with `q`.
+_PARAMETERS = [
+    _parameter("status", f"Only trials with one of these, joined by commas: {', '.join(TrialStatus)}."),
+    _parameter(
+        "q",
+        "Only trials whose id begins so, with this number, or with this text in the sentence that says why. Further"
+        " filters: p.NAME=LOW..HIGH (both included, either may be missing) or p.NAME=CHOICE,CHOICE for a parameter,"
+        " m.KEY=LOW..HIGH for an entry of the final result. Names of nested parameters are joined by dots.",
+    ),
+    _parameter("failure", "Only trials of the failure group with this hash."),
+    _parameter("sort", f"One of {_NUMBERS}; a minus turns it round. No value and NaN come last.", default="-number"),
+    _parameter("key", "Key of the results where they are objects.", default="default"),
+    _parameter("direction", "What is better; missing: the experiment's.", enum=["minimize", "maximize"]),
+    _parameter("top", "How many of the best are drawn as such.", type="integer", minimum=1, maximum=100, default=20),
+    _parameter("clip", "1, or 1.5 to 3: results that many interquartile ranges from the quartiles are hidden."),
+    _parameter("selected", "Numbers of trials that are always drawn, joined by commas."),
+    _parameter("x", "The axis.", enum=["number", "elapsed", "clock"], default="number"),
+    _parameter("page", "From 1.", type="integer", minimum=1, maximum=10**9, default=1),
+    _parameter("limit", "Rows of a page.", type="integer", minimum=1, maximum=1000, default=50),
+    _parameter("parameter", "Name of one parameter; missing: those that matter most."),
+    _parameter("a", "Name of the first of two parameters."),
+    _parameter("b", "Name of the second of two parameters."),
+    _parameter("axes", "Names of parameters, joined by commas; missing: those that matter most."),
+    _parameter("number", "Number of one trial.", type="integer", minimum=0, maximum=10**12),
+    _parameter("from", "Beginning of what is shown of the x axis, or of the time (milliseconds since the epoch)."),
+    _parameter("to", "End of it."),
+]
+
+
+@router.get(
+    "/{question}",
+    operation_id="analyseTrials",
+    summary="Ask about the trials of an experiment",
+    response_model=Analysis,
+    responses={**documented(400, 404, 503), 304: {"description": "Nothing changed since the answer of that ETag."}},
+    openapi_extra={"parameters": _PARAMETERS},
+)
+async def ask(
+    id: ExperimentId,
+    question: Annotated[Question, Path(description="What is asked; docs/rest.md has the answers.")],
+    context: Context,
+    request: Request,
+    if_none_match: Annotated[str | None, Header(description="The ETag of the answer that is there already.")] = None,
+) -> Response:
+    """Trials are chosen, sorted and summarised on the server, so that an answer is small however many there are. Ask
+    again with `If-None-Match` set to the `ETag` of the last answer: 304 says, in a few bytes, that nothing changed."""
+    query = Query.parse((name, text) for name, text in request.query_params.multi_items() if name != "token")
+    if if_none_match and _tag(revision := await context.analysis.revision(id)) in _tags(if_none_match):
+        return Response(status_code=304, headers={"ETag": _tag(revision), "Cache-Control": "no-cache"})
+    answer = await context.analysis.ask(id, question, query)
+    # an answer that will change by itself has no tag: it is asked for again
+    tag = {"ETag": _tag(answer.revision)} if answer.is_settled else {}
+    return Response(answer.text, media_type="application/json", headers={**tag, "Cache-Control": "no-cache"})
+
+
+def _tag(revision: str) -> str:
+    return f'"{revision}"'
+
+
+def _tags(header: str) -> list[str]:
+    """The tags of an If-None-Match header; a proxy that compresses makes them weak."""
+    return [tag.strip().removeprefix("W/") for tag in header.split(",")]

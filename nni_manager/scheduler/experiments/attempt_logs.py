@@ -1,0 +1,100 @@
+"""Log files of attempts, wherever they are: in the attempt's folder on this machine, else at its training service."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+from nni_manager.domain.errors import NotFound
+from nni_manager.domain.ids import attempt_directory
+from nni_manager.domain.job import JobHandle
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
+from nni_manager.scheduler.turns import job_logs
+from nni_manager.scheduler.turns.job_logs import ReadFile
+from nni_manager.store.experiment import jobs
+from trial_runner.wire import foreign_files
+
+
+class LogFile(Protocol):
+    """A file that may grow, shrink or be replaced at any time. Its methods raise NotFound or PlatformUnavailable."""
+
+    #: Whether it lies on this machine, where looking costs next to nothing.
+    is_here: bool
+
+    async def size(self) -> int:
+        """Bytes that it holds now."""
+
+    async def read(self, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes from `offset` on, which is not negative; none at its end."""
+
+
+class FileHere:
+    """A file below a folder of this machine. No link on the way is followed."""
+
+    is_here = True
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = str(folder)
+        self._name = name
+
+    async def size(self) -> int:
+        try:
+            return await asyncio.to_thread(foreign_files.size, self._folder, self._name)
+        except OSError:
+            raise self._missing() from None
+
+    async def read(self, offset: int, limit: int) -> bytes:
+        try:
+            return await asyncio.to_thread(foreign_files.read, self._folder, self._name, offset, limit)
+        except OSError:
+            raise self._missing() from None
+
+    def _missing(self) -> NotFound:
+        return NotFound(f"there is no {self._name.rpartition('/')[2]} yet, or it was removed")
+
+
+class FileAtService:
+    """A file of a job, read through its training service."""
+
+    is_here = False
+
+    def __init__(self, handle: JobHandle, read_file: ReadFile, name: str) -> None:
+        self._handle = handle
+        self._read_file = read_file
+        self._name = name
+
+    async def size(self) -> int:
+        return await job_logs.size(self._handle, self._name, self._read_file)
+
+    async def read(self, offset: int, limit: int) -> bytes:
+        return await self._read_file(self._handle, self._name, offset, limit)
+
+
+async def find(service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str) -> LogFile:
+    """A file of an attempt; one that is not on this machine is looked for at the service of a job that it has.
+
+    Raises NotFound, naming the file, where it is in neither place.
+    """
+    folder = (await service.entry(id)).folder.trials
+    here = FileHere(folder, f"{attempt_directory(trial_id, attempt)}/{name}")
+    try:
+        await here.size()
+    except NotFound:
+        job = await _job(service, id, trial_id, attempt)
+        if job is None:
+            raise
+        return FileAtService(*job, name)
+    return here
+
+
+async def _job(service: ExperimentCommands, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
+    """The job, and its training service's function to read its files; None: unknown."""
+    experiment = service.at_work(id)
+    if experiment is None:
+        return None
+    found = await experiment.database.read(lambda c: jobs.open_handle(c, trial_id, attempt))
+    of_job = experiment.loop.services.get(found[0]) if found is not None else None
+    if found is None or of_job is None or not of_job.platform.capabilities.reads_files:
+        return None
+    return found[1], of_job.read_file

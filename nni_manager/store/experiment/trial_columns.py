@@ -1,0 +1,121 @@
+"""Trials as columns, for the process that answers questions about them: only what may have changed is read again.
+
+Rows are plain tuples in the order of the names that each function says.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.store.experiment.answers import TRIAL, TRIALS
+
+Row = tuple[Any, ...]
+
+_OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
+#: Columns of `changed`, in its order.
+COLUMNS = (
+    "sequence_id",
+    "id",
+    "status",
+    "created_ms",
+    "started_ms",
+    "ended_ms",
+    "intermediates",
+    "last_value",
+    "final_value",
+    "has_final",
+    "final_object",
+    "failure_key",
+    "reason",
+    "message",
+    "last_words",
+    "wait_sentence",
+)
+_SELECT = (
+    "SELECT sequence_id, id, status, created_ms, started_ms, ended_ms, intermediates, last_value, final_value,"
+    " final_data IS NOT NULL, CASE WHEN ltrim(final_data) LIKE '{%' THEN final_data END, failure_key, reason, message,"
+    " last_words, wait_sentence FROM trials"
+)
+
+
+class Head(NamedTuple):
+    """What identifies an experiment's content, and how far it has come."""
+
+    created_ms: int
+    #: JSON, as stored; secrets included: never log it.
+    config: str
+    #: End order of the trial that ended last.
+    ended: int
+    #: Number of trials.
+    trials: int
+
+
+def head(connection: sqlite3.Connection) -> Head:
+    query = "SELECT created_ms, config, ended_trials, (SELECT count(*) FROM trials) FROM experiment"
+    return Head(*connection.execute(query).fetchone())
+
+
+def all_trials(connection: sqlite3.Connection) -> list[Row]:
+    """All trials by number, as `COLUMNS`."""
+    return connection.execute(f"{_SELECT} ORDER BY sequence_id").fetchall()
+
+
+def changed(connection: sqlite3.Connection, ended: int) -> list[Row]:
+    """Open trials, and those with an end order above `ended`, as `COLUMNS`. A trial that is opened again by a resume is
+    open, or ends with a later order."""
+    # the plus keeps SQLite from going through all trials in the order of that column's index
+    query = f"{_SELECT} WHERE status IN ({_OPEN}) OR end_order > ? ORDER BY +sequence_id"
+    return connection.execute(query, (ended,)).fetchall()
+
+
+def records(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, str]]:
+    """(number, parameter record) of `limit` trials with numbers above `after`."""
+    query = "SELECT sequence_id, record FROM trials WHERE sequence_id > ? ORDER BY sequence_id LIMIT ?"
+    return connection.execute(query, (after, limit)).fetchall()
+
+
+_ATTEMPTS = (
+    "SELECT t.sequence_id, a.number, coalesce(nullif(a.place, ''), a.service), a.started_ms, a.ended_ms"
+    " FROM attempts a JOIN trials t ON t.id = a.trial_id"
+)
+
+
+def all_attempts(connection: sqlite3.Connection) -> list[Row]:
+    """(number of the trial, number of the attempt, place or service, started, ended) of all attempts."""
+    return connection.execute(_ATTEMPTS).fetchall()
+
+
+def attempts_of(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Row]:
+    """The same of the attempts of some trials."""
+    query = f"{_ATTEMPTS} WHERE a.trial_id IN (SELECT value FROM json_each(?))"
+    return connection.execute(query, (json.dumps(list(ids)),)).fetchall()
+
+
+def described(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Trial id → the trial as the API's list has it."""
+    query = f"SELECT {TRIAL} FROM {TRIALS} WHERE t.id IN (SELECT value FROM json_each(?))"
+    found = (json.loads(text) for (text,) in connection.execute(query, (json.dumps(list(ids)),)))
+    return {trial["id"]: trial for trial in found}
+
+
+def intermediates(connection: sqlite3.Connection, id: str) -> list[Row]:
+    """(stored ms, value or None, data) of the current attempt's intermediate results of a trial, in order."""
+    query = (
+        "SELECT stored_ms, value, data FROM metrics WHERE trial_id = ? AND type = 'PERIODICAL'"
+        " AND attempt = (SELECT attempt FROM trials WHERE id = trial_id) ORDER BY sequence"
+    )
+    return connection.execute(query, (id,)).fetchall()
+
+
+def failure_evidence(connection: sqlite3.Connection, id: str) -> Row | None:
+    """(attempt, cause, exit code, signal, last line of stderr) of a trial's current attempt; None: it has none."""
+    query = (
+        "SELECT a.number, a.cause, a.exit_code, a.signal, t.last_words FROM attempts a JOIN trials t"
+        " ON t.id = a.trial_id AND a.number = t.attempt WHERE t.id = ?"
+    )
+    row: Row | None = connection.execute(query, (id,)).fetchone()
+    return row

@@ -1,0 +1,1 @@
+"""The parts of an experiment's pages: progress, notices, config, limits, logs."""

@@ -1,0 +1,141 @@
+"""Requests of pages, and their answers: templates, headers, links back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from nni_manager.analysis.service import Analysis
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.ids import EXPERIMENT_ID
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
+from nni_manager.web import formats, static_files
+from nni_manager.web.trial.shown_trial import how_it_ended
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HERE = Path(__file__).parent
+
+#: Nothing from other hosts, no inline script, no frames. Charts set styles of their own, and are saved as images.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline';"
+    " img-src 'self' data: blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+#: The rest of a page's address, below its experiment's: ``trials?status=FAILED``.
+_REST = re.compile(r"(?:[a-z0-9]+(?:/[A-Za-z0-9]+)*)?(?:\?[^\s\\]*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagesContext:
+    """The parts of the daemon that the pages use."""
+
+    service: ExperimentCommands
+    version: str
+    #: Answers questions about trials, in a process of its own.
+    analysis: Analysis
+    clock: Clock = now_ms
+    #: Set when the daemon ends: streams end on it.
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def context_of(request: Request) -> PagesContext:
+    context = request.app.state.context
+    assert isinstance(context, PagesContext)
+    return context
+
+
+def experiment_id(request: Request) -> str:
+    """The experiment's id in the path. Raises NotFound for a malformed id."""
+    id_ = str(request.path_params["id"])
+    if EXPERIMENT_ID.fullmatch(id_) is None:
+        raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
+    return id_
+
+
+def is_on_endpoint(request: Request) -> bool:
+    """Whether the request came through an experiment's endpoint (`app.listening.endpoint_application`)."""
+    return "nni_experiment" in request.scope.get("state", {})
+
+
+def reads_only(request: Request) -> bool:
+    """Whether the request came with a token for reading (`api.access.guard`)."""
+    return "nni_reads_only" in request.scope.get("state", {})
+
+
+def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+    """`base` in templates is the prefix of every path; `back` leads from a button back to the page; `may_change`:
+    buttons are shown."""
+    values = {
+        "base": request.scope.get("root_path", ""),
+        "version": context_of(request).version,
+        "on_endpoint": is_on_endpoint(request),
+        "back": _rest(request),
+        "may_change": not reads_only(request),
+        **values,
+    }
+    text = _environment().get_template(template).render(values)
+    # parameters may hold lone surrogates, which UTF-8 cannot encode
+    return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
+
+
+async def form_of(request: Request) -> dict[str, list[str]]:
+    """The fields of a form, each with its values. Raises InvalidInput."""
+    try:
+        return parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=10_000)
+    except ValueError as error:
+        raise InvalidInput(f"the form cannot be read: {error}") from error
+
+
+async def back(request: Request) -> Response:
+    """A redirect to the page of the button, as its field `back` says; without it, to the experiment's first page."""
+    rest = (await form_of(request)).get("back", [""])[0]
+    rest = rest if _REST.fullmatch(rest) else ""
+    slash = "" if rest.startswith("?") or not rest else "/"
+    base = request.scope.get("root_path", "")
+    return RedirectResponse(f"{base}/experiments/{experiment_id(request)}{slash}{rest}", HTTPStatus.SEE_OTHER)
+
+
+def _rest(request: Request) -> str:
+    if "id" not in request.path_params or request.method not in ("GET", "HEAD"):
+        return ""
+    path = request.url.path.partition(f"/experiments/{request.path_params['id']}")[2].lstrip("/")
+    return path + (f"?{request.url.query}" if request.url.query else "")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "moment": formats.moment,
+        "duration": formats.duration,
+        "number": formats.number,
+        "limit": formats.limit,
+        "cell": formats.cell,
+        "whole": formats.whole,
+        "rate": formats.rate,
+        "web_link": formats.web_link,
+        "how_it_ended": how_it_ended,
+        "parameters": formats.parameters,
+    }
+    environment.globals["plotly_script"] = static_files.plotly_script
+    return environment

@@ -1,0 +1,70 @@
+// The life of a chart: it asks, draws what is answered, and draws again when filters, theme or revision change.
+
+import { onTheme } from "./colours.js";
+import { Feed } from "./feed.js";
+import { count, many } from "./formats.js";
+import { Frame } from "./frame.js";
+
+// What all charts of the page share; every filter by parameter, metric or status is among it.
+const SHARED = new Set(["status", "q", "failure", "key", "direction", "top", "clip", "selected", "x"]);
+
+// `chart`: {question, extra(state) → what only this chart asks, local: names in the state that change only how it is
+// drawn, empty(answer) → why there is nothing to draw or "", draw(answer, within) → what `Frame.show` takes}.
+// `within`: {figure, frame, state}.
+export function run(figure, state, chart, frame = new Frame(figure)) {
+  const within = { figure, frame, state };
+  let last = null;
+
+  const address = () => `${figure.dataset.api}/${chart.question}?${asked(state, chart.extra?.(state))}`;
+  const render = async () => {
+    if (!last) return;
+    const words = chart.empty?.(last, within) ?? "";
+    frame.say(words);
+    if (words) frame.show({ title: frame.title.textContent, count: counted(last), columns: [], rows: [] });
+    else frame.show({ count: counted(last), ...(await chart.draw(last, within)) });
+  };
+  const feed = new Feed(figure, address, {
+    answer: async (answer) => {
+      last = answer;
+      await render();
+      figure.dispatchEvent(new CustomEvent("chartanswer", { detail: answer, bubbles: true }));
+    },
+    wait: (level) => frame.wait(level, frame.title.textContent.toLowerCase()),
+    fail: (sentence) => (last ? frame.warn : frame.say).call(frame, `This chart is not up to date: ${sentence}`),
+  });
+  const locals = () => JSON.stringify((chart.local ?? []).map((name) => state.get(name)));
+  let drawnWith = locals();
+  state.onChange(() => {
+    feed.refresh();
+    if (locals() !== drawnWith) render();
+    drawnWith = locals();
+  });
+  onTheme(render);
+  return { refresh: () => feed.refresh(), render };
+}
+
+// The query string: the page's filters, then what the chart adds.
+export function asked(state, extra = {}) {
+  const query = new URLSearchParams();
+  for (const [name, value] of entriesOf(state)) if (SHARED.has(name) || isRange(name)) query.append(name, value);
+  for (const [name, value] of Object.entries(extra)) if (value !== null && value !== undefined) query.set(name, value);
+  return query;
+}
+
+export function isRange(name) {
+  return /^[pm]\../.test(name);
+}
+
+export function entriesOf(state) {
+  const all = state.all();
+  return [...(all[Symbol.iterator] ? all : Object.entries(all))];
+}
+
+// "showing 5,000 of 83,412 trials · 3 results are no numbers · 4 outliers hidden"
+function counted({ shown, of, notNumbers, clipped }) {
+  const parts = [];
+  if (shown !== undefined) parts.push(`showing ${count(shown)} of ${many(of ?? shown, "trial")}`);
+  if (notNumbers) parts.push(`${count(notNumbers)} without a number as result`);
+  if (clipped) parts.push(`${many(clipped, "outlier")} hidden`);
+  return parts.join(" · ");
+}

@@ -1,0 +1,119 @@
+// Learning curves: the top k, the selected and the running ones; of all others a band.
+
+import { run } from "./chart.js";
+import { colours, faded, scored } from "./colours.js";
+import { count, durationUnit, extent } from "./formats.js";
+import { selectedIn } from "./opening.js";
+import { axis, nameOf, plot, resultAxis } from "./plot.js";
+
+export function mount(figure, { state }) {
+  run(figure, state, {
+    question: "curves",
+    extra: () => ({ selected: figure.dataset.selected }), // of a trial's page; else the page's address says it
+    local: ["logy"],
+    empty: ({ curves, band }) =>
+      curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with a trial's first one.",
+    draw,
+  });
+}
+
+async function draw(answer, within) {
+  const { state, figure } = within;
+  const chosen = new Set([...selectedIn(state), Number(figure.dataset.selected ?? -1)]);
+  const sorted = [...answer.curves].sort(onTop);
+  const scale = horizontal(answer, state.get("x"));
+  const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, chosen, scale))];
+  const exporter = await plot(within, named(traces), {
+    xaxis: axis(scale.title, { type: scale.type, uirevision: scale.title }),
+    yaxis: resultAxis(nameOf(state, "intermediate result"), state),
+  });
+  return { ...table(answer), title: title(answer), count: counted(answer), exporter };
+}
+
+const ORDER = { running: 0, top: 1, selected: 2 };
+
+// The best and the selected are drawn last.
+function onTop(one, other) {
+  return ORDER[one.why] - ORDER[other.why] || (other.rank ?? 0) - (one.rank ?? 0);
+}
+
+// Steps, durations since each trial's start in the unit that fits, or times of day.
+function horizontal({ curves }, x) {
+  if (x === "clock") return { title: "time (UTC)", type: "date", of: (value) => value };
+  if (x !== "elapsed") return { title: "step", type: "linear", of: (value) => value };
+  const [unit, size] = durationUnit(extent(curves.map((curve) => curve.x.at(-1) ?? 0))?.[1] ?? 0);
+  return { title: `time since the trial's start (${unit})`, type: "linear", of: (value) => value / size };
+}
+
+// The others' 10 to 90 per cent, and their median.
+function band(found) {
+  if (!found?.x.length) return [];
+  const theme = colours();
+  const fillcolor = faded(theme.muted, 0.22);
+  const base = { x: found.x, type: "scatter", mode: "lines", hoverinfo: "skip", legendgroup: "band" };
+  return [
+    { ...base, y: found.p10, line: { width: 0 }, showlegend: false },
+    { ...base, y: found.p90, line: { width: 0 }, fill: "tonexty", fillcolor, name: "others, 10 to 90 %" },
+    { ...base, y: found.p50, line: { width: 1.5, dash: "dash", color: theme.muted }, name: "others, median" },
+  ];
+}
+
+// Dots for running ones, thick for selected ones; the better a curve, the more it stands out.
+function line({ number, status, why, rank, x, y }, of, chosen, scale) {
+  const theme = colours();
+  const isSelected = why === "selected" || chosen.has(number);
+  const usual = why === "running" ? theme.status("RUNNING").colour : ranked(rank, of, theme);
+  const colour = isSelected ? theme.accent : usual;
+  const place = `trial ${number}, ${theme.status(status).word}${rank ? `, rank ${rank}` : ""}`;
+  return {
+    x: x.map(scale.of),
+    y,
+    customdata: x.map(() => number),
+    type: "scatter",
+    mode: x.length > 1 ? "lines" : "markers",
+    line: { color: colour, width: isSelected ? 4 : rank === 1 ? 3 : 1.5, dash: why === "running" ? "dot" : "solid" },
+    marker: { color: colour, size: 6 },
+    name: isSelected ? "selected" : rank === 1 ? "best" : why === "running" ? "running" : "top",
+    hovertemplate: `${place}<br>%{x}: %{y:.6g}<extra></extra>`,
+  };
+}
+
+function ranked(rank, of, theme) {
+  return scored(1 - Math.min((rank ?? of) - 1, of) / Math.max(of, 2), theme);
+}
+
+// One line in the legend for each kind.
+function named(traces) {
+  const seen = new Set();
+  return traces.map((trace) => {
+    const isFirst = !seen.has(trace.name);
+    seen.add(trace.name);
+    return { legendgroup: trace.name, ...trace, showlegend: trace.showlegend ?? isFirst };
+  });
+}
+
+function kinds(answer) {
+  const found = { top: 0, running: 0, selected: 0 };
+  for (const { why } of answer.curves) found[why] += 1;
+  return found;
+}
+
+function title(answer) {
+  const { top, running, selected } = kinds(answer);
+  const parts = [[top, `best ${top}`], [running, `${running} running`], [selected, `${selected} selected`]];
+  const shown = parts.filter(([some]) => some).map(([, text]) => text);
+  return `Learning curves${shown.length ? `: ${shown.join(", ")}` : ""}`;
+}
+
+function counted({ shown, of, band: found, curves }) {
+  const others = extent(found?.count ?? [])?.[1] ?? 0;
+  const band = others ? `; the band is of ${count(others)} others` : "";
+  return `showing ${count(shown ?? curves.length)} of ${count(of ?? curves.length)} trials${band}`;
+}
+
+function table({ curves }) {
+  const rows = curves.flatMap(({ number: trial, id, status, why, x, y }) =>
+    x.map((step, index) => [trial, id, status, why, step, y[index]]),
+  );
+  return { columns: ["trial", "id", "status", "why", "step", "value"], rows };
+}

@@ -1,0 +1,83 @@
+// How results are spread: a histogram, and the share of trials below each value.
+
+import { run } from "./chart.js";
+import { colours, faded } from "./colours.js";
+import { extent, number } from "./formats.js";
+import { axis, isNarrow, nameOf, plot, resultAxis } from "./plot.js";
+import { range } from "./ranges.js";
+
+const SHARE = { range: [0, 1], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
+
+export function mount(figure, { state }) {
+  run(figure, state, {
+    question: "distribution",
+    local: ["logy"],
+    empty: ({ bins }) => (bins.length ? "" : "No result yet: the distribution begins with the first one."),
+    draw,
+  });
+}
+
+async function draw(answer, within) {
+  const { frame, state } = within;
+  const name = nameOf(state);
+  const exporter = await plot(within, [histogram(answer), ...share(answer)], {
+    barmode: "overlay",
+    bargap: 0,
+    dragmode: isNarrow() ? false : "select",
+    selectdirection: "h",
+    margin: { r: 48 },
+    shapes: median(answer),
+    xaxis: resultAxis(name, state),
+    yaxis: axis("trials", { rangemode: "tozero" }),
+    yaxis2: axis("share of trials", { ...SHARE, overlaying: "y", side: "right", showgrid: false }),
+  });
+  if (!frame.body.dataset.filters) listen(frame, state);
+  const rows = answer.bins.map(({ low, high, count }) => [low, high, count]);
+  return { title: title(answer, name), columns: ["from", "to", "trials"], rows, exporter };
+}
+
+function histogram({ bins }) {
+  const theme = colours();
+  return {
+    type: "bar",
+    name: "trials",
+    x: bins.map(({ low, high }) => (low + high) / 2),
+    width: bins.map(({ low, high }) => high - low || Math.abs(high) / 10 || 1),
+    y: bins.map(({ count }) => count),
+    customdata: bins.map(({ low, high }) => `${number(low)} to ${number(high)}`),
+    marker: { color: faded(theme.series[0], 0.55), line: { color: theme.panel, width: 1 } },
+    hovertemplate: "%{customdata}: %{y} trials<extra></extra>",
+  };
+}
+
+function share({ edf }) {
+  if (!edf?.x.length) return [];
+  const line = { color: colours().series[1], width: 2, shape: "hv" };
+  const hovertemplate = "%{y:.1%} are at most %{x:.6g}<extra></extra>";
+  const place = { type: "scatter", mode: "lines", x: edf.x, y: edf.share, yaxis: "y2" };
+  return [{ ...place, name: "share at or below", line, hovertemplate }];
+}
+
+function median({ quantiles }) {
+  if (typeof quantiles?.p50 !== "number") return [];
+  const line = { color: colours().muted, width: 1, dash: "dot" };
+  return [{ type: "line", xref: "x", yref: "paper", x0: quantiles.p50, x1: quantiles.p50, y0: 0, y1: 1, line }];
+}
+
+function title({ quantiles }, name) {
+  const middle = typeof quantiles?.p50 === "number" ? `, median ${number(quantiles.p50)}` : "";
+  return `Distribution of ${name === "result" ? "results" : name}${middle}`;
+}
+
+// What is framed is a filter by result; a click frames one bar.
+function listen(frame, state) {
+  frame.body.dataset.filters = "yes";
+  const filter = ([low, high]) =>
+    state.set({ [`m.${state.get("key") ?? "default"}`]: range(low, high), page: null }, { push: true });
+  frame.body.on("plotly_selected", (selection) => selection?.range?.x && filter(extent(selection.range.x)));
+  frame.body.on("plotly_click", ({ points: [{ data, pointNumber }] }) => {
+    if (data.type !== "bar") return;
+    const [middle, half] = [data.x[pointNumber], data.width[pointNumber] / 2];
+    filter([middle - half, middle + half]);
+  });
+}

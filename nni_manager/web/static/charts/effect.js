@@ -1,0 +1,101 @@
+// What each parameter does to the result: binned, the most important first. A region that is framed is a filter.
+
+import { run } from "./chart.js";
+import { choosing } from "./choosing.js";
+import { colours } from "./colours.js";
+import { columnsOf } from "./columns.js";
+import { panel, panelAxes } from "./effect_panel.js";
+import { choice, extent } from "./formats.js";
+import { isNarrow, nameOf, plot } from "./plot.js";
+import { choices, range } from "./ranges.js";
+
+// Of a panel, in pixels.
+const NARROWEST = 260;
+const [HEIGHT, ALONE, AROUND] = [190, 300, 40];
+
+export function mount(figure, { state }) {
+  const chosen = (value) => state.set({ effect: value || null });
+  const menu = choosing(figure, "Effect of", { "": "the most important" }, chosen);
+  columnsOf(figure).then(({ parameters }) => offer(menu, parameters, state));
+  run(figure, state, {
+    question: "effect",
+    local: ["logy"],
+    extra: () => ({ parameter: state.get("effect") }),
+    empty: ({ parameters }) =>
+      parameters.some(({ bins }) => bins.length) ? "" : "No result yet: results tell the effect of a parameter.",
+    draw: (answer, within) => draw(answer, within, menu),
+  });
+}
+
+function offer(menu, parameters, state) {
+  menu.offer(
+    parameters.map(({ name }) => name),
+    state.get("effect") ?? "",
+  );
+}
+
+async function draw(answer, within, menu) {
+  const { figure, frame, state } = within;
+  offer(menu, answer.parameters, state);
+  const known = new Map((await columnsOf(figure)).parameters.map(({ name, choices }) => [name, choices]));
+  const parameters = answer.parameters.filter(({ bins }) => bins.length).map((one) => withChoices(one, known));
+  const rows = Math.ceil(parameters.length / Math.max(1, Math.floor(frame.body.clientWidth / NARROWEST)));
+  const columns = Math.ceil(parameters.length / rows);
+  frame.body.style.height = `${rows * (parameters.length > 1 ? HEIGHT : ALONE) + AROUND}px`;
+  const look = { columns, isLog: state.get("logy") === "1", name: nameOf(state) };
+  const theme = colours();
+  const traces = parameters.flatMap((parameter, index) => panel(parameter, index, theme));
+  const exporter = await plot(within, traces, {
+    ...Object.assign({}, ...parameters.map((parameter, index) => panelAxes(parameter, index, look))),
+    grid: { rows, columns, pattern: "independent", xgap: 0.16, ygap: 0.42 },
+    dragmode: isNarrow() ? false : "select",
+    selectdirection: "h",
+  });
+  frame.effects = parameters;
+  if (!figure.dataset.filters) listen(figure, frame, state);
+  return { ...table(parameters), title: title(parameters, nameOf(state)), exporter };
+}
+
+// A choice's place is its place among all choices, also of those without a trial.
+function withChoices(parameter, known) {
+  if (parameter.kind !== "choice") return parameter;
+  return { ...parameter, choices: known.get(parameter.name) ?? parameter.bins.map((bin) => bin.choice) };
+}
+
+// What is framed in a panel is a filter by its parameter.
+function listen(figure, frame, state) {
+  figure.dataset.filters = "yes";
+  frame.body.on("plotly_selected", (selection) => {
+    const found = Object.entries(selection?.range ?? {}).find(([name]) => name.startsWith("x"));
+    if (!found) return;
+    const parameter = frame.effects[Number(found[0].slice(1) || 1) - 1];
+    const text = parameter.kind === "choice" ? framed(parameter, found[1]) : range(...extent(found[1]));
+    if (text) state.set({ [`p.${parameter.name}`]: text, page: null }, { push: true });
+  });
+}
+
+function framed(parameter, ends) {
+  const [low, high] = extent(ends);
+  return choices(parameter.choices.filter((_, at) => at >= low && at <= high));
+}
+
+function title(parameters, name) {
+  if (parameters.length === 1) return `Effect of ${parameters[0].name} on the ${name}`;
+  return `Effect of each parameter on the ${name}, the most important first`;
+}
+
+function table(parameters) {
+  const rows = parameters.flatMap(({ name, kind, bins }) =>
+    bins.map((bin) => [
+      name,
+      kind === "choice" ? choice(bin.choice) : bin.low,
+      kind === "choice" ? "" : bin.high,
+      bin.count,
+      bin.median,
+      bin.p10,
+      bin.p90,
+      bin.best,
+    ]),
+  );
+  return { columns: ["parameter", "from or choice", "to", "trials", "median", "10 %", "90 %", "best"], rows };
+}

@@ -1,0 +1,66 @@
+// How much each parameter matters; the sentence names method and sample.
+
+import { run } from "./chart.js";
+import { colours } from "./colours.js";
+import { percent, plain, short } from "./formats.js";
+import { axis, plot } from "./plot.js";
+
+const STATES = {
+  computing: "The importance is being computed.",
+  unavailable: "There is no importance yet.",
+};
+
+export function mount(figure, { state }) {
+  run(figure, state, {
+    question: "importance",
+    empty: ({ state, sentence, importances }) =>
+      state === "ready" && importances.length ? "" : sentence || STATES[state] || STATES.unavailable,
+    draw,
+  });
+}
+
+async function draw(answer, within) {
+  const { frame, state } = within;
+  const sorted = [...answer.importances].sort((one, other) => one.value - other.value);
+  const theme = colours();
+  const exporter = await plot(
+    within,
+    [
+      {
+        type: "bar",
+        orientation: "h",
+        x: sorted.map(({ value }) => value),
+        y: sorted.map((_, index) => index),
+        customdata: sorted.map(({ name }) => plain(name)),
+        marker: { color: theme.series[0] },
+        text: sorted.map(({ value }) => plain(percent(value))),
+        textposition: "auto",
+        cliponaxis: false,
+        hovertemplate: "%{customdata}: %{x:.4g}<br>a click shows its effect<extra></extra>",
+      },
+    ],
+    {
+      showlegend: false,
+      dragmode: false,
+      xaxis: axis("share of the importance", { tickformat: ".0%", rangemode: "tozero" }),
+      yaxis: axis("", {
+        tickvals: sorted.map((_, index) => index),
+        ticktext: sorted.map(({ name }) => plain(short(name))),
+      }),
+    },
+  );
+  frame.shown = sorted.map(({ name }) => name);
+  if (!frame.body.dataset.chooses) listen(frame, state);
+  return {
+    title: "Which parameters matter",
+    count: answer.sentence || [answer.method, answer.sample].filter(Boolean).join(", "),
+    columns: ["parameter", "importance"],
+    rows: [...sorted].reverse().map(({ name, value }) => [name, value]),
+    exporter,
+  };
+}
+
+function listen(frame, state) {
+  frame.body.dataset.chooses = "yes";
+  frame.body.on("plotly_click", ({ points }) => state.set({ effect: frame.shown[points[0].y] }));
+}

@@ -1,0 +1,126 @@
+// Charts drawn by plotly: loaded once, when the first of them is on the page; traces made of SVG alone, as the page's
+// policy allows neither WebGL's code made at run time nor anything from elsewhere.
+
+import { colours, faded } from "./colours.js";
+import { plain } from "./formats.js";
+import { follow } from "./opening.js";
+import { walk } from "./walking.js";
+
+let loading = null;
+
+// The library, or the reason why it is not there; after a failure the next call tries again.
+export function plotly(figure) {
+  loading ??= load(figure.dataset.plotly ?? new URL("../plotly.min.js", import.meta.url).href).catch((error) => {
+    loading = null;
+    throw error;
+  });
+  return loading;
+}
+
+function load(address) {
+  return new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = address;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error("the library that draws charts could not be loaded"));
+    document.head.append(script);
+  });
+}
+
+// Where charts are dragged, phones scroll.
+export function isNarrow() {
+  return matchMedia("(max-width: 40rem)").matches;
+}
+
+// The chosen key of the results, in words.
+export function nameOf(state, usual = "result") {
+  const key = state.get("key") ?? "default";
+  return key === "default" ? usual : key;
+}
+
+// Draws into the frame, and returns what makes an image of it. A point whose `customdata` is a trial's number leads to
+// that trial.
+export async function plot({ figure, frame, state }, traces, layout) {
+  const library = await plotly(figure);
+  const wanted = merged({ ...common(colours()), height: frame.body.clientHeight }, layout);
+  await library.react(frame.body, traces, wanted, {
+    displaylogo: false,
+    responsive: true,
+    displayModeBar: isNarrow() ? false : "hover",
+    modeBarButtonsToRemove: ["toImage", "lasso2d", "autoScale2d"],
+  });
+  if (!frame.body.dataset.listens) listen(library, { figure, frame, state });
+  return (format) => image(library, frame.body, format);
+}
+
+function listen(library, { figure, frame, state }) {
+  frame.body.dataset.listens = "yes";
+  frame.body.on("plotly_click", ({ points, event }) => {
+    const point = points.find((each) => Number.isInteger(each.customdata));
+    if (point) follow(figure, state, point.customdata, event);
+  });
+  walk(library, { figure, frame, state });
+}
+
+async function image(library, element, format) {
+  const theme = colours();
+  const { width, height } = element.getBoundingClientRect();
+  const ground = { paper_bgcolor: theme.panel, plot_bgcolor: theme.panel };
+  const drawn = { data: element.data, layout: { ...element.layout, ...ground } };
+  const url = await library.toImage(drawn, { format, width, height, scale: format === "png" ? 2 : 1 });
+  return blobOf(url);
+}
+
+// By hand, as the policy lets the page fetch nothing but its own addresses.
+function blobOf(url) {
+  const [head, data] = [url.slice(5, url.indexOf(",")), url.slice(url.indexOf(",") + 1)];
+  const type = head.split(";")[0];
+  if (!head.endsWith("base64")) return new Blob([decodeURIComponent(data)], { type });
+  return new Blob([Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))], { type });
+}
+
+// Milliseconds since the epoch of a time as plotly writes it.
+export function utc(text) {
+  return Date.parse(`${String(text).replace(" ", "T")}Z`);
+}
+
+// The look that all charts have.
+function common(theme) {
+  return {
+    paper_bgcolor: "rgba(0, 0, 0, 0)",
+    plot_bgcolor: "rgba(0, 0, 0, 0)",
+    font: { family: "system-ui, sans-serif", size: 12, color: theme.fg },
+    margin: { l: 58, r: 12, t: 8, b: 44 },
+    hovermode: "closest",
+    hoverlabel: { bgcolor: theme.panel, bordercolor: theme.line, font: { color: theme.fg } },
+    dragmode: isNarrow() ? false : "zoom",
+    showlegend: true,
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11 } },
+    modebar: { bgcolor: "rgba(0, 0, 0, 0)", color: theme.muted, activecolor: theme.accent },
+    uirevision: "kept",
+  };
+}
+
+// An axis with its title; `more` wins over what is usual.
+export function axis(title, more = {}) {
+  const theme = colours();
+  return {
+    title: { text: plain(title), standoff: 8, font: { size: 12, color: theme.muted } },
+    gridcolor: faded(theme.line, 0.7),
+    linecolor: theme.line,
+    zerolinecolor: theme.line,
+    tickfont: { size: 11 },
+    automargin: true,
+    ...more,
+  };
+}
+
+// An axis of results: logarithmic where the reader wants it.
+export function resultAxis(title, state) {
+  const isLog = state.get("logy") === "1";
+  return axis(title, { type: isLog ? "log" : "linear", uirevision: String(isLog), exponentformat: "power" });
+}
+
+function merged(one, other) {
+  return { ...one, ...other, legend: { ...one.legend, ...other.legend }, margin: { ...one.margin, ...other.margin } };
+}

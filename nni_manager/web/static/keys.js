@@ -1,0 +1,50 @@
+// Keys, and the list of them. None is taken while the reader writes into a field.
+
+const PAUSE_MS = 1200;
+const goes = { o: "", t: "trials", f: "failures", c: "config", l: "log" };
+let isGoing = false;
+
+function isWriting(target) {
+  return target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]") !== null;
+}
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") return void document.activeElement?.closest("details.menu[open]")?.removeAttribute("open");
+  if (isWriting(event.target)) return;
+  if (isGoing && event.key in goes) return void go(event);
+  isGoing = event.key === "g";
+  if (isGoing) setTimeout(() => (isGoing = false), PAUSE_MS);
+  if (event.key === "?") document.getElementById("keys")?.showModal();
+  if (event.key === "/") search(event);
+}
+
+function go(event) {
+  isGoing = false;
+  const here = document.body.dataset.experiment;
+  if (!here) return;
+  event.preventDefault();
+  location.href = here + (goes[event.key] && `/${goes[event.key]}`);
+}
+
+function search(event) {
+  const field = document.querySelector("[data-search]");
+  if (!field) return;
+  event.preventDefault();
+  field.closest("details")?.setAttribute("open", "");
+  field.focus();
+  field.select();
+}
+
+addEventListener("keydown", pressed);
+// A menu closes when the reader presses beside it.
+addEventListener("click", (event) => {
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target)) menu.removeAttribute("open");
+  }
+});
+const button = document.getElementById("show-keys");
+if (button) {
+  button.hidden = false;
+  button.addEventListener("click", () => document.getElementById("keys").showModal());
+}

@@ -1,0 +1,201 @@
+// Keeps a page fresh. When the page's one stream of events says that something changed, the page is fetched again, and
+// every element with `data-live` and an id is replaced by its namesake, if that differs. `data-source`: the address from
+// which such an element comes, if not the page's own. Without this script the page is as it was when it was loaded.
+
+import { replace } from "./fragments.js";
+import { state } from "./state.js";
+import { Stream } from "./stream.js";
+
+const MIN_PAUSE_MS = 400;
+const RETRY_MS = 3000;
+const REFRESH_KEY = "nni_manager.refresh";
+
+const notice = document.getElementById("connection");
+const revisions = new Set();
+const listeners = new Map();
+let revision = null;
+let timer = null;
+let isFetching = false;
+let isStale = false;
+// Until this moment what is shown is how it is.
+let asOf = Date.now();
+let isCurrent = true;
+
+const address = document.body.dataset.stream;
+const stream = address ? new Stream(address, { onOpen: connected, onLost: disconnected, onEvent: received }) : null;
+
+export const live = {
+  /** The experiment's revision that the stream named last; null: none yet. */
+  get revision() {
+    return revision;
+  },
+
+  /** Calls back with the revision whenever it has changed. */
+  onRevision(callback) {
+    revisions.add(callback);
+    return () => revisions.delete(callback);
+  },
+
+  /** Calls back with the data of every event of this kind: "state", "log". */
+  on(kind, callback) {
+    if (!listeners.has(kind)) listeners.set(kind, new Set());
+    listeners.get(kind).add(callback);
+    return () => listeners.get(kind).delete(callback);
+  },
+
+  /** Asks the stream for more: `{log: "3.1.stdout"}`; null: no more of it. The stream is opened again with it. */
+  ask(values) {
+    stream?.ask(values);
+  },
+
+  /** Shows another state of this page, as a form or a link asks for it; the server may redirect. */
+  async go(url) {
+    try {
+      const answer = await fetch(url, { headers: { Accept: "text/html" } });
+      if (!answer.ok && answer.status !== 400) throw new Error(`status ${answer.status}`);
+      const html = await answer.text();
+      if (answer.ok) state.replaceAll(new URL(answer.url).searchParams, { push: true, quiet: true });
+      else return void location.assign(url); // the page says what is wrong
+      replace(html, "");
+      document.dispatchEvent(new Event("refreshed"));
+    } catch {
+      location.assign(url);
+    }
+  },
+
+  /** Fetches what is shown at once. */
+  refresh() {
+    isStale = true;
+    return refreshNow();
+  },
+};
+
+// Events
+
+function received(kind, data) {
+  for (const callback of listeners.get(kind) ?? []) callback(data);
+  if (kind !== "state") return;
+  if (data.closed) stream.end(); // there will be no other
+  if (String(data.revision) !== revision) {
+    revision = String(data.revision);
+    for (const callback of revisions) callback(revision);
+  }
+  isStale = true;
+  refreshSoon();
+}
+
+function connected() {
+  if (isCurrent || !isFetching) current();
+}
+
+function current() {
+  isCurrent = true;
+  asOf = Date.now();
+  if (notice) notice.hidden = true;
+}
+
+// Also while the browser itself is offline. `isRefused`: the server answered, but not with a stream; the page says why.
+function disconnected({ isRefused = false } = {}) {
+  if (isCurrent) asOf = Date.now();
+  isCurrent = false;
+  if (notice) {
+    notice.textContent = `not connected; shown as of ${new Date(asOf).toISOString().slice(11, 19)} UTC`;
+    notice.hidden = false;
+  }
+  if (isRefused) {
+    isStale = true;
+    refreshSoon();
+  }
+}
+
+// Fetching
+
+/** Milliseconds between two fetches: 0 as soon as something changes; null: only by hand. */
+function interval() {
+  const chosen = document.getElementById("refresh")?.value ?? "0";
+  return chosen === "off" ? null : Number(chosen) * 1000;
+}
+
+function refreshSoon() {
+  const pause = interval();
+  if (pause === null || timer) return;
+  timer = setTimeout(refreshNow, isFetching ? MIN_PAUSE_MS : Math.max(0, asOf + pause - Date.now()));
+}
+
+async function refreshNow() {
+  clearTimeout(timer);
+  timer = null;
+  if (isFetching || !isStale || document.hidden) return; // when it is shown again, the stream begins with the state
+  isFetching = true;
+  isStale = false;
+  const begun = performance.now();
+  const isShown = await fetchAll();
+  const took = performance.now() - begun;
+  await new Promise((resolve) => setTimeout(resolve, isShown ? Math.max(MIN_PAUSE_MS, 3 * took) : RETRY_MS));
+  isFetching = false;
+  if (isStale) refreshSoon();
+}
+
+// Whether what is shown is how it is now. After a fetch that failed another one follows: there may be no further event.
+async function fetchAll() {
+  const sources = new Set([...document.querySelectorAll("[data-live]")].map((one) => one.dataset.source ?? ""));
+  try {
+    for (const source of sources) await fetchOne(source);
+    current();
+    document.dispatchEvent(new Event("refreshed"));
+    return true;
+  } catch {
+    disconnected();
+    isStale = true;
+    return false;
+  }
+}
+
+async function fetchOne(source) {
+  const url = source || location.pathname + location.search;
+  const answer = await fetch(url, { headers: { Accept: "text/html" } });
+  if (!source && (answer.status === 404 || answer.status === 401)) location.reload(); // the page itself says why
+  else if (answer.ok || answer.status === 400) replace(await answer.text(), source);
+  else throw new Error(`status ${answer.status}`);
+}
+
+// The reader's part
+
+function remembered() {
+  try {
+    return localStorage.getItem(REFRESH_KEY);
+  } catch {
+    return null;
+  }
+}
+
+function startControl() {
+  const control = document.getElementById("refresh");
+  if (!control) return;
+  control.value = remembered() ?? "0";
+  if (!control.value) control.value = "0";
+  control.closest("[hidden]")?.removeAttribute("hidden");
+  control.addEventListener("change", () => {
+    try {
+      localStorage.setItem(REFRESH_KEY, control.value);
+    } catch {
+      // not remembered
+    }
+    clearTimeout(timer);
+    timer = null;
+    live.refresh();
+  });
+}
+
+function tellAge() {
+  const place = document.getElementById("updated");
+  if (!place || document.hidden) return;
+  const seconds = isCurrent && stream?.isOpen && !isStale ? 0 : Math.round((Date.now() - asOf) / 1000);
+  const text = seconds < 2 ? "up to date" : `updated ${seconds} s ago`;
+  if (place.textContent !== text) place.textContent = text;
+}
+
+startControl();
+setInterval(tellAge, 1000);
+state.onChange((_, { isShown }) => isShown || live.refresh());
+stream?.start();

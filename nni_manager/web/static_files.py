@@ -1,0 +1,75 @@
+"""What the pages load: our own files, and plotly's script out of its installed package, which is found and never
+imported: one file of 5 MB, a third of that compressed."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+#: The address names the release, so a browser asks once for each.
+_FOR_EVER = "public, max-age=31536000, immutable"
+_LEVEL = 6
+
+
+_OWN = Path(__file__).parent / "static"
+
+
+class _OwnFiles(StaticFiles):
+    """Asked for again each time, which costs a header where nothing changed: modules import each other by plain names,
+    so those of two releases of ours must not mix."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def plotly_script() -> str:
+    """The name of plotly's script below ``/static/``."""
+    return f"plotly.min.js?v={_release()}"
+
+
+async def _plotly(request: Request) -> Response:
+    """plotly's script, compressed for browsers that take it so."""
+    named = request.query_params.get("v") == _release()
+    headers = {"Cache-Control": _FOR_EVER if named else "no-cache", "Vary": "Accept-Encoding"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(await asyncio.to_thread(_path().read_bytes), headers=headers, media_type="text/javascript")
+    headers["Content-Encoding"] = "gzip"
+    return Response(await asyncio.to_thread(_compressed), headers=headers, media_type="text/javascript")
+
+
+@cache
+def _release() -> str:
+    return version("plotly")
+
+
+@cache
+def _compressed() -> bytes:
+    return gzip.compress(_path().read_bytes(), _LEVEL, mtime=0)
+
+
+@cache
+def _path() -> Path:
+    """The script's path. Raises FileNotFoundError where the package is not installed."""
+    spec = find_spec("plotly")
+    places = spec.submodule_search_locations if spec else None
+    if not places:
+        raise FileNotFoundError("the package plotly is not installed; charts need its script: pip install plotly")
+    return Path(places[0]) / "package_data" / "plotly.min.js"
+
+
+ROUTES = [
+    Route("/static/plotly.min.js", _plotly),
+    Mount("/static", _OwnFiles(directory=_OWN)),
+]

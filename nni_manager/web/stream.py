@@ -1,0 +1,114 @@
+"""The stream of events of an experiment's page. All readers of an experiment share one reading of its state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nni_manager.streams.event_stream import PAUSE_S, Part, event
+from nni_manager.web.experiment import progress
+from nni_manager.web.trial.log_tail import LogTail
+
+if TYPE_CHECKING:
+    from nni_manager.web.rendering import PagesContext
+
+
+@dataclass(slots=True)
+class _Shared:
+    """The state of one experiment as it was read last."""
+
+    #: Of the experiment's changes when it was read; -1: never.
+    count: int = -1
+    read_s: float = float("-inf")
+    part: Part | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class States:
+    """The states of experiments with readers, each read at most once for all its readers, and at most five times a
+    second."""
+
+    def __init__(self, context: PagesContext) -> None:
+        self._context = context
+        self._shared: dict[str, _Shared] = {}
+        self._readers: dict[str, int] = {}
+
+    @contextmanager
+    def watch(self, id: str) -> Iterator[asyncio.Event]:
+        """An event that is set by every change; never set for a closed experiment."""
+        experiment = self._context.service.at_work(id)
+        self._readers[id] = self._readers.get(id, 0) + 1
+        try:
+            if experiment is None:
+                yield asyncio.Event()
+                return
+            with experiment.changes.watch() as news:
+                yield news
+        finally:
+            self._leave(id)
+
+    async def read(self, id: str) -> Part:
+        """The state as an event. Raises NotFound or StoreError."""
+        shared = self._shared.setdefault(id, _Shared())
+        async with shared.lock:
+            if shared.part is None or shared.count != self._count(id):
+                await asyncio.sleep(shared.read_s + PAUSE_S - time.monotonic())
+                shared.count, shared.read_s = self._count(id), time.monotonic()
+                shared.part = await self._read(id)
+            return shared.part
+
+    async def _read(self, id: str) -> Part:
+        is_over = self._context.service.at_work(id) is None
+        found = await progress.read(self._context, id)
+        return Part(text=event("state", json.dumps(found | {"closed": is_over})), is_last=is_over)
+
+    def _count(self, id: str) -> int:
+        """Grows with every change; -2: it is closed."""
+        experiment = self._context.service.at_work(id)
+        return -2 if experiment is None else experiment.changes.count
+
+    def _leave(self, id: str) -> None:
+        self._readers[id] -= 1
+        if not self._readers[id]:
+            del self._readers[id]
+            self._shared.pop(id, None)
+
+
+class PageEvents:
+    """The subject of one page's stream: the experiment's state whenever it changes, and one log as it grows.
+
+    `log`: None: none was asked for.
+    """
+
+    def __init__(self, states: States, id: str, log: LogTail | None = None) -> None:
+        self._states = states
+        self._id = id
+        self._log = log
+        self._sent: Part | None = None
+
+    @contextmanager
+    def watch(self) -> Iterator[asyncio.Event]:
+        with self._states.watch(self._id) as news:
+            if self._log is None:
+                yield news
+                return
+            following = asyncio.create_task(self._log.follow(news), name="stream: log")
+            try:
+                yield news
+            finally:
+                following.cancel()
+
+    async def read(self) -> Part:
+        state = await self._states.read(self._id)
+        if self._log is None:
+            return state
+        if state.is_last:
+            await self._log.look()  # nothing grows any more
+        text = self._log.take() + ("" if state is self._sent else state.text)  # a page closes it with the last state
+        self._sent = state
+        return Part(text=text, is_last=state.is_last)

@@ -1,0 +1,1 @@
+"""The table of trials: its address, filter, rows, files, and what is done with ticked rows."""

@@ -1,0 +1,92 @@
+"""The query string of a page: the query of the analysis, and what only the page knows, such as its columns.
+
+Fields of forms that say one thing in several parts (``low:p.lr`` and ``high:p.lr``, one ``status`` a box) are joined,
+and empty ones left out, before the address is used: `canonical`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from nni_manager.analysis.choice_list import joined, split
+from nni_manager.analysis.query import Query
+
+#: Not part of what a page shows: fields of forms that are sent along.
+_NOT_KEPT = frozenset({"back", "csrf"})
+_LOW, _HIGH = "low:", "high:"
+#: Field of a form with one value a ticked row → name in the address.
+_TICKED = {"tick": "selected"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageQuery:
+    """The query string of a page about trials."""
+
+    query: Query
+    #: As they stand in the address, each name once.
+    pairs: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def parse(pairs: Iterable[tuple[str, str]]) -> PageQuery:
+        """Raises InvalidInput with the name of what is wrong."""
+        found = tuple(canonical(pairs))
+        return PageQuery(query=Query.parse(found, lenient=True), pairs=found)
+
+    def get(self, name: str) -> str:
+        """The text of a name; empty: not given."""
+        return dict(self.pairs).get(name, "")
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A list of names, such as that of columns; empty: not given."""
+        text = self.get(name)
+        return tuple(unquoted(one) for one in split(name, text)) if text else ()
+
+    def string(self, **changes: Any) -> str:
+        """The query string with some names changed; None and "" leave one out."""
+        values = {**dict(self.pairs), **changes}
+        return urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
+
+    def sorted_by(self, column: str) -> str:
+        """Sorts by a column, or reverses its order; from the first page."""
+        return self.string(sort=f"-{column}" if self.query.sort == column else column, page=None)
+
+    def direction_of(self, column: str) -> str:
+        return self.query.direction_of(column)
+
+    @property
+    def unfiltered(self) -> str:
+        """The query string without what leaves trials out."""
+        return self.string(page=None, **dict.fromkeys(name for name, _ in self.filters))
+
+    @property
+    def filters(self) -> list[tuple[str, str]]:
+        """The (name, text) of what leaves trials out."""
+        return [pair for pair in self.pairs if pair[0] in ("status", "q", "failure") or pair[0][:2] in ("p.", "m.")]
+
+
+def canonical(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs as they stand in an address: no empty ones, the parts of ranges and choices joined."""
+    found: dict[str, list[str]] = {}
+    for name, text in pairs:
+        if name in _NOT_KEPT or not text.strip():
+            continue
+        found.setdefault(_TICKED.get(name, name), []).append(text.strip())
+    for name in list(dict.fromkeys(_end_of(name) for name in found if name.startswith((_LOW, _HIGH)))):
+        low, high = found.pop(_LOW + name, [""])[0], found.pop(_HIGH + name, [""])[0]
+        found[name] = [f"{low}..{high}"]
+    texts = {name: values[0] if len(values) == 1 else joined(values) for name, values in found.items()}
+    return [(name, text) for name, text in texts.items() if (name, text) != ("page", "1")]
+
+
+def unquoted(text: str) -> str:
+    """A name in a list, which stands in quotes where it holds a comma."""
+    import json
+
+    return str(json.loads(text)) if text.startswith('"') else text
+
+
+def _end_of(name: str) -> str:
+    return name.partition(":")[2]

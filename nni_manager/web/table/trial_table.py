@@ -1,0 +1,153 @@
+"""The trials of an experiment as a table: columns, rows, cells. The rows are the answer to the question ``trials``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.web import formats
+from nni_manager.web.table import sparkline
+from nni_manager.web.table.page_query import PageQuery
+
+#: Name → heading of the columns that every table has.
+FIXED = {
+    "number": "No.",
+    "id": "Trial",
+    "status": "Status",
+    "result": "Result",
+    "latest": "Latest",
+    "duration": "Duration",
+    "started": "Started",
+    "ended": "Ended",
+    "place": "Place",
+}
+_SHOWN = ("number", "id", "status", "result", "latest", "duration", "place")
+#: Always there: a row without them could not be told from others, or opened.
+_NEEDED = ("number", "status")
+_AT_THE_RIGHT = frozenset({"number", "result", "latest", "duration"})
+#: Parameters with a column of their own where the reader chose none.
+_MOST_PARAMETERS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    #: As `sort` and `columns` have it.
+    name: str
+    title: str
+    is_number: bool
+    is_shown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    text: str = ""
+    #: The whole value, where the text is shorter.
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    number: int
+    id: str
+    status: str
+    #: Why it has its status.
+    explanation: str
+    #: The last line of stderr of a failed trial.
+    line: str
+    rank: int | None
+    #: Where the result lies from worst (0) to best (100); None: it cannot be compared.
+    percent: int | None
+    attempt: int
+    link: str
+    is_open: bool
+    is_ticked: bool
+    #: Points of an SVG polyline; empty: no curve.
+    spark: str
+    #: Column → cell.
+    cells: dict[str, Cell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    query: PageQuery
+    #: All columns, those that are not shown included.
+    columns: list[Column]
+    rows: list[Row]
+    total: int
+    matching: int
+    pages: int
+
+    @property
+    def shown(self) -> list[Column]:
+        return [column for column in self.columns if column.is_shown]
+
+
+def build(query: PageQuery, columns: dict[str, Any], found: dict[str, Any]) -> Table:
+    """The table of the answers to ``columns`` and ``trials``."""
+    listed = columns_of(query, columns)
+    shown = [column.name for column in listed if column.is_shown]
+    return Table(
+        query=query,
+        columns=listed,
+        rows=[_row(query, shown, row) for row in found["rows"]],
+        total=found["total"],
+        matching=found["matching"],
+        pages=found["pages"],
+    )
+
+
+def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
+    """Fixed columns, one for each parameter, one for each further key of results."""
+    parameters = {f"p.{one['name']}": one for one in columns["parameters"]}
+    keys = [f"m.{key['name']}" for key in columns["keys"] if key["name"] != query.query.key]
+    wanted = query.names("columns") or (*_SHOWN, *list(parameters)[:_MOST_PARAMETERS], *keys)
+    shown = {*wanted, *_NEEDED}
+    names = {**FIXED, **{name: name[2:] for name in (*parameters, *keys)}}
+    return [
+        Column(name=name, title=title, is_number=_is_number(name, parameters), is_shown=name in shown)
+        for name, title in names.items()
+    ]
+
+
+def _is_number(name: str, parameters: dict[str, Any]) -> bool:
+    return name in _AT_THE_RIGHT or name.startswith("m.") or parameters.get(name, {}).get("kind") == "number"
+
+
+def _row(query: PageQuery, shown: list[str], row: dict[str, Any]) -> Row:
+    return Row(
+        number=row["number"],
+        id=row["id"],
+        status=row["status"],
+        explanation=row["reason"],
+        line="" if row["line"] in row["reason"] else row["line"],
+        rank=row["rank"],
+        percent=None if row["position"] is None else round(100 * row["position"]),
+        attempt=row["attempt"],
+        link=row["link"],
+        is_open=row["status"] in OPEN_STATUSES,
+        is_ticked=row["number"] in query.query.selected,
+        spark=sparkline.points(row["spark"]),
+        cells={name: _cell(name, row) for name in shown},
+    )
+
+
+def _cell(name: str, row: dict[str, Any]) -> Cell:
+    if name in ("started", "ended"):
+        ms = row[f"{name}Ms"]
+        return Cell(text="" if ms is None else formats.moment(ms))
+    if name == "duration":
+        return Cell(text="" if row["durationMs"] is None else formats.duration(row["durationMs"]))
+    return cell(_value(name, row))
+
+
+def cell(value: object) -> Cell:
+    """A value with six significant digits, its whole text as title where that differs."""
+    text, whole = formats.cell(value), formats.whole(value)
+    return Cell(text=text, title=whole if whole != text else "")
+
+
+def _value(name: str, row: dict[str, Any]) -> object:
+    if name.startswith("p."):
+        return row["parameters"].get(name[2:])
+    return row["metrics"].get(name[2:]) if name.startswith("m.") else row.get(name)

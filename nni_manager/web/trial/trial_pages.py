@@ -1,0 +1,139 @@
+"""The page of one trial, which is a drawer beside the table as well, its files, and the ways to run it again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from nni_manager.analysis.query import Query
+from nni_manager.domain.errors import NniManagerError, NotFound
+from nni_manager.store.experiment import answers
+from nni_manager.web.experiment_pages import render_tab
+from nni_manager.web.rendering import context_of, experiment_id, form_of, render
+from nni_manager.web.shown_experiments import shown as shown_experiment
+from nni_manager.web.trial import custom_trial, log_page, shown_trial, trial_files
+from nni_manager.web.trial.custom_trial import TrialForm
+from nni_manager.web.trial.shown_trial import Place, ShownTrial
+
+#: Seconds to wait for the trial's place among the others: of many trials it is computed when a page asks first.
+_PLACE_S = 2.0
+
+
+async def _page(request: Request) -> Response:
+    """The page, or with ``?drawer=1`` what the drawer shows of it."""
+    trial = await _shown(request)
+    log = await log_page.opened(request, trial)
+    if request.query_params.get("drawer") == "1":
+        found = await shown_experiment(context_of(request), experiment_id(request))
+        return render(request, "trial_drawer.html", shown=found, trial=trial, log=log)
+    return await render_tab(request, "trial.html", tab="trials", trial=trial, log=log)
+
+
+async def _file(request: Request) -> Response:
+    """A file of an attempt, as a download."""
+    context, id_ = context_of(request), experiment_id(request)
+    trial_id = await context.service.read(id_, lambda c: shown_trial.trial_id(c, request.path_params["trial"]))
+    trials = (await context.service.entry(id_)).folder.trials
+    return await trial_files.download(trials, trial_id, _number(request, "attempt"), request.path_params["path"])
+
+
+async def _again(request: Request) -> Response:
+    """Runs a trial once more with the same parameters."""
+    context, id_ = context_of(request), experiment_id(request)
+    row = await _row(request, request.path_params["trial"])
+    added = await context.service.add_trial(id_, row["parameters"], row["id"])
+    return _to_trial(request, added["sequenceId"])
+
+
+async def _form(request: Request) -> Response:
+    """The form of a new trial; ``?like=17``: with the parameters of that one."""
+    origin = await _origin(request)
+    parameters = origin["parameters"] if origin else None
+    return await _render_form(request, custom_trial.prefilled(await _space(request), parameters), origin)
+
+
+async def _sent(request: Request) -> Response:
+    """Runs what was sent, or shows the form again with what is wrong."""
+    origin, fields = await _origin(request), await form_of(request)
+    form = {name: values[-1] for name, values in fields.items()}
+    found = custom_trial.sent(await _space(request), origin["parameters"] if origin else None, form)
+    if not found.may_run:
+        return await _render_form(request, found, origin, HTTPStatus.BAD_REQUEST)
+    context, id_ = context_of(request), experiment_id(request)
+    added = await context.service.add_trial(id_, found.parameters, origin["id"] if origin else "")
+    return _to_trial(request, added["sequenceId"])
+
+
+async def _render_form(
+    request: Request, form: TrialForm, origin: Mapping[str, Any] | None, status: int = HTTPStatus.OK
+) -> Response:
+    unnamed = json.dumps(form.kept, ensure_ascii=False) if form.kept else ""
+    return await render_tab(
+        request, "new_trial.html", tab="trials", status=status, form=form, origin=origin, unnamed=unnamed
+    )
+
+
+async def _shown(request: Request) -> ShownTrial:
+    context, id_, trial = context_of(request), experiment_id(request), request.path_params["trial"]
+    number = (await _row(request, trial))["sequenceId"]
+    place = await _place(request, number)
+    return await shown_trial.shown(context.service, id_, trial, place, None, context.clock())
+
+
+async def _place(request: Request, number: int) -> Place:
+    """Its place among the others; without one where that cannot be computed: the page has the rest."""
+    try:
+        async with asyncio.timeout(_PLACE_S):
+            answer = await context_of(request).analysis.ask(experiment_id(request), "trial", Query(number=number))
+    except (NniManagerError, TimeoutError):
+        return Place()
+    return shown_trial.place_of(json.loads(answer.text))
+
+
+async def _row(request: Request, trial: str) -> dict[str, Any]:
+    """The trial as the API answers it. Raises NotFound."""
+    read = await context_of(request).service.read(
+        experiment_id(request), lambda c: answers.trial(c, shown_trial.trial_id(c, trial))
+    )
+    row: dict[str, Any] = json.loads(read)
+    return row
+
+
+async def _origin(request: Request) -> dict[str, Any] | None:
+    like = request.query_params.get("like", "")
+    return await _row(request, like) if like else None
+
+
+async def _space(request: Request) -> object:
+    found = await shown_experiment(context_of(request), experiment_id(request))
+    return found.overview.config.get("searchSpace")
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.path_params[name]
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise NotFound(f"there is no {name} {text!r}")
+    return int(text)
+
+
+def _to_trial(request: Request, number: int) -> Response:
+    base = request.scope.get("root_path", "")
+    path = f"{base}/experiments/{experiment_id(request)}/trials/{number}"
+    return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+
+
+_HERE = "/experiments/{id}/trials"
+ROUTES = [
+    Route(f"{_HERE}/new", _form),
+    Route(f"{_HERE}/new", _sent, methods=["POST"]),
+    Route(f"{_HERE}/{{trial}}", _page),
+    Route(f"{_HERE}/{{trial}}/again", _again, methods=["POST"]),
+    Route(f"{_HERE}/{{trial}}/files/{{attempt}}/{{path:path}}", _file),
+]

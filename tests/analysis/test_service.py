@@ -1,0 +1,173 @@
+"""The child process: started by a question, bounded in time, started anew after its death, gone with the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nni_manager.analysis import process
+from nni_manager.analysis.query import Query
+from nni_manager.analysis.service import Analysis
+from nni_manager.domain.errors import AnalysisUnavailable, InvalidInput, NotFound, StoreCorrupt
+from tests.analysis.filled import Filled
+
+pytestmark = pytest.mark.unit
+
+
+@asynccontextmanager
+async def analysing(experiment: Filled, **options: Any) -> AsyncIterator[Analysis]:
+    async def located(_id: str) -> tuple[Path, str]:
+        return experiment.path, str(experiment.revision)
+
+    analysis = Analysis(located, **options)
+    try:
+        yield analysis
+    finally:
+        await analysis.close()
+
+
+async def total(analysis: Analysis) -> int:
+    return int(json.loads((await analysis.ask("exp1", "trials", Query())).text)["total"])
+
+
+async def test_a_question_starts_the_process_and_close_ends_it(experiment: Filled) -> None:
+    experiment.add(final=1.0)
+    async with analysing(experiment) as analysis:
+        assert analysis.pid is None
+        assert await total(analysis) == 1
+        pid = analysis.pid
+        assert pid is not None and psutil.Process(pid).nice() > psutil.Process().nice()
+        experiment.add(final=2.0)
+        assert await total(analysis) == 2 and analysis.pid == pid
+    assert not psutil.pid_exists(pid)
+
+
+async def test_same_questions_of_one_revision_are_computed_once(experiment: Filled) -> None:
+    async with analysing(experiment) as analysis:
+        first, second = await asyncio.gather(*(analysis.ask("exp1", "trials", Query()) for _ in range(2)))
+        assert first is second is await analysis.ask("exp1", "trials", Query())
+
+
+async def test_a_client_that_goes_away_takes_no_answer_from_others(experiment: Filled) -> None:
+    async with analysing(experiment) as analysis:
+        gone = asyncio.create_task(analysis.ask("exp1", "trials", Query()))
+        stays = asyncio.create_task(analysis.ask("exp1", "trials", Query()))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert json.loads((await stays).text)["total"] == 0
+
+
+async def test_a_killed_process_refuses_those_that_wait_and_is_started_anew(experiment: Filled) -> None:
+    async with analysing(experiment) as analysis:
+        await total(analysis)
+        pid = analysis.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        experiment.add(final=1.0)
+        asyncio.get_running_loop().call_later(0.05, os.kill, pid, signal.SIGKILL)  # whether asked by then or not
+        with pytest.raises(AnalysisUnavailable, match=r"ended \("):
+            await total(analysis)
+        assert await total(analysis) == 1 and analysis.pid != pid
+
+
+async def test_an_answer_that_takes_too_long_is_given_up(experiment: Filled) -> None:
+    async with analysing(experiment) as analysis:
+        await total(analysis)
+        analysis._timeout_s = 0.05
+        pid = analysis.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        experiment.add(final=1.0)
+        with pytest.raises(AnalysisUnavailable, match="took longer"):
+            await total(analysis)
+        analysis._timeout_s = 30
+        assert await total(analysis) == 1
+
+
+async def test_idle_process_is_ended_and_started_again(experiment: Filled) -> None:
+    async with analysing(experiment, idle_s=0.01) as analysis:
+        await total(analysis)
+        assert analysis._worker is not None
+        async with asyncio.timeout(30):
+            await analysis._worker._process.wait()
+        assert analysis.pid is None
+        experiment.add(final=1.0)
+        assert await total(analysis) == 1
+
+
+async def test_a_damaged_database_is_said_and_a_whole_one_read_afterwards(experiment: Filled) -> None:
+    experiment.add(final=1.0)
+    experiment.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = experiment.path.read_bytes()
+    async with analysing(experiment) as analysis:
+        experiment.path.write_bytes(b"nonsense" * 4096)
+        with pytest.raises(AnalysisUnavailable, match=r"nni\.sqlite cannot be read"):
+            await total(analysis)
+        experiment.path.write_bytes(whole)
+        assert await total(analysis) == 1
+
+
+async def test_refusals_keep_their_kind(experiment: Filled) -> None:
+    async with analysing(experiment) as analysis:
+        with pytest.raises(InvalidInput, match=r"p\.none"):
+            await analysis.ask("exp1", "trials", Query.parse([("p.none", "1..2")]))
+        with pytest.raises(NotFound, match="no question"):
+            await analysis.ask("exp1", "anything", Query())
+
+
+async def test_a_fault_is_logged_and_the_process_goes_on(experiment: Filled, caplog: pytest.LogCaptureFixture) -> None:
+    async with analysing(experiment) as analysis:
+        await total(analysis)
+        experiment.connection.execute("ALTER TABLE trials RENAME COLUMN last_words TO gone")
+        experiment.revision += 1
+        pid = analysis.pid
+        with pytest.raises(AnalysisUnavailable, match="fault in the manager"):
+            await total(analysis)
+        assert "last_words" in caplog.text and analysis.pid == pid
+
+
+async def test_a_database_that_cannot_be_located_is_unavailable() -> None:
+    async def located(_id: str) -> tuple[Path, str]:
+        raise StoreCorrupt("the database x cannot be read; restore it from a backup")
+
+    analysis = Analysis(located)
+    with pytest.raises(AnalysisUnavailable, match="restore it"):
+        await analysis.ask("exp1", "trials", Query())
+    await analysis.close()
+    with pytest.raises(AnalysisUnavailable, match="restore it"):
+        await analysis.revision("exp1")
+
+
+async def test_a_program_that_cannot_be_started(experiment: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.sys, "executable", "/nowhere/python")
+    async with analysing(experiment) as analysis:
+        with pytest.raises(AnalysisUnavailable, match="cannot be started"):
+            await total(analysis)
+
+
+def test_the_process_ends_with_its_parent_also_in_the_middle_of_an_answer() -> None:
+    """As when the daemon is killed: only its end of the pipe is gone."""
+    worker = "nni_manager.analysis"
+    busy = f"import {worker}.worker as w; w.respond = lambda *_: [0 for _ in iter(int, 1)]; w.main()"
+    with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        child.stdin.write(b"{}\n")
+        child.stdin.flush()
+        child.stdin.close()
+        assert child.wait(timeout=50) == 0
+
+
+def test_the_daemon_s_side_imports_no_numpy() -> None:
+    code = "import sys, nni_manager.app.serve; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
