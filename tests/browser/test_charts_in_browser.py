@@ -155,6 +155,7 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         assert 1e-5 < low < high < 0.1
         chips = page.get_by_role("button", name="Remove the filter: rate")
         await expect(chips).to_be_visible()
+        await chart(page, "distribution").scroll_into_view_if_needed()  # out of view it asks for nothing
         await expect(chart(page, "distribution").locator(".chart-count")).not_to_contain_text(
             f"showing {before} ", timeout=LONG_MS
         )
