@@ -48,8 +48,10 @@ async def render_tab(request: Request, template: str, *, tab: str, status: int =
     }
     query = values.get("query")
     # what charts are brushed to is what the table shows, and the other way round
-    kept = query.string(page=None, trial=None) if isinstance(query, PageQuery) else ""
-    return render(request, template, status, shown=shown, tab=tab, notices=told, kept=kept, **copies, **values)
+    tab_query = query.string(page=None, trial=None) if isinstance(query, PageQuery) else ""
+    return render(
+        request, template, status, shown=shown, tab=tab, notices=told, tab_query=tab_query, **copies, **values
+    )
 
 
 _HERE = "/experiments/{id}"

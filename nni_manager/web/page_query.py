@@ -18,7 +18,7 @@ from nni_manager.analysis.query import Query
 _NOT_KEPT = frozenset({"back", "csrf"})
 _LOW, _HIGH = "low:", "high:"
 #: Field of a form with one value a ticked row → name in the address.
-_TICKED = {"trial": "selected"}
+_TICKED = {"tick": "selected"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ async def _compare(request: Request) -> Response:
 async def _kill(request: Request) -> Response:
     """Ends the ticked trials; those that have ended are left as they are."""
     context, id_, form = context_of(request), experiment_id(request), await form_of(request)
-    query = PageQuery.parse([("selected", text) for text in form.get("trial", [])])
+    query = PageQuery.parse([("selected", text) for text in form.get("tick", [])])
     if not query.query.selected:
         raise InvalidInput("no trial is ticked; tick those that are to be killed, then press again")
     found = await context.service.read(id_, lambda c: numbered.trials(c, query.query.selected))

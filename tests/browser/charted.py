@@ -48,6 +48,7 @@ async def charted(world: World, id: str, count: int) -> Folder:
 
 def _fill(folder: Folder, id: str, count: int) -> None:
     with closing(sqlite3.connect(folder.database)) as connection, connection:
+        _own_parameters(connection)
         if not count:
             for table in ("metrics", "outboxes", "attempts", "trials"):
                 connection.execute(f"DELETE FROM {table}")
@@ -78,6 +79,19 @@ _INTO_METRICS = (
 )
 
 
+def _own_parameters(connection: sqlite3.Connection) -> None:
+    """The trials of `world.seed` have parameters of this search space."""
+    draw = random.Random(3)
+    for number in range(SEEDED):
+        connection.execute(
+            "UPDATE trials SET record = ? WHERE sequence_id = ?", (_record(number, _values(draw)), number)
+        )
+
+
+def _record(number: int, values: dict[str, Any]) -> str:
+    return Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values).record()
+
+
 def _trials(count: int) -> Iterator[dict[str, Any]]:
     draw = random.Random(5)
     for at in range(count):
@@ -85,25 +99,12 @@ def _trials(count: int) -> Iterator[dict[str, Any]]:
         result = _result(values, draw)
         number, began = at + SEEDED, CREATED_MS + at // _AT_A_TIME * _TRIAL_MS
         status = TrialStatus.EARLY_STOPPED if at % 10 == 9 else TrialStatus.SUCCEEDED
-        record = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values).record()
         trial_id = f"c{number:05d}"
         ended = began + _TRIAL_MS - draw.randrange(20_000)
-        row = (
-            number,
-            trial_id,
-            status,
-            number,
-            record,
-            began,
-            began,
-            ended,
-            _STEPS,
-            result,
-            json.dumps(result),
-            result,
-        )
+        times = (began, began, ended)
+        final = (result, json.dumps(result), result, number + 1)
         yield {
-            "trial": (*row, number + 1),
+            "trial": (number, trial_id, status, number, _record(number, values), *times, _STEPS, *final),
             "id": trial_id,
             "place": f"machine-{at % 2}",
             "began": began,

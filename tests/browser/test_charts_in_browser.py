@@ -1,8 +1,7 @@
-"""Charts in a real browser: points lead to trials, brushes filter the page, themes, exports, keyboard, small screens."""
+"""Charts in a real browser: points lead to trials, brushes filter, themes, exports, keyboard, small screens."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, Request, expect
 
 from tests.api.world import World
-from tests.browser.charted import SEEDED, charted
+from tests.browser.charted import charted
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -22,6 +21,14 @@ CHARTS = ["results", "curves", "parallel", "effect", "importance", "pair", "dist
 LONG_MS = 60_000
 #: Pixels of the parallel coordinates: their ends, see MARGIN in parallel_axes.js.
 TOP, BOTTOM = 40, 330
+
+
+#: As what shows a trial beside the charts.
+LISTEN = """() => {
+  const note = event => { event.preventDefault(); opened.push(event.detail.number); };
+  if (!window.opened) addEventListener("opentrial", note);
+  window.opened = [];
+}"""
 
 
 def chart(page: Page, name: str) -> Locator:
@@ -72,8 +79,7 @@ async def pixel(page: Page, name: str, x: float, y: float) -> tuple[float, float
 async def drag(page: Page, begin: tuple[float, float], end: tuple[float, float]) -> None:
     await page.mouse.move(*begin)
     await page.mouse.down()
-    await page.mouse.move((begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2)
-    await page.mouse.move(*end)
+    await page.mouse.move(*end, steps=10)
     await page.mouse.up()
 
 
@@ -106,15 +112,13 @@ async def test_a_point_leads_to_its_trial(browser: Browser, site: str, world: Wo
         await page.goto(f"{site}/experiments/charted")
         await drawn(page, "results")
         points = await trace(page, "results", "early-stopped")
-        opened = "number => { window.opened = []; addEventListener('opentrial', e => { e.preventDefault(); opened.push(e.detail.number); }); }"
-        await page.evaluate(opened)
+        await page.evaluate(LISTEN)
         await page.mouse.click(*await pixel(page, "results", points["x"][1], points["y"][1]))
         await page.wait_for_function("opened.length === 1")
         assert await page.evaluate("opened") == [points["customdata"][1]]
         await page.keyboard.down("Shift")
         await page.mouse.click(*await pixel(page, "results", points["x"][1], points["y"][1]))
         await page.keyboard.up("Shift")
-        await expect.poll(lambda: None) if False else None
         assert state_of(page)["selected"] == str(points["customdata"][1])
 
 
@@ -124,15 +128,13 @@ async def test_points_are_reached_by_keyboard(browser: Browser, site: str, world
         await page.goto(f"{site}/experiments/charted")
         for name in ("results", "parallel"):
             figure = await drawn(page, name)
-            await page.evaluate(
-                "addEventListener('opentrial', e => { e.preventDefault(); window.opened = e.detail.number; })"
-            )
+            await page.evaluate(LISTEN)
             await figure.locator(".chart-body").focus()
             await page.keyboard.press("ArrowRight")
             spoken = figure.locator("[aria-live]")
             await expect(spoken).to_contain_text("trial")
             await page.keyboard.press("Enter")
-            number = await page.evaluate("window.opened")
+            (number,) = await page.evaluate("window.opened")
             await expect(spoken).to_contain_text(f"trial {number}:")
 
 
@@ -170,11 +172,14 @@ async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(
     await charted(world, "charted", 100)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted?clip=1")
+        for name in CHARTS:
+            figure = await drawn(page, name)
         figure = await drawn(page, "distribution")
         box = await figure.locator(".nsewdrag").first.bounding_box()
         assert box is not None
         middle = box["y"] + box["height"] / 2
         await drag(page, (box["x"] + 5, middle), (box["x"] + box["width"] / 2, middle))
+        await expect(page).to_have_url(re.compile("m.default="))
         low, high = map(float, state_of(page)["m.default"].split(".."))
         assert 0 < low < high
 
@@ -228,19 +233,18 @@ async def test_data_is_there_as_table_csv_png_and_svg(
             assert "<img" not in svg and "<script" not in svg
 
 
-async def test_an_idle_chart_asks_for_nothing_new(browser: Browser, site: str, world: World) -> None:
-    """After a change of the revision that changed nothing for it the chart is not drawn again, and its zoom stays."""
+async def test_an_idle_poll_is_answered_without_a_body(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
         await drawn(page, "results")
-        script = (
-            "async () => { const f = document.querySelector('figure[data-chart=results]');"
-            " const answer = await fetch(`${f.dataset.api}/results?`);"
-            " const again = await fetch(`${f.dataset.api}/results?`, {headers: {'If-None-Match': answer.headers.get('ETag')}});"
-            " return [again.status, (await again.text()).length]; }"
-        )
-        assert json.dumps(await page.evaluate(script)) == "[304, 0]"
+        script = """async () => {
+          const address = `${document.querySelector("figure[data-chart=results]").dataset.api}/results?`;
+          const tag = (await fetch(address)).headers.get("ETag");
+          const again = await fetch(address, {headers: {"If-None-Match": tag}});
+          return [again.status, (await again.text()).length];
+        }"""
+        assert await page.evaluate(script) == [304, 0]
 
 
 async def test_without_javascript_the_charts_say_where_their_data_is(browser: Browser, site: str, world: World) -> None:
@@ -252,4 +256,18 @@ async def test_without_javascript_the_charts_say_where_their_data_is(browser: Br
     assert (await link.get_attribute("href") or "").endswith("/api/v1/experiments/charted/analysis/results")
     await expect(chart(page, "results")).to_contain_text("Charts need JavaScript")
     await context.close()
-    assert SEEDED
+
+
+async def test_a_brush_beside_the_table_filters_the_table(browser: Browser, site: str, world: World) -> None:
+    await charted(world, "charted", 120)
+    async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
+        await page.goto(f"{site}/experiments/charted/trials")
+        table = page.locator("#trials-part")
+        await expect(table).to_contain_text("Page 1 of 3")
+        await page.get_by_text("Charts of these trials").click()
+        box = await (await drawn(page, "parallel")).locator(".parallel-surface").bounding_box()
+        assert box is not None
+        await drag(page, (box["x"] + 44, box["y"] + TOP + 10), (box["x"] + 44, box["y"] + TOP + 40))
+        assert any(name.startswith("p.") for name in state_of(page))
+        await expect(table).not_to_contain_text("Page 1 of 3", timeout=LONG_MS)
+        await expect(page.locator("#charts-beside")).to_have_attribute("open", "")

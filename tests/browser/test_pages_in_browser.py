@@ -79,6 +79,7 @@ async def test_both_pages_open(
         await expect(page.locator("[data-trial]")).to_have_count(50)
         assert not await is_wider_than_screen(page)
         await page.locator("#sort-result").click()
+        await expect(page.locator("th", has=page.locator("#sort-result"))).to_have_attribute("aria-sort", "ascending")
         await page.locator("#sort-result").click()
         await expect(page).to_have_url(re.compile("sort=-result"))
         await expect(page.locator("[data-trial]").first).to_contain_text("0.9")

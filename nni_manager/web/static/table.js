@@ -62,7 +62,7 @@ function clicked(event) {
 
 // What is ticked is in the address, so it stays over pages, and charts draw it.
 function ticked(event) {
-  if (event.target.name !== "trial") return;
+  if (event.target.name !== "tick") return;
   const chosen = new Set((state.get("selected") ?? "").split(",").filter(Boolean));
   chosen[event.target.checked ? "add" : "delete"](event.target.value);
   state.set({ selected: [...chosen].join(",") });

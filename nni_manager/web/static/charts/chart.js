@@ -11,8 +11,7 @@ const SHARED = new Set(["status", "q", "failure", "key", "direction", "top", "cl
 // `chart`: {question, extra(state) → what only this chart asks, local: names in the state that change only how it is
 // drawn, empty(answer) → why there is nothing to draw or "", draw(answer, within) → what `Frame.show` takes}.
 // `within`: {figure, frame, state}.
-export function run(figure, state, chart) {
-  const frame = new Frame(figure);
+export function run(figure, state, chart, frame = new Frame(figure)) {
   const within = { figure, frame, state };
   let last = null;
 

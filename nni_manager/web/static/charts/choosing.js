@@ -8,6 +8,7 @@ export function choosing(figure, text, fixed, changed) {
   figure.querySelector("figcaption").after(bar);
   const label = document.createElement("label");
   const control = document.createElement("select");
+  control.setAttribute("aria-label", text);
   label.append(`${text} `, control);
   bar.append(label);
   control.addEventListener("change", () => changed(control.value));

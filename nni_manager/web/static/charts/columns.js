@@ -9,6 +9,11 @@ export function columnsOf(figure) {
   return asked.get(address);
 }
 
+// The next call asks again.
+export function forget(figure) {
+  asked.delete(`${figure.dataset.api}/columns`);
+}
+
 async function ask(address) {
   try {
     const response = await fetch(address, { headers: { Accept: "application/json" } });

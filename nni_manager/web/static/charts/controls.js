@@ -3,6 +3,7 @@
 import { asked, entriesOf, isRange } from "./chart.js";
 import { Feed } from "./feed.js";
 import { many } from "./formats.js";
+import { addressOf } from "./opening.js";
 
 const TOP = [5, 10, 20, 50, 100];
 const AXES = { number: "trial number", elapsed: "elapsed time", clock: "clock (UTC)" };
@@ -19,9 +20,16 @@ export function mount(bar, { state }) {
     logy: box("log scale of results", (on) => state.set({ logy: on ? "1" : null })),
     clip: box("hide outliers", (on) => state.set({ clip: on ? "1" : null })),
     chips: chips(),
+    link: document.createElement("a"),
   };
-  bar.replaceChildren(parts.top.label, parts.key.label, parts.x.label, parts.logy.label, parts.clip.label, parts.chips);
-  const show = () => shown(parts, state);
+  const { top, key, x, logy, clip } = parts;
+  bar.replaceChildren(...[top, key, x, logy, clip].map(({ label }) => label), parts.chips, parts.link);
+  const show = () => {
+    shown(parts, state);
+    parts.link.href = `${addressOf(bar, "")}?${asked(state)}`.replace("/?", "?");
+  };
+  parts.link.textContent = "These trials as a table";
+  parts.link.hidden = document.getElementById("trials-part") !== null;
   const feed = new Feed(bar, () => `${bar.dataset.api}/columns?${asked(state)}`, {
     answer: (columns) => offer(keys, columns, state),
     wait: () => {},
@@ -100,6 +108,7 @@ function chips() {
 function select(text, options, changed) {
   const control = document.createElement("select");
   for (const [value, words] of Object.entries(options)) control.append(new Option(words, value));
+  control.setAttribute("aria-label", text);
   control.addEventListener("change", () => changed(control.value));
   return labelled(text, control, [`${text} `, control]);
 }

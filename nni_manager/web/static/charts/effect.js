@@ -37,7 +37,8 @@ function offer(menu, parameters, state) {
 async function draw(answer, within, menu) {
   const { figure, frame, state } = within;
   offer(menu, answer.parameters, state);
-  const parameters = answer.parameters.filter(({ bins }) => bins.length);
+  const known = new Map((await columnsOf(figure)).parameters.map(({ name, choices }) => [name, choices]));
+  const parameters = answer.parameters.filter(({ bins }) => bins.length).map((one) => withChoices(one, known));
   const rows = Math.ceil(parameters.length / Math.max(1, Math.floor(frame.body.clientWidth / NARROWEST)));
   const columns = Math.ceil(parameters.length / rows);
   frame.body.style.height = `${rows * (parameters.length > 1 ? HEIGHT : ALONE) + AROUND}px`;
@@ -55,6 +56,12 @@ async function draw(answer, within, menu) {
   return { ...table(parameters), title: title(parameters, nameOf(state)), exporter };
 }
 
+// A choice's place is its place among all choices, also of those without a trial.
+function withChoices(parameter, known) {
+  if (parameter.kind !== "choice") return parameter;
+  return { ...parameter, choices: known.get(parameter.name) ?? parameter.bins.map((bin) => bin.choice) };
+}
+
 // What is framed in a panel is a filter by its parameter.
 function listen(figure, frame, state) {
   figure.dataset.filters = "yes";
@@ -67,9 +74,9 @@ function listen(figure, frame, state) {
   });
 }
 
-function framed({ bins }, ends) {
+function framed(parameter, ends) {
   const [low, high] = extent(ends);
-  return choices(bins.filter((_, at) => at >= low && at <= high).map((bin) => bin.choice));
+  return choices(parameter.choices.filter((_, at) => at >= low && at <= high));
 }
 
 function title(parameters, name) {

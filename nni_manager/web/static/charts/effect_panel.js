@@ -1,7 +1,7 @@
 // One panel of the effect of parameters: band of 10 to 90 %, median and best of each bin, and the best trials.
 
 import { faded } from "./colours.js";
-import { choice, finite, plain, short } from "./formats.js";
+import { choice, finite, percent, plain, short } from "./formats.js";
 import { axis } from "./plot.js";
 
 // The name of the nth axis: x, x2, x3 …
@@ -10,23 +10,23 @@ export function nth(name, index) {
 }
 
 // Both axes of a panel. `look`: {columns: panels in a row, isLog, name: of the result}.
-export function panelAxes({ name, kind, log, bins, importance }, index, look) {
-  const share = finite(importance) ? ` (${(100 * importance).toPrecision(2)} %)` : "";
+export function panelAxes({ name, kind, log, choices, importance }, index, look) {
+  const share = finite(importance) ? ` (${percent(importance)})` : "";
   const title = index % look.columns ? "" : look.name;
   return {
     [nth("xaxis", index)]: axis(`${short(name)}${share}`, {
       type: log ? "log" : "linear",
       exponentformat: "power",
       nticks: 5,
-      ...(kind === "choice" ? choiceTicks(bins) : {}),
+      ...(kind === "choice" ? choiceTicks(choices) : {}),
     }),
     [nth("yaxis", index)]: axis(title, { type: look.isLog ? "log" : "linear", nticks: 5, exponentformat: "power" }),
   };
 }
 
-function choiceTicks(bins) {
-  const ticktext = bins.map((bin) => plain(short(choice(bin.choice), 10)));
-  return { type: "linear", tickvals: bins.map((_, at) => at), ticktext };
+function choiceTicks(choices) {
+  const ticktext = choices.map((value) => plain(short(choice(value), 10)));
+  return { type: "linear", tickvals: [...choices.keys()], ticktext, range: [-0.5, choices.length - 0.5] };
 }
 
 export function panel(parameter, index, theme) {
@@ -35,7 +35,7 @@ export function panel(parameter, index, theme) {
     xaxis: nth("x", index),
     yaxis: nth("y", index),
     showlegend: index === 0,
-    x: parameter.bins.map((bin, at) => (parameter.kind === "choice" ? at : middle(bin, parameter.log))),
+    x: parameter.bins.map((bin) => placeOf(bin, parameter)),
   };
   return [
     ...(parameter.kind === "choice" ? choiceSpread : spread)(parameter, place, theme),
@@ -45,7 +45,9 @@ export function panel(parameter, index, theme) {
   ];
 }
 
-function middle({ low, high }, log) {
+// The middle of a bin on its axis, or the place of its choice.
+function placeOf({ low, high, choice: own }, { kind, log, choices }) {
+  if (kind === "choice") return choices.findIndex((value) => JSON.stringify(value) === JSON.stringify(own));
   return log && low > 0 ? Math.sqrt(low * high) : (low + high) / 2;
 }
 
@@ -96,12 +98,10 @@ function best({ bins }, place, theme) {
   };
 }
 
-function trials({ kind, bins, points }, place, theme) {
-  const at = new Map(bins.map((bin, index) => [JSON.stringify(bin.choice), index]));
-  const x = kind === "choice" ? points.x.map((value) => at.get(JSON.stringify(value)) ?? value) : points.x;
+function trials({ points }, place, theme) {
   return {
     ...place,
-    x,
+    x: points.x,
     y: points.value,
     customdata: points.number,
     mode: "markers",

@@ -59,6 +59,11 @@ export function extent(values) {
   return low <= high ? [low, high] : null;
 }
 
+// Two digits of a share, and no more of one that does not matter.
+export function percent(share) {
+  return share > 0 && share < 0.001 ? "< 0.1 %" : `${Number((100 * share).toPrecision(2))} %`;
+}
+
 // "1 trial", "2,000 trials"
 export function many(value, word) {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;

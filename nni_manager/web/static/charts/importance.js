@@ -2,7 +2,7 @@
 
 import { run } from "./chart.js";
 import { colours } from "./colours.js";
-import { plain, short } from "./formats.js";
+import { percent, plain, short } from "./formats.js";
 import { axis, plot } from "./plot.js";
 
 const STATES = {
@@ -33,7 +33,7 @@ async function draw(answer, within) {
         y: sorted.map((_, index) => index),
         customdata: sorted.map(({ name }) => plain(name)),
         marker: { color: theme.series[0] },
-        text: sorted.map(({ value }) => `${(100 * value).toPrecision(2)} %`),
+        text: sorted.map(({ value }) => plain(percent(value))),
         textposition: "auto",
         cliponaxis: false,
         hovertemplate: "%{customdata}: %{x:.4g}<br>a click shows its effect<extra></extra>",

@@ -1,10 +1,12 @@
 // Two parameters: the rank of results in each cell of a grid, never interpolated. A click opens a cell's best trial.
 
+import { live } from "../live.js";
 import { run } from "./chart.js";
 import { choosing } from "./choosing.js";
 import { colours, rankScale } from "./colours.js";
-import { columnsOf } from "./columns.js";
+import { columnsOf, forget } from "./columns.js";
 import { choice, extent, number, plain, short } from "./formats.js";
+import { Frame } from "./frame.js";
 import { axis, isNarrow, plot } from "./plot.js";
 import { choices, range } from "./ranges.js";
 
@@ -16,28 +18,33 @@ const COLOURS = {
   outlinewidth: 0,
 };
 
-export function mount(figure, { state }) {
+// Asks for nothing while there are fewer than two parameters with a value.
+export async function mount(figure, { state }) {
+  const frame = new Frame(figure);
+  const names = (await columnsOf(figure)).parameters.filter(({ present }) => present).map(({ name }) => name);
+  if (names.length > 1) return begin(figure, state, frame, names);
+  frame.say("Two parameters are compared here; trials with two are not there yet.");
+  const end = live.onRevision(() => {
+    end();
+    forget(figure);
+    mount(figure, { state });
+  });
+}
+
+function begin(figure, state, frame, names) {
   const menus = {
     a: choosing(figure, "Across", {}, (value) => state.set({ a: value })),
     b: choosing(figure, "Up", {}, (value) => state.set({ b: value })),
   };
-  const chart = run(figure, state, {
+  menus.a.offer(names, state.get("a") ?? names[0]);
+  menus.b.offer(names, state.get("b") ?? names[1]);
+  const chart = {
     question: "pair",
     extra: () => ({ a: state.get("a"), b: state.get("b") }),
-    empty: (answer) => missing(answer),
+    empty: ({ cells }) => (cells.length ? "" : "No result yet: a cell is coloured by the results of its trials."),
     draw: (answer, within) => draw(answer, within, menus),
-  });
-  columnsOf(figure).then(({ parameters }) => {
-    const names = parameters.map(({ name }) => name);
-    menus.a.offer(names, state.get("a") ?? names[0] ?? "");
-    menus.b.offer(names, state.get("b") ?? names[1] ?? "");
-    chart.refresh();
-  });
-}
-
-function missing({ a, b, cells }) {
-  if (!a || !b) return "Two parameters are compared here, and this experiment has fewer.";
-  return cells.length ? "" : "No result yet: a cell is coloured by the results of its trials.";
+  };
+  run(figure, state, chart, frame);
 }
 
 async function draw({ a, b, cells }, within, menus) {

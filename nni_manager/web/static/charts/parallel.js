@@ -111,7 +111,7 @@ function hover(view, line, event) {
   view.tip.hidden = line < 0;
   if (line < 0) return;
   const { axes, lines } = view.answer;
-  const values = axes.map(({ name }, index) => `${name} ${shown(lines.values[index][line])}`);
+  const values = axes.map((axis, index) => `${axis.name} ${shown(axis, lines.values[index][line])}`);
   view.tip.replaceChildren(...[`trial ${lines.number[line]}`, ...values.reverse()].map(told));
   const x = event ? event.clientX - view.inner.getBoundingClientRect().left : view.layout.axes[0].x;
   view.tip.style.left = `${Math.min(x + 14, view.layout.width - 180)}px`;
@@ -122,9 +122,8 @@ function told(text) {
   return Object.assign(document.createElement("div"), { textContent: text });
 }
 
-function shown(value) {
-  if (value === null || value === undefined) return "absent";
-  return typeof value === "number" ? number(value) : choice(value);
+function shown(axis, value) {
+  return value === null ? "absent" : number(cell(axis, value));
 }
 
 // The names above the axes, which also order them; the last is the result, and stays.
@@ -180,11 +179,11 @@ function titles(pen, { axes, top }, theme) {
 }
 
 function table({ axes, lines }) {
-  const values = (line) => axes.map((_, index) => cell(lines.values[index][line]));
+  const values = (line) => axes.map((axis, index) => cell(axis, lines.values[index][line]));
   const rows = lines.number.map((trial, line) => [trial, lines.id[line], ...values(line)]);
   return { columns: ["trial", "id", ...axes.map(({ name }) => name)], rows: rows.reverse() };
 }
 
-function cell(value) {
-  return value === null || value === undefined || typeof value === "number" ? value : choice(value);
+function cell({ kind, choices }, value) {
+  return kind === "choice" && value !== null ? choice(choices[value]) : value;
 }

@@ -42,7 +42,7 @@ export function nameOf(state, usual = "result") {
 // that trial.
 export async function plot({ figure, frame, state }, traces, layout) {
   const library = await plotly(figure);
-  const wanted = merged(common(colours()), layout);
+  const wanted = merged({ ...common(colours()), height: frame.body.clientHeight }, layout);
   await library.react(frame.body, traces, wanted, {
     displaylogo: false,
     responsive: true,

@@ -17,7 +17,7 @@ export function mount(figure, { state }) {
     local: ["logy"],
     extra: () => view.zoom,
     empty: ({ of, points }) =>
-      points.number.length ? "" : of ? "None of these trials has a result." : "No result yet: the first trial brings it.",
+      points.number.length ? "" : of ? "No trial has a result." : "No result yet: the first trial brings it.",
     draw: (answer, within) => draw(answer, within, view),
   });
   Object.assign(view, chart);

@@ -2,12 +2,11 @@
 
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
-import { duration, moment, plain, short } from "./formats.js";
+import { duration, extent, moment, plain, short } from "./formats.js";
 import { axis, plot, utc } from "./plot.js";
 
-const ROW = 14;
-const LEAST = 300;
-const MOST = 720;
+// Pixels: of a lane, around all lanes, and of the whole.
+const [ROW, AROUND, LEAST, MOST] = [16, 170, 320, 720];
 
 export function mount(figure, { state }) {
   const view = { zoom: {}, refresh: () => {} };
@@ -22,52 +21,36 @@ export function mount(figure, { state }) {
 
 async function draw(answer, within, view) {
   const { figure, frame } = within;
-  const now = Date.now();
-  const { rows, lanes } = stacked(answer, now);
-  const height = Math.min(Math.max(rows.length ? lanes.at(-1).end * ROW + 170 : 0, LEAST), MOST);
-  frame.body.style.height = `${height}px`;
-  const exporter = await plot(within, [...bars(answer, rows, now), concurrency(answer)], {
+  const { lanes } = answer;
+  const [row, named] = lanes.length * ROW > MOST - AROUND ? [(MOST - AROUND) / lanes.length, 4] : [ROW, 1];
+  frame.body.style.height = `${Math.max(Math.round(lanes.length * row) + AROUND, LEAST)}px`;
+  const every = lanes.map((_, at) => at).filter((at) => at % named === 0);
+  const exporter = await plot(within, [...bars(answer), concurrency(answer)], {
     barmode: "overlay",
     bargap: 0.15,
     margin: { l: 90 },
-    xaxis: axis("time (UTC)", { type: "date", anchor: "y2" }),
+    xaxis: axis("time (UTC)", { type: "date", anchor: "y2", ...newest(answer) }),
     yaxis: axis("", {
       domain: [0.3, 1],
-      tickvals: lanes.map(({ at }) => at),
-      ticktext: lanes.map(({ name }) => plain(short(name || "no place", 14))),
-      range: [(lanes.at(-1)?.end ?? 1) - 0.4, -0.6],
+      tickvals: every,
+      ticktext: every.map((at) => plain(short(lanes[at] || "no place", 16))),
+      range: [lanes.length - 0.4, -0.6],
       showgrid: false,
       zeroline: false,
     }),
     yaxis2: axis("running", { domain: [0, 0.2], rangemode: "tozero", nticks: 4 }),
-    shapes: borders(lanes),
   });
   view.answer = answer;
   if (!figure.dataset.zooms) listen(figure, frame, view);
   return { ...table(answer), title: "When each trial ran, and how many at a time", exporter };
 }
 
-// A place has as many rows as trials ran there at a time; each bar takes the first free row.
-function stacked({ lanes, bars }, now) {
-  const free = new Map(lanes.map((name) => [name, []]));
-  const taken = bars.map(({ lane, startMs, endMs }) => {
-    const rows = free.get(lane) ?? free.set(lane, []).get(lane);
-    let row = rows.findIndex((end) => end <= startMs);
-    if (row < 0) row = rows.push(0) - 1;
-    rows[row] = endMs ?? now;
-    return row;
-  });
-  const first = new Map();
-  let end = 0;
-  const places = [...free].filter(([, rows]) => rows.length).map(([name, rows]) => {
-    first.set(name, end);
-    end += rows.length;
-    return { name, at: end - rows.length / 2 - 0.5, end };
-  });
-  return { lanes: places, rows: bars.map(({ lane }, index) => first.get(lane) + taken[index]) };
+// Where not all bars are there, the newest fill the chart; zooming out shows how many ran before.
+function newest({ bars, shown, of }) {
+  return shown < of ? { range: [bars[0].startMs, extent(bars.map(({ endMs }) => endMs))[1]] } : {};
 }
 
-function bars({ bars }, rows, now) {
+function bars({ bars }) {
   const theme = colours();
   const groups = new Map();
   bars.forEach((bar, index) => {
@@ -76,22 +59,22 @@ function bars({ bars }, rows, now) {
   });
   return [...groups].map(([status, indices]) => {
     const { colour, pattern, word } = theme.status(status);
-    const of = (read) => indices.map((index) => read(bars[index], index));
-    const lasted = ({ startMs, endMs }) => Math.max((endMs ?? now) - startMs, 1);
+    const of = (read) => indices.map((index) => read(bars[index]));
+    const lasted = ({ startMs, endMs }) => Math.max(endMs - startMs, 1);
     return {
       type: "bar",
       orientation: "h",
       name: word,
       base: of(({ startMs }) => startMs),
       x: of(lasted),
-      y: of((_, index) => rows[index]),
+      y: of(({ lane }) => lane),
       customdata: of(({ number }) => number),
       text: of((bar) => `trial ${bar.number}, attempt ${bar.attempt}: ${word}, ${duration(lasted(bar))}`),
       textposition: "none",
       hovertemplate: "%{text}<extra></extra>",
       marker: {
         color: faded(colour, 0.75),
-        line: { color: theme.panel, width: 0.5 },
+        line: { color: theme.panel, width: bars.length > 100 ? 0 : 0.5 },
         pattern: { shape: pattern, bgcolor: faded(colour, 0.75), fgcolor: theme.panel, size: 5, solidity: 0.35 },
       },
     };
@@ -115,12 +98,6 @@ function concurrency({ concurrency }) {
   };
 }
 
-function borders(lanes) {
-  const line = { color: colours().line, width: 1 };
-  const across = { type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", line };
-  return lanes.slice(0, -1).map(({ end }) => ({ ...across, y0: end - 0.5, y1: end - 0.5 }));
-}
-
 function listen(figure, frame, view) {
   figure.dataset.zooms = "yes";
   frame.body.on("plotly_relayout", (change) => {
@@ -132,11 +109,11 @@ function listen(figure, frame, view) {
   });
 }
 
-function table({ bars }) {
+function table({ bars, lanes }) {
   const rows = bars.map((bar) => [
     bar.number,
     bar.id,
-    bar.lane,
+    lanes[bar.lane],
     bar.status,
     bar.attempt,
     moment(bar.startMs),
