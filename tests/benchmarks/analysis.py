@@ -138,7 +138,8 @@ async def _measure(database: Path) -> None:
             changed, _ = await _asked(analysis, question, fields)
             print(f"| {question} | {first:.3f} | {filtered:.3f} | {changed:.3f} | {len(text)} |", flush=True)
         assert analysis.pid is not None
-        print(f"memory of the process: {psutil.Process(analysis.pid).memory_info().rss >> 20} MB, load {os.getloadavg()}")
+        memory, load = psutil.Process(analysis.pid).memory_info().rss >> 20, os.getloadavg()
+        print(f"memory of the process: {memory} MB, load {load}")
     finally:
         await analysis.close()
 

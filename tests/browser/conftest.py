@@ -38,7 +38,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(world: World) -> AsyncIterator[str]:
     """URL of the pages."""
-    pages = create_pages(PagesContext(service=world.service, version="1.2.3", analysis=world.analysis, stopping=world.stopping))
+    pages = create_pages(
+        PagesContext(service=world.service, version="1.2.3", analysis=world.analysis, stopping=world.stopping)
+    )
     async with tcp_listener(create_application(world.context, pages=pages)) as address:
         yield f"http://127.0.0.1:{address.port}"
         world.stopping.set()

@@ -23,7 +23,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 @pytest.fixture
 async def visitor(world: World) -> AsyncIterator[httpx.AsyncClient]:
     """Behind the guard, as in the daemon."""
-    pages = create_pages(PagesContext(service=world.service, version="1.2.3", analysis=world.analysis, stopping=world.stopping))
+    pages = create_pages(
+        PagesContext(service=world.service, version="1.2.3", analysis=world.analysis, stopping=world.stopping)
+    )
     async with world.calling(create_application(world.context, pages=pages)) as client:
         yield client
 
