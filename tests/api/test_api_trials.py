@@ -166,3 +166,13 @@ async def test_a_form_of_another_site_is_no_json(api: httpx.AsyncClient, world: 
     headers = {"Content-Type": "text/plain"}
     answer = await api.post(f"/api/v1/experiments/{id_}/trials", content='{"parameters": {}}', headers=headers)
     assert answer.status_code == 400 and "application/json" in answer.json()["error"]
+
+
+async def test_a_trial_that_repeats_another_says_so(api: httpx.AsyncClient, world: World) -> None:
+    id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
+    trials = f"/api/v1/experiments/{id_}/trials"
+    origin = (await api.post(trials, json={"parameters": {"x": 3}})).json()["id"]
+    again = await api.post(trials, json={"parameters": {"x": 4}, "repeats": origin})
+    assert (await api.get(f"{trials}/{again.json()['id']}")).json()["repeats"] == origin
+    unknown = await api.post(trials, json={"parameters": {"x": 4}, "repeats": "zzzzz"})
+    assert unknown.status_code == 404 and "no trial zzzzz to repeat" in unknown.json()["error"]

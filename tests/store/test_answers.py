@@ -73,6 +73,7 @@ def test_trial_with_attempts(connection: sqlite3.Connection) -> None:
     end(connection, "aaaaa", "FAILED", "USER_CODE", "exit code 3", at=4)
     found = strict(answers.trial(connection, "aaaaa"))
     (attempt,) = found.pop("attempts")
+    assert found.pop("repeats") is None
     assert found.pop("logPath").endswith("/exp1/trials/aaaaa")
     assert found == {
         "id": "aaaaa",
