@@ -79,7 +79,7 @@ docs: $(VENV)/.dev
 
 # The screenshot in README, of a real search.
 screenshot: $(VENV)/.dev
-	$(BIN)/python -m tests.docs.screenshot docs/page.png
+	PATH="$(BIN):$$PATH" $(BIN)/python -m tests.docs.screenshot docs/page.png
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
