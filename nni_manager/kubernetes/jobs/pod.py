@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.names import REPORTS
+from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage.storage_folders import experiment_folder
 from trial_runner import protocol
 
@@ -147,6 +148,7 @@ def environment(
         **spec.protocol_environment,
         protocol.ENV_PLATFORM: settings.platform,
         protocol.ENV_SYSTEM_DIR: system_directory(spec),
+        protocol.ENV_CHECKPOINT_DIR: checkpoint_beside(system_directory(spec)),
         protocol.ENV_CHANNEL: settings.channel,
         protocol.ENV_REPORTER: "1" if role.reports else "0",
         **_code(spec, settings),
