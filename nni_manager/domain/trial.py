@@ -72,6 +72,8 @@ class OpenTrial(NamedTuple):
     job: Attempt | None
     #: The current attempt has reported a final result.
     has_final: bool = False
+    #: The trial whose checkpoint it begins with; empty: none.
+    continues: str = ""
 
 
 #: Ends that the user's code did not cause: another attempt is counted on the platform's account.

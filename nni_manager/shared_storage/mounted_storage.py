@@ -224,7 +224,7 @@ def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, s
         **kept,
         **spec.protocol_environment,
         protocol.ENV_PLATFORM: platform,
-        protocol.ENV_COMMAND: command or spec.command,
+        protocol.ENV_COMMAND: spec.prelude + command if command else spec.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
         protocol.ENV_CHANNEL: "auto" if protocol.ENV_MANAGER_URL in kept else protocol.PULL,
         protocol.ENV_CODE: "present",

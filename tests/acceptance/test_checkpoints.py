@@ -120,4 +120,38 @@ def test_pod_deleted_five_times_goes_on(listening: Daemon, cluster: FakeCluster,
 
     run.take_away([delete_pod] * len(TAKEN))
     run.check(lambda trial: folder_of(cluster.mounted / "nni", run.id) / f"{trial}-checkpoint")
-    assert picked(listening.attempts(run.id)[:-1], "givenUp") == [("platform",)] * len(TAKEN)
+    assert picked(listening.attempts(run.id)[:-1], "givenUp") == [("PLATFORM",)] * len(TAKEN)
+
+
+def test_hyperband_hands_checkpoints_from_one_budget_to_the_next(daemon: Daemon, tmp_path: Path) -> None:
+    """Each trial trains up to its budget, from where the trial with less budget had come; one attempt is taken away."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.sh").write_text(
+        """budget=$(jq .parameters.TRIAL_BUDGET "$NNI_SYS_DIR/parameter.cfg"); x=$(jq .parameters.x "$NNI_SYS_DIR/parameter.cfg")
+file=$NNI_CHECKPOINT_DIR/epochs
+touch "$file"; echo "$x $budget $(wc -l < "$file")" >> "$NOTES"
+while [ "$(wc -l < "$file")" -lt "$budget" ]; do echo "$NNI_TRIAL_JOB_ID $x" >> "$file"; done
+[ "$budget" != 3 ] || [ -e "$NOTES.failed" ] || { touch "$NOTES.failed"; exit 3; }
+echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
+"""
+    )
+    config = {
+        "searchSpace": SPACE,
+        "trialCommand": "sh train.sh",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": 13,
+        "maxTrialRetries": 1,
+        "tuner": {"name": "Hyperband", "classArgs": {"R": 9, "eta": 3, "exec_mode": "serial"}},
+        "trainingService": {"platform": "local"},
+    }
+    id_ = daemon.create(config, code, {**os.environ, "NOTES": str(tmp_path / "notes")})
+    daemon.wait(id_, "DONE", timeout_s=60)
+    assert daemon.status(id_)["counts"] == {"SUCCEEDED": 13}
+    begun = [(float(x), float(budget), int(had)) for x, budget, had in map(str.split, (tmp_path / "notes").read_text().splitlines())]
+    best = sorted((x for x, budget, _ in begun if budget == 1), reverse=True)
+    found = sorted(set(begun) - {one for one in begun if one[1] == 1})
+    retried = [one for one in found if one[1] == 3 and one[2] == 3]
+    assert len(retried) == 1, "the attempt that was taken away left its own checkpoint"
+    assert [one for one in found if one not in retried] == sorted([*((x, 3, 1) for x in best[:3]), (best[0], 9, 3)])

@@ -142,7 +142,7 @@ def environment(
     """The environment of the runner. Its token is in a Secret, as a right to read pods does not include Secrets."""
     is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
     values = {
-        protocol.ENV_COMMAND: role.command,
+        protocol.ENV_COMMAND: role.command if role.command == spec.command else spec.prelude + role.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
         **(_addresses(spec, settings.own_address) if is_heard else {}),
         **spec.protocol_environment,
