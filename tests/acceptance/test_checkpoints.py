@@ -149,7 +149,10 @@ echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
     id_ = daemon.create(config, code, {**os.environ, "NOTES": str(tmp_path / "notes")})
     daemon.wait(id_, "DONE", timeout_s=60)
     assert daemon.status(id_)["counts"] == {"SUCCEEDED": 13}
-    begun = [(float(x), float(budget), int(had)) for x, budget, had in map(str.split, (tmp_path / "notes").read_text().splitlines())]
+    begun = [
+        (float(x), float(budget), int(had))
+        for x, budget, had in map(str.split, (tmp_path / "notes").read_text().splitlines())
+    ]
     best = sorted((x for x, budget, _ in begun if budget == 1), reverse=True)
     found = sorted(set(begun) - {one for one in begun if one[1] == 1})
     retried = [one for one in found if one[1] == 3 and one[2] == 3]

@@ -29,7 +29,7 @@ if os.path.exists(steps):
 note(event="started", step=begun)
 for step in range(begun + 1, until + 1):
     with open(steps, "a") as file:
-        file.write("{}\n".format(step))
+        file.write(f"{step}\n")
     report("intermediate", step)
     if step in waits:
         note(event="waits", step=step)
