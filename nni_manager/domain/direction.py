@@ -1,8 +1,8 @@
 """The direction of an experiment: whether greater or smaller results are better.
 
 One rule for what is called the best, the page, messages and the assessor: what the tuner's `optimize_mode` says; else,
-for a tuner that goes by no results, what the assessor's says; else NNI's default for the tuner. Of several objectives it is
-the first one's.
+for a tuner that goes by no results, what the assessor's says; else NNI's default for the tuner. Of several objectives it
+is the first one's.
 """
 
 from __future__ import annotations

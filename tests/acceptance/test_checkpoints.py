@@ -128,7 +128,8 @@ def test_hyperband_hands_checkpoints_from_one_budget_to_the_next(daemon: Daemon,
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.sh").write_text(
-        """budget=$(jq .parameters.TRIAL_BUDGET "$NNI_SYS_DIR/parameter.cfg"); x=$(jq .parameters.x "$NNI_SYS_DIR/parameter.cfg")
+        """budget=$(jq .parameters.TRIAL_BUDGET "$NNI_SYS_DIR/parameter.cfg")
+x=$(jq .parameters.x "$NNI_SYS_DIR/parameter.cfg")
 file=$NNI_CHECKPOINT_DIR/epochs
 touch "$file"; echo "$x $budget $(wc -l < "$file")" >> "$NOTES"
 while [ "$(wc -l < "$file")" -lt "$budget" ]; do echo "$NNI_TRIAL_JOB_ID $x" >> "$file"; done
