@@ -200,6 +200,7 @@ def _make_folders(told: Settings) -> None:
     try:
         os.makedirs(os.path.join(told.system_dir, protocol.OUTBOX_FOLDER), exist_ok=True)
         os.makedirs(told.output_dir, exist_ok=True)
+        os.makedirs(told.checkpoint_dir, exist_ok=True)
     except OSError as error:
         sentence = _CLOSED.format(
             error.filename,

@@ -14,7 +14,8 @@ list        –                                                         {jobs: {
 spawn       name, owner, command, environment, directory (cwd),       job
             attempt_directory, files {relative name: text},
             grace_s, from {outbox: offset}, reservation,
-            code {archive, folder}: put there before
+            checkpoint: folder that is made where it is
+            missing, code {archive, folder}: put there before
 follow      jobs {name: {outbox: offset}}                             {jobs: {name: job}, unknown: [name]}
 signal      name, grace_s                                             {} (quiet for ended and unknown jobs); SIGTERM to
                                                                       all its processes, SIGKILL after grace_s
@@ -175,6 +176,7 @@ ENV_SEQUENCE_ID = "NNI_TRIAL_SEQ_ID"
 ENV_SYSTEM_DIR = "NNI_SYS_DIR"
 ENV_OUTPUT_DIR = "NNI_OUTPUT_DIR"
 ENV_CODE_DIR = "NNI_CODE_DIR"
+ENV_CHECKPOINT_DIR = "NNI_CHECKPOINT_DIR"
 ENV_OUTBOX = "NNI_OUTBOX"
 ENV_COMMAND_CHANNEL = "NNI_TRIAL_COMMAND_CHANNEL"
 ENV_GPUS = "CUDA_VISIBLE_DEVICES"
@@ -229,6 +231,10 @@ CODE_FOLDER = "code"
 CODE_TREE = ".tree"
 #: Below an attempt's folder: those of the processes that do not report.
 REPLICAS_FOLDER = "replicas"
+#: After a trial's id: the folder of its checkpoints, which its attempts share, beside theirs.
+CHECKPOINT_SUFFIX = "-checkpoint"
+#: Below an attempt's folder: an empty one in its place, where nothing outlives the attempt.
+CHECKPOINT_FOLDER = "checkpoint"
 #: What a runner that is not heard says about itself.
 RUNNER_FILE = "runner.json"
 #: Below it, for each container, the pieces of each log and outbox while its command runs.

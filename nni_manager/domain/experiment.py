@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nni_manager.domain.errors import Problem
+from nni_manager.domain.trial import PLATFORM_RETRIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,8 @@ class ExperimentSpec:
     platforms: tuple[PlatformSpec, ...]
     #: Retries after failures of user code; failures of the platform are counted separately.
     max_trial_retries: int = 0
+    #: Retries of a trial whose job the platform ended, or lost.
+    max_platform_retries: int = PLATFORM_RETRIES
     #: Number of consecutive failures with one key that puts the experiment on hold; 0: unlimited.
     max_same_failures: int = 10
     #: Number of trials that may fail; one more puts the experiment on hold. None: unlimited.

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 _LETTERS = string.ascii_lowercase
 _ALPHABET = string.ascii_lowercase + string.digits
 
+_CHECKPOINT = "-checkpoint"
+
 #: What users may call an experiment, as in NNI.
 EXPERIMENT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 #: NNI's trial ids have mixed case and are read; new ones are lower-case, as names on clusters are.
@@ -50,6 +52,11 @@ def attempt_directory(trial_id: str, attempt: int) -> str:
 def attempt_directory_of(job_name: str) -> str:
     """The directory of an attempt, from the name of its job."""
     return job_name.rpartition("_trial_")[2]
+
+
+def checkpoint_directory_of(attempt_directory: str) -> str:
+    """Name of the folder of a trial's checkpoints, beside those of its attempts; from the name of one of these."""
+    return f"{attempt_directory.partition('-')[0]}{_CHECKPOINT}"
 
 
 def _suffix(attempt: int) -> str:

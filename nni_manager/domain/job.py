@@ -72,7 +72,7 @@ class JobSpec:
     trial_id: str
     attempt: int
     sequence_id: int
-    #: Shell text, as the user wrote it.
+    #: Shell text: `prelude`, then what the user wrote.
     command: str
     #: The record the trial reads, JSON: parameter_id, parameter_source, parameters, parameter_index.
     parameter_record: str
@@ -99,6 +99,8 @@ class JobSpec:
     nonce: str = ""
     #: See `platform_kit.contract.Host.storage_key`.
     storage_key: str = ""
+    #: Shell text before the command of the process that reports, also where a section has a command of its own.
+    prelude: str = ""
     #: Variables by which the trial runner reaches the manager, its token included; empty: it does not. The adapter
     #: adds others.
     runner_environment: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -72,11 +72,13 @@ class OpenTrial(NamedTuple):
     job: Attempt | None
     #: The current attempt has reported a final result.
     has_final: bool = False
+    #: The trial whose checkpoint it begins with; empty: none.
+    continues: str = ""
 
 
 #: Ends that the user's code did not cause: another attempt is counted on the platform's account.
 PLATFORM_FAILURES = frozenset({Reason.LOST, Reason.PREEMPTED, Reason.RUNNER_FAILED})
-#: How often a trial is tried again because of what its platform did.
+#: How often a trial is tried again because of what its platform did, unless its experiment says so.
 PLATFORM_RETRIES = 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from nni_manager.domain.ids import checkpoint_directory_of
 from trial_runner import protocol
 
 
@@ -14,8 +15,15 @@ def directory_environment(attempt: str, code: str) -> dict[str, str]:
         protocol.ENV_SYSTEM_DIR: attempt,
         protocol.ENV_OUTPUT_DIR: attempt,
         protocol.ENV_CODE_DIR: code,
+        protocol.ENV_CHECKPOINT_DIR: checkpoint_beside(attempt),
         protocol.ENV_OUTBOX: f"{attempt}/{protocol.MAIN_OUTBOX}",
     }
+
+
+def checkpoint_beside(attempt: str) -> str:
+    """The folder of a trial's checkpoints; `attempt`: that of one of its attempts."""
+    parent, _, name = attempt.rpartition("/")
+    return f"{parent}/{checkpoint_directory_of(name)}"
 
 
 def with_stand_in(environment: Mapping[str, str]) -> dict[str, str]:

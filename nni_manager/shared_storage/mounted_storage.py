@@ -5,6 +5,7 @@ Below both mount points lies, per experiment::
     FOLDER/.nni-storage          a mark: a container without it has mounted something else
     FOLDER/runner-HASH.pyz       the trial runner
     FOLDER/code-HASH.tar.gz      the packed code directory; each put there once
+    FOLDER/TRIAL-checkpoint/     the checkpoints of a trial, for all its attempts
     FOLDER/ATTEMPT/              the runner's folder: `parameter.cfg`, `run.sh`, code, results, logs
 
 FOLDER is ``EXPERIMENT-KEY/KEY``, see `storage_folders.experiment_folder`.
@@ -36,7 +37,9 @@ from typing import TypeVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.ids import checkpoint_directory_of
 from nni_manager.domain.job import JobSpec, JobState
+from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.platform_kit.runner_archive import runner_archive
 from nni_manager.shared_storage import checked_code, storage_folders
 from trial_runner import protocol
@@ -178,7 +181,8 @@ class MountedStorage:
 
     def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: _Shared) -> AttemptFolder:
         folder = self.attempt(spec.attempt_directory)
-        storage_folders.make_open(self._mount_point, f"{self._folder}/{folder.here.name}")
+        for name in (folder.here.name, checkpoint_directory_of(folder.here.name)):
+            storage_folders.make_open(self._mount_point, f"{self._folder}/{name}")
         _write(folder.here / protocol.PARAMETER_FILE, spec.parameter_record)
         script = self._script(folder, variables, code)
         _write(folder.here / START_FILE, script)
@@ -188,6 +192,7 @@ class MountedStorage:
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
         values = {
             "folder": folder.there,
+            "checkpoint": checkpoint_beside(folder.there),
             "record": f"{folder.there}/{protocol.PARAMETER_FILE}",
             "runner": f"{self.there}/{self._runner.name}",
             "runner_sha256": self._runner.sha256,
@@ -219,7 +224,7 @@ def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, s
         **kept,
         **spec.protocol_environment,
         protocol.ENV_PLATFORM: platform,
-        protocol.ENV_COMMAND: command or spec.command,
+        protocol.ENV_COMMAND: spec.prelude + command if command else spec.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
         protocol.ENV_CHANNEL: "auto" if protocol.ENV_MANAGER_URL in kept else protocol.PULL,
         protocol.ENV_CODE: "present",
@@ -230,6 +235,7 @@ def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, s
 #: An argument names a process that does not report, in a folder of its own.
 _SCRIPT = f"""\
 folder={{folder}}
+export {protocol.ENV_CHECKPOINT_DIR}={{checkpoint}}
 if [ -n "$1" ]; then
     folder="$folder/replicas/$1"
     mkdir -p "$folder" && cp {{record}} "$folder/{protocol.PARAMETER_FILE}" || exit {protocol.EXIT_CANNOT_START}

@@ -6,6 +6,7 @@ Below the mount point lies, as in NNI::
     FOLDER/code-HASH.tar.gz       the packed code directory, put there once
     FOLDER/trials/ATTEMPT/        `parameter.cfg`; `code`, where the trial works; `nnioutput`, its NNI_OUTPUT_DIR;
                                   `stdout` and `stderr` once it has ended
+    FOLDER/trials/TRIAL-checkpoint/  the checkpoints of a trial, for all its attempts
 
 FOLDER is ``nni/EXPERIMENT-KEY/KEY``, see `storage_folders.experiment_folder`.
 
@@ -36,6 +37,7 @@ from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit.contract import Host, PreflightFinding
+from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage import storage_folders
 from nni_manager.shared_storage.checked_code import sha256_of, unpack_command
 from nni_manager.shared_storage.job_folders import read_stretch
@@ -183,6 +185,7 @@ class SharedFolder:
         return {
             protocol.ENV_CODE_DIR: f"{trial}/{protocol.CODE_FOLDER}",
             protocol.ENV_OUTPUT_DIR: f"{trial}/{OUTPUT_FOLDER}",
+            protocol.ENV_CHECKPOINT_DIR: checkpoint_beside(trial),
         }
 
     def explained(self, report: Observation, field: str = LOCAL_FIELD) -> Observation:
@@ -249,6 +252,7 @@ class SharedFolder:
     def _put_attempt(self, spec: JobSpec) -> None:
         name = f"{self._name}/trials/{attempt_directory_of(spec.name)}"
         storage_folders.make_open(self._point, name)
+        storage_folders.make_open(self._point, checkpoint_beside(name))
         folder = self._point / name
         record = spec.parameter_record
         write_once(folder / protocol.PARAMETER_FILE, lambda draft: draft.write_text(record, encoding="utf-8"))

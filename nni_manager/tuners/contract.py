@@ -114,6 +114,13 @@ class Tuner(ABC):
         many run at a time. A hint: both may be changed while the experiment runs, and more results may be imported.
         """
 
+    def continues(self, parameter_id: int) -> int | None:
+        """The parameter id of an earlier proposal whose configuration this one, proposed just now, continues.
+
+        Its trial begins with that one's checkpoint. None: it continues none.
+        """
+        return None
+
     def adopt(self, pending: Pending) -> None:  # noqa: B027 - nothing to do is a fine answer
         """Takes over a running trial that an earlier process of this tuner proposed."""
 

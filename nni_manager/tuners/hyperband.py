@@ -1,9 +1,9 @@
 """Hyperband: many configurations with little budget, the best of them with more; `brackets` has the rule.
 
 A trial finds its budget beside its parameters, as `TRIAL_BUDGET`; `R` is the largest. A configuration that is promoted
-runs again from the beginning. Trials that failed, were stopped or had no finite result count as the worst, as in the
-authors' implementations (https://github.com/automl/HpBandSter); what a person gave, and results of elsewhere, are in no
-bracket.
+runs again, with the checkpoint of its trial with less budget. Trials that failed, were stopped or had no finite result
+count as the worst, as in the authors' implementations (https://github.com/automl/HpBandSter); what a person gave, and
+results of elsewhere, are in no bracket.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class BracketTuner(Tuner):
         self._brackets = self._new_brackets()
         self._running: set[int] = set()
         self._failed = 0
+        #: Parameter id → that of the run with less budget which it continues.
+        self._continued: dict[int, int] = {}
 
     def sample(self, parameter_id: int) -> dict[str, object]:
         """A new configuration, without its budget."""
@@ -66,7 +68,12 @@ class BracketTuner(Tuner):
         config = self._new_config(parameter_id) if offer.promoted is None else offer.promoted.config
         self._brackets.accept(offer, parameter_id, config)
         self._running.add(parameter_id)
+        if offer.promoted is not None:
+            self._continued[parameter_id] = offer.promoted.parameter_id
         return {**config, BUDGET: offer.budget}
+
+    def continues(self, parameter_id: int) -> int | None:
+        return self._continued.pop(parameter_id, None)
 
     def _new_config(self, parameter_id: int) -> dict[str, object]:
         """A configuration that no open bracket has, where one is found soon: it would be measured twice."""

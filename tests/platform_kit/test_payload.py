@@ -17,6 +17,7 @@ def test_trial_finds_its_folders() -> None:
         "NNI_SYS_DIR": "/trials/abcde",
         "NNI_OUTPUT_DIR": "/trials/abcde",
         "NNI_CODE_DIR": "/code",
+        "NNI_CHECKPOINT_DIR": "/trials/abcde-checkpoint",
         "NNI_OUTBOX": "/trials/abcde/outbox/main.jsonl",
     }
 

@@ -206,3 +206,21 @@ def test_arrays_that_a_trial_reported_arrive_as_arrays() -> None:
 def test_numpy_values_become_plain() -> None:
     value = {"a": numpy.int64(3), "b": [numpy.float32(0.5), (numpy.arange(2),)], "c": "text", "d": None}
     assert json.loads(json.dumps(plain(value))) == {"a": 3, "b": [0.5, [[0, 1]]], "c": "text", "d": None}
+
+
+def test_what_loads_the_folder_that_another_saved_continues_it() -> None:
+    """As NNI's PBT hands checkpoints on: the first ones load what they save, which is nothing yet."""
+
+    class Folders(Recorder):
+        loads = ("0/0", "1/0", "0/0", "0/0")
+        saves = ("0/0", "1/0", "0/1", "1/1")
+
+        def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+            folders = {"load_checkpoint_dir": self.loads[parameter_id]}
+            return {**folders, "save_checkpoint_dir": self.saves[parameter_id]}
+
+    tuner = UserTuner(Folders())
+    tuner.propose([0, 1])
+    assert [tuner.continues(0), tuner.continues(1)] == [None, None]
+    tuner.propose([2, 3])
+    assert [tuner.continues(2), tuner.continues(3)] == [0, 0]

@@ -254,3 +254,13 @@ def test_a_choice_of_few_may_repeat_itself_also_over_a_restart() -> None:
         counts[parameters[BUDGET]] += 1
         restored.learn(result(number, parameters, value(number)))
     assert counts == wanted
+
+
+def test_what_is_promoted_continues_its_trial_with_less_budget() -> None:
+    tuner = new(R=3, eta=3, exec_mode="serial")
+    configs = [tuner.propose(number) for number in range(3)]
+    assert [tuner.continues(number) for number in range(3)] == [None] * 3
+    for number, config in enumerate(configs):
+        tuner.learn(result(number, config, number))
+    tuner.propose(3)
+    assert tuner.continues(3) == 2

@@ -45,6 +45,7 @@ def of_command(environment: Mapping[str, str], settings: Settings, stand_in: str
             protocol.ENV_SYSTEM_DIR: settings.system_dir,
             protocol.ENV_OUTPUT_DIR: settings.output_dir,
             protocol.ENV_CODE_DIR: settings.code_dir,
+            protocol.ENV_CHECKPOINT_DIR: settings.checkpoint_dir,
             protocol.ENV_OUTBOX: os.path.join(settings.system_dir, protocol.MAIN_OUTBOX),
             protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
             protocol.ENV_JOB: "{}:runner:{}".format(settings.job_name, os.urandom(6).hex()),

@@ -76,6 +76,8 @@ class Settings(NamedTuple):
     system_dir: str
     output_dir: str
     code_dir: str
+    #: Outlives the attempt, if the platform named one.
+    checkpoint_dir: str
     drain_s: float
     #: The folder is storage that has a file only once it is closed.
     has_pieces: bool
@@ -98,6 +100,9 @@ def read(environment: Mapping[str, str]) -> Settings:
         output_dir=os.path.realpath(environment.get(protocol.ENV_OUTPUT_DIR) or system_dir),
         code_dir=os.path.abspath(
             environment.get(protocol.ENV_CODE_DIR) or os.path.join(system_dir, protocol.CODE_FOLDER)
+        ),
+        checkpoint_dir=os.path.realpath(
+            environment.get(protocol.ENV_CHECKPOINT_DIR) or os.path.join(system_dir, protocol.CHECKPOINT_FOLDER)
         ),
         drain_s=_seconds(environment, protocol.ENV_DRAIN_S, _DRAIN_S),
         has_pieces=_choice(environment, protocol.ENV_PIECES, ("0", "1")) == "1",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 from trial_runner.tuner_host.verbs import HostedAssessor, HostedTuner, Message, call_hook
 
@@ -29,6 +29,8 @@ class UserTuner(HostedTuner):
         self._own: Dict[int, Any] = {}
         #: Proposals the class made by itself, for ids that it had nothing for when they were asked for.
         self._late: Deque[Tuple[int, Any]] = deque()
+        #: `save_checkpoint_dir` of a proposal → its parameter id, the latest one's.
+        self._saving: Dict[str, int] = {}
         self._proposed = 0
         self._imported = 0
 
@@ -50,6 +52,15 @@ class UserTuner(HostedTuner):
         wanted = parameter_ids[len(late) :]
         generated = self._generate(wanted) if wanted else ()
         return [*late, *map(self._noted, wanted, generated)], False
+
+    def continues(self, parameter_id: int) -> Optional[int]:
+        """NNI's PBT names folders: a trial loads what an earlier one saved."""
+        parameters = self._own.get(parameter_id)
+        if not isinstance(parameters, dict) or not isinstance(parameters.get("save_checkpoint_dir"), str):
+            return None
+        earlier = self._saving.get(str(parameters.get("load_checkpoint_dir")))
+        self._saving[parameters["save_checkpoint_dir"]] = parameter_id
+        return earlier
 
     def learn(self, result: Message) -> None:
         customized = _is_customized(result) or result["parameter_id"] is None

@@ -6,7 +6,8 @@ verb            arguments                                                  resul
 start           search_space, tuner (or null), assessor (or null),         {proposes_ahead, watches}
                 history, unfinished, imported
 propose         ids                                                        {proposals: [{parameter_id,
-                                                                           parameters}], exhausted}
+                                                                           parameters [, continues]}],
+                                                                           exhausted}
 learn           results                                                    {}
 judge           trials: [{trial_id, parameter_id, values, from}]           {stop: [trial_id]}
 search_space    search_space                                               {}
@@ -19,7 +20,8 @@ of one experiment each is null in the process that does not run it. `tuner` has 
 number or null, concurrency}. `history` and `results`, in the order of ends:
 {parameter_id or null, parameters, value or null, status, trial_id, source} and, with an assessor, `intermediates`.
 `unfinished`, in the order of creation: {parameter_id, parameters, trial_id, source}. `imported`: one list of
-{parameter, value} for each import. `values`: all intermediate results so far, of which the first `from` have been
+{parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose trial
+this one's begins. `values`: all intermediate results so far, of which the first `from` have been
 judged before. `watches`: the tuner wants them, too. A tuner that stops trials may do so at any time: each answer may
 have `stop`.
 
@@ -61,6 +63,11 @@ class HostedTuner(ABC):
     @abstractmethod
     def propose(self, parameter_ids: List[int]) -> Tuple[Sequence[Tuple[int, Any]], bool]:
         """(number, parameters) of as many as there is something for, and whether there will never be another one."""
+
+    def continues(self, parameter_id: int) -> Optional[int]:
+        """The number of an earlier proposal whose configuration this one continues, with more of its budget, so that
+        its trial begins with the other one's checkpoint; None: it continues none. Called right after `propose`."""
+        return None
 
     @abstractmethod
     def learn(self, result: Message) -> None: ...
@@ -163,8 +170,13 @@ class Verbs:
 
     def _propose(self, request: Message) -> Message:
         made, exhausted = self._started.propose(request["ids"])
-        proposals = [{"parameter_id": number, "parameters": values} for number, values in made]
+        proposals = [self._proposal(number, values) for number, values in made]
         return {"proposals": proposals, "exhausted": exhausted}
+
+    def _proposal(self, number: int, values: Any) -> Message:
+        continued = self._started.continues(number)
+        told = {} if continued is None else {"continues": continued}
+        return {"parameter_id": number, "parameters": values, **told}
 
     def _learn(self, request: Message) -> Message:
         for item in request["results"]:

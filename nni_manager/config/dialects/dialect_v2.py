@@ -38,6 +38,7 @@ _ToSpec = Callable[[Any], Any]
 #: Fields for which `ExperimentSpec` itself has a default.
 _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "maxTrialRetries": ("max_trial_retries", int),
+    "maxPlatformRetries": ("max_platform_retries", int),
     "maxSameFailures": ("max_same_failures", int),
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "maxLogSize": ("max_log_bytes", lambda raw: int(raw) * 2**20),

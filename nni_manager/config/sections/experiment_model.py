@@ -110,6 +110,12 @@ class Experiment(Part):
         ge=0,
         marks={"shown": "0", "firstFormat": "maxTrialRetries"},
     )
+    max_platform_retries: int | None = _ours(
+        "How often a trial is tried again when its platform took its job away: preempted, evicted, lost.",
+        ge=0,
+        le=10_000,
+        marks={"shown": "2", "firstFormat": "maxPlatformRetries"},
+    )
     max_same_failures: int | None = _ours(
         "So many trials in a row that fail in the same way put the experiment on hold; 0: any number may.",
         ge=0,

@@ -59,3 +59,5 @@ class Proposal:
 
     parameter_id: int
     values: object
+    #: The trial whose configuration they continue; empty: none.
+    continues: str = ""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.names import REPORTS
+from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage.storage_folders import experiment_folder
 from trial_runner import protocol
 
@@ -141,12 +142,13 @@ def environment(
     """The environment of the runner. Its token is in a Secret, as a right to read pods does not include Secrets."""
     is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
     values = {
-        protocol.ENV_COMMAND: role.command,
+        protocol.ENV_COMMAND: role.command if role.command == spec.command else spec.prelude + role.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
         **(_addresses(spec, settings.own_address) if is_heard else {}),
         **spec.protocol_environment,
         protocol.ENV_PLATFORM: settings.platform,
         protocol.ENV_SYSTEM_DIR: system_directory(spec),
+        protocol.ENV_CHECKPOINT_DIR: checkpoint_beside(system_directory(spec)),
         protocol.ENV_CHANNEL: settings.channel,
         protocol.ENV_REPORTER: "1" if role.reports else "0",
         **_code(spec, settings),

@@ -24,6 +24,7 @@ from nni_manager.machines.placement import Placement
 from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
+from nni_manager.platform_kit.payload import checkpoint_beside
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -291,6 +292,7 @@ def spawn_request(
         "environment": dict(environment),
         "directory": directory,
         "attempt_directory": attempt_directory,
+        "checkpoint": checkpoint_beside(attempt_directory),
         "files": {protocol.PARAMETER_FILE: spec.parameter_record},
         "grace_s": spec.grace_period_s,
         "from": dict(spec.stored),

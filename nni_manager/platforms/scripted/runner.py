@@ -13,6 +13,7 @@ from pathlib import Path
 from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.machines.ledger import Reservation
+from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.platform_kit.runner_archive import runner_archive
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import write_private
@@ -64,6 +65,7 @@ def environment(
         **spec.protocol_environment,
         protocol.ENV_PLATFORM: "scripted",
         protocol.ENV_SYSTEM_DIR: str(directory),
+        **({protocol.ENV_CHECKPOINT_DIR: checkpoint_beside(str(directory))} if is_read(config) else {}),
         protocol.ENV_CHANNEL: config.channel,
         protocol.ENV_CODE: "present" if is_read(config) else "fetch",
         **_place(spec, reservation),

@@ -21,6 +21,8 @@ class AddTrial:
     parameter_id: int
     #: JSON, as the trial reads it.
     record: str
+    #: The trial whose checkpoint it begins with; empty: none.
+    continues: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,8 @@ class Submit:
     sequence_id: int
     #: JSON, as the trial reads it.
     record: str
+    #: As in `AddTrial`.
+    continues: str = ""
     #: An earlier call may have submitted it.
     is_repeat: bool = False
     #: Outbox → bytes stored; for a job that may have run already.

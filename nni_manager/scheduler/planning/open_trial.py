@@ -21,7 +21,6 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import (
     PLATFORM_FAILURES,
-    PLATFORM_RETRIES,
     OpenTrial,
     Outcome,
     StopRequest,
@@ -209,7 +208,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
     verdict = outcome(
         finding.report,
         trial.asked,
-        platform_retries=PLATFORM_RETRIES - by_platform,
+        platform_retries=snapshot.spec.max_platform_retries - by_platform,
         user_retries=snapshot.spec.max_trial_retries - by_user,
         has_final=trial.has_final,
     )

@@ -111,7 +111,12 @@ def _submit_intended(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions
         if service.state.may_submit(snapshot.here.now_ms):
             stored = snapshot.stored.offsets[trial.job.job_name]
             again = Submit(
-                attempt=trial.job, sequence_id=trial.sequence_id, record=trial.record, stored=stored, is_repeat=True
+                attempt=trial.job,
+                sequence_id=trial.sequence_id,
+                record=trial.record,
+                continues=trial.continues,
+                stored=stored,
+                is_repeat=True,
             )
             decisions.calls.append(again)
         else:
@@ -155,6 +160,7 @@ class NewTrial(NamedTuple):
     sequence_id: int
     record: str
     attempt: int = 1
+    continues: str = ""
 
 
 def _fill_slots(
@@ -192,7 +198,9 @@ def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, deci
     name = job_name(snapshot.experiment.id, trial.id, trial.attempt)
     attempt = Attempt(trial.id, trial.attempt, name, service=service, intended_ms=snapshot.here.now_ms)
     decisions.records.append(StartAttempt(attempt=attempt))
-    decisions.calls.append(Submit(attempt=attempt, sequence_id=trial.sequence_id, record=trial.record))
+    decisions.calls.append(
+        Submit(attempt=attempt, sequence_id=trial.sequence_id, record=trial.record, continues=trial.continues)
+    )
     return True
 
 
@@ -214,8 +222,15 @@ def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decis
         parameters = Parameters(
             parameter_id=proposal.parameter_id, source=ParameterSource.ALGORITHM, values=proposal.values
         )
-        trial = NewTrial(trial_id, snapshot.experiment.next_sequence_id + number, parameters.record())
-        added = AddTrial(trial_id=trial_id, parameter_id=proposal.parameter_id, record=trial.record)
+        trial = NewTrial(
+            trial_id, snapshot.experiment.next_sequence_id + number, parameters.record(), continues=proposal.continues
+        )
+        added = AddTrial(
+            trial_id=trial_id,
+            parameter_id=proposal.parameter_id,
+            record=trial.record,
+            continues=proposal.continues,
+        )
         decisions.records.append(added)
         if not _start(snapshot, trial, choice, decisions):
             decisions.records.append(SetWait(trial_id=trial_id, wait=_wait_reason(snapshot, choice)))

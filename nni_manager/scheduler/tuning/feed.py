@@ -13,7 +13,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from nni_manager.domain.direction import direction_of
@@ -26,7 +26,7 @@ from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.tuning.judging import Assessments
 from nni_manager.scheduler.tuning.watched import WatchedTuner
 from nni_manager.store.database import Database
-from nni_manager.store.experiment import history
+from nni_manager.store.experiment import history, trials
 
 log = logging.getLogger(__name__)
 
@@ -234,9 +234,18 @@ class TunerFeed:
         if any(change == "search_space" for change, _ in self._changes):
             self._wake()  # proposals of the old search space
             return
-        self.proposals.extend(map(_proposal, answer["proposals"]))
+        told = answer["proposals"]
+        self.proposals.extend(await self._with_continued(list(map(_proposal, told)), told))
         self.exhausted = len(answer["proposals"]) < count
         self._wake()
+
+    async def _with_continued(self, proposals: list[Proposal], told: Sequence[Item]) -> list[Proposal]:
+        """The proposals, each with the trial whose configuration it continues."""
+        numbers = {one["parameter_id"]: one["continues"] for one in told if one.get("continues") is not None}
+        if not numbers:
+            return proposals
+        found = await self._database.read(lambda c: trials.of_parameter_ids(c, set(numbers.values())))
+        return [replace(one, continues=found.get(numbers.get(one.parameter_id, -1), "")) for one in proposals]
 
     async def _judge(self) -> None:
         self._note_stops({"stop": await self._assessments.ask(self._tuner.call)})

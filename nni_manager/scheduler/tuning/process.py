@@ -51,6 +51,9 @@ class OwnTuner(HostedTuner):
         batch = self._tuner.propose_many(parameter_ids)
         return batch.proposals, batch.exhausted
 
+    def continues(self, parameter_id: int) -> int | None:
+        return self._tuner.continues(parameter_id)
+
     def learn(self, result: Message) -> None:
         self._tuner.learn(_result(result))
 

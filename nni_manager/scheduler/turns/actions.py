@@ -15,6 +15,7 @@ from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
+from nni_manager.platform_kit.checkpoints import copy_from
 from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning import decisions as d
@@ -56,13 +57,15 @@ class JobFactory:
         if has_runner:
             await self._runner_listener.open(self._experiment_id)
         attempt, spec, own = call.attempt, self._spec.now, service.settings
+        prelude = copy_from(call.continues) if call.continues else ""
         return JobSpec(
             name=attempt.job_name,
             experiment_id=self._experiment_id,
             trial_id=attempt.trial_id,
             attempt=attempt.number,
             sequence_id=call.sequence_id,
-            command=str(own.get("trialCommand", spec.trial_command)),
+            command=prelude + str(own.get("trialCommand", spec.trial_command)),
+            prelude=prelude,
             parameter_record=call.record,
             protocol_environment=self._protocol_environment(call),
             caller_environment=self._caller_environment,

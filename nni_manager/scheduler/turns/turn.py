@@ -176,6 +176,7 @@ def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) 
         id=record.trial_id,
         parameter_id=record.parameter_id,
         record=record.record,
+        continues=record.continues,
         wait_code=SUBMITTED.code,
         wait_sentence=SUBMITTED.sentence,
         now_ms=now_ms,

@@ -17,7 +17,7 @@ from nni_manager.store.experiment.jobs import ATTEMPT_COLUMNS
 
 _OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
-       t.wait_sentence, t.wait_details, t.wait_ms, t.final_data IS NOT NULL,
+       t.wait_sentence, t.wait_details, t.wait_ms, t.final_data IS NOT NULL, t.continues,
        {", ".join(f"a.{column}" for column in ATTEMPT_COLUMNS)}
 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
 WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
@@ -31,7 +31,7 @@ def load_open(connection: sqlite3.Connection) -> tuple[OpenTrial, ...]:
 
 def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
     id_, sequence_id, status, record, created, started, attempt, asked, *rest = row
-    wait_code, wait_sentence, wait_details, wait_ms, has_final, *job = rest
+    wait_code, wait_sentence, wait_details, wait_ms, has_final, continues, *job = rest
     return OpenTrial(
         id=id_,
         sequence_id=sequence_id,
@@ -47,6 +47,7 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
         wait_ms=wait_ms,
         job=Attempt._make(job) if job[0] is not None else None,
         has_final=bool(has_final),
+        continues=continues,
     )
 
 
@@ -54,6 +55,13 @@ def status(connection: sqlite3.Connection, id: str) -> TrialStatus | None:
     """The status of a trial; None: it is unknown."""
     row = connection.execute("SELECT status FROM trials WHERE id = ?", (id,)).fetchone()
     return None if row is None else TrialStatus(row[0])
+
+
+def of_parameter_ids(connection: sqlite3.Connection, numbers: Collection[int]) -> dict[int, str]:
+    """The trials that the tuner proposed under these numbers, by number."""
+    marks = ", ".join("?" * len(numbers))
+    rows = connection.execute(f"SELECT parameter_id, id FROM trials WHERE parameter_id IN ({marks})", [*numbers])
+    return dict(rows.fetchall())
 
 
 def fresh_ids(connection: sqlite3.Connection, count: int) -> tuple[str, ...]:
@@ -78,9 +86,10 @@ def add(
     wait_sentence: str,
     now_ms: int,
     repeats: str = "",
+    continues: str = "",
 ) -> int:
     """Adds a WAITING trial; returns its sequence id. `record`: the parameter record that the trial reads, JSON;
-    `repeats`: id of the trial that it repeats."""
+    `repeats`: id of the trial that it repeats; `continues`: of the one whose checkpoint it begins with."""
     (sequence_id,) = connection.execute(
         "UPDATE experiment SET next_sequence_id = next_sequence_id + 1, next_parameter_id ="
         " max(next_parameter_id, coalesce(?, -1) + 1) RETURNING next_sequence_id - 1",
@@ -88,8 +97,8 @@ def add(
     ).fetchone()
     connection.execute(
         "INSERT INTO trials (id, sequence_id, status, parameter_id, record, created_ms, wait_code, wait_sentence,"
-        " repeats) VALUES (?, ?, 'WAITING', ?, ?, ?, ?, ?, ?)",
-        (id, sequence_id, parameter_id, record, now_ms, wait_code, wait_sentence, repeats),
+        " repeats, continues) VALUES (?, ?, 'WAITING', ?, ?, ?, ?, ?, ?, ?)",
+        (id, sequence_id, parameter_id, record, now_ms, wait_code, wait_sentence, repeats, continues),
     )
     return int(sequence_id)
 

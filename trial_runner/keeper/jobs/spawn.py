@@ -54,6 +54,8 @@ class Spawn:
         descriptors.require_one(self._null)
         job = Job(self._claim_of(request), self._log)
         attempt_folder.make(request.attempt_directory, undo)
+        if request.checkpoint:
+            attempt_folder.make(request.checkpoint, undo)
         self._claim(job.claim)
         undo.callback(self._state_files.remove, job.name)
         with OpenFolder(request.attempt_directory) as folder:

@@ -70,6 +70,8 @@ class SpawnRequest(NamedTuple):
     grace_s: float
     offsets: Dict[str, int]
     reservation: Dict[str, Any]
+    #: Folder of the trial's checkpoints, which is made; empty: none is.
+    checkpoint: str
 
     def __repr__(self) -> str:
         # Command and environment may hold secrets.
@@ -89,6 +91,7 @@ def spawn_request(message: Message) -> SpawnRequest:
         grace_s=grace_s(message, 5.0),
         offsets=offsets(message.get("from"), "from"),
         reservation=_object(message, "reservation"),
+        checkpoint=folder(message, "checkpoint") if "checkpoint" in message else "",
     )
 
 

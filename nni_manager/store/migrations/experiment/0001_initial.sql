@@ -50,7 +50,8 @@ CREATE TABLE trials (
     end_order       INTEGER,                     -- 1, 2, …: the order in which trials ended
     failure_key     TEXT NOT NULL DEFAULT '',    -- equal for failures of the same kind; empty: not failed
     last_words      TEXT NOT NULL DEFAULT '',    -- last line of stderr, where it says why
-    repeats         TEXT NOT NULL DEFAULT ''     -- the trial that a person ran again, as it was or changed; empty: none
+    repeats         TEXT NOT NULL DEFAULT '',    -- the trial that a person ran again, as it was or changed; empty: none
+    continues       TEXT NOT NULL DEFAULT ''     -- the trial whose checkpoint it begins with; empty: none
 );
 CREATE INDEX trials_by_status ON trials (status);
 CREATE UNIQUE INDEX trials_by_end ON trials (end_order) WHERE end_order IS NOT NULL;
