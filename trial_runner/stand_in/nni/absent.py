@@ -6,8 +6,8 @@ import sys
 from importlib import import_module
 
 #: Parts of the stand-in that most trials never touch.
-_MODULES = frozenset(("assessor", "tuner", "utils"))
-_HOMES = {"ClassArgsValidator": "nni.utils", "NoMoreTrialError": "nni.tuner"}
+_MODULES = frozenset(("assessor", "experiment", "parameter_expressions", "tuner", "utils"))
+_HOMES = {"ClassArgsValidator": "nni.utils", "NoMoreTrialError": "nni.tuner", "Experiment": "nni.experiment"}
 
 
 def attribute(name: str) -> object:
