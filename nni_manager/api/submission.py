@@ -23,6 +23,7 @@ from nni_manager.config.experiment_file import ParsedConfig
 from nni_manager.config.reading import document
 from nni_manager.config.reading.document import Patience
 from nni_manager.config.reading.source import LARGE_CHARACTERS
+from nni_manager.domain import ids
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
@@ -82,6 +83,7 @@ async def read(request: Request, context: ApiContext) -> Submission:
         secrets=reading.secrets,
         endpoint=experiment_description.endpoint_wish(new.endpoint),
         sent_code=sent,
+        **({"id": new.id, "is_id_chosen": True} if new.id else {}),
     )
 
 
@@ -176,6 +178,8 @@ def _checked(new: NewExperiment) -> NewExperiment:
         _require_place("interpreter", new.interpreter)
     if new.code and (new.directory or not code.is_sha256(new.code)):
         raise InvalidInput("code: must be the SHA-256 of code that was sent, and leaves no room for directory")
+    if new.id in ids.NOT_FOR_EXPERIMENTS:
+        raise InvalidInput(f"id: {new.id} has another meaning here; choose another one")
     checked_environment(new.environment or {})
     for name in ("directory", "file", "interpreter", "secrets"):
         require_text(name, getattr(new, name))

@@ -16,6 +16,7 @@ from nni_manager.cli.config.platform import platform
 from nni_manager.cli.daemon import manager_log, own_daemon
 from nni_manager.cli.daemon.doctor import doctor
 from nni_manager.cli.daemon.identity import identity
+from nni_manager.cli.daemon.nni_hook import nni_hook
 from nni_manager.cli.daemon.serve import runner, serve, stand_in_path
 from nni_manager.cli.experiment.create import create, resume, view
 from nni_manager.cli.experiment.export import export
@@ -75,5 +76,5 @@ for _command in (export, import_results, *unsupported.experiment_commands):
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)
 #: Commands of `nni-manager` only; its `stop` without an experiment ends the daemon.
-for _command in (serve, own_daemon.status, own_daemon.stop, runner, stand_in_path, doctor, identity):
+for _command in (serve, own_daemon.status, own_daemon.stop, runner, stand_in_path, nni_hook, doctor, identity):
     nni_manager.add_command(_command)

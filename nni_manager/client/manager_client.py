@@ -88,8 +88,10 @@ class ManagerClient:
         endpoint: Json | None = None,
         debug: bool = False,
         secrets: Mapping[str, str] | None = None,
+        id: str = "",
     ) -> str:
-        """Makes an experiment; returns its id. `config`: text of an experiment file, `file` its name in messages.
+        """Makes an experiment; returns its id, which is `id` where one is given: raises Conflict when it is taken.
+        `config`: text of an experiment file, `file` its name in messages.
         Relative paths start at the absolute `directory`, or in the code that was sent as `code` (SHA-256).
         `environment`: None: the daemon's. `secrets`: reference → value, of those the daemon cannot look up. `endpoint`:
         a port for the experiment, ``{"port": number or None, "urlPrefix": text}``."""
@@ -102,6 +104,7 @@ class ManagerClient:
             "endpoint": endpoint,
             "debug": debug or None,
             "secrets": secrets,
+            "id": id,
         }
         body |= {name: value for name, value in given.items() if value not in ("", None)}
         return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])

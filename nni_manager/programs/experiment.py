@@ -72,30 +72,37 @@ class Experiment:
         return self
 
     @classmethod
-    def view(cls, id: str, *, working_directory: str | os.PathLike[str] | None = None, **place: Any) -> Self:
+    def view(
+        cls,
+        id: str,
+        *,
+        working_directory: str | os.PathLike[str] | None = None,
+        port: int | None = None,
+        url_prefix: str = "",
+        **place: Any,
+    ) -> Self:
         """A stopped experiment, opened for reading; `working_directory`: parent of its folder, where that was moved.
-        `place`: as in `connect`."""
+        `port`, `url_prefix`: as in `start`; `place`: as in `connect`."""
         self = cls(**place)
         folder = None if working_directory is None else os.path.abspath(os.path.expanduser(working_directory))
-        self._client().view(id, working_directory=folder)
+        self._client().view(id, working_directory=folder, endpoint=_endpoint(port, url_prefix))
         self._id = id
         return self
 
     # Life
 
-    def start(self, *, port: int | None = None, url_prefix: str = "", send_code: bool = False) -> Self:
+    def start(self, *, port: int | None = None, url_prefix: str = "", send_code: bool = False, id: str = "") -> Self:
         """Makes the experiment; returns when it is stored and at work.
 
         `port`: a port of its own for its page and NNI's API; 0: any. `send_code`: the daemon keeps a copy of the folder
-        where relative paths start, which need not last. Raises ConfigInvalid, Conflict when it was started
-        already, NniManagerError.
+        where relative paths start, which need not last. `id`: an id of your choice. Raises ConfigInvalid,
+        Conflict when it was started already or the id is taken, NniManagerError.
         """
         if self._id:
             raise Conflict(f"experiment {self._id} was started already; make another Experiment for another run")
         source = replace(self._source, is_sent=send_code)
         client, fields = request.prepare(source, self._place, self._client, _warn)
-        endpoint = {"port": port, "urlPrefix": url_prefix} if port is not None or url_prefix else None
-        self._id = client.create(**fields, endpoint=endpoint)
+        self._id = client.create(**fields, endpoint=_endpoint(port, url_prefix), id=id)
         _warn(warning["message"] for warning in self.state["warnings"])
         return self
 
@@ -124,13 +131,13 @@ class Experiment:
         with waiting_for_daemon_end(client):
             client.stop(self.id)
 
-    def resume(self) -> Self:
-        """Opens the stopped experiment again, or continues one that is on hold."""
+    def resume(self, *, port: int | None = None, url_prefix: str = "") -> Self:
+        """Opens the stopped experiment again, or continues one that is on hold. Arguments: `start`."""
         from nni_manager.programs import given_secrets
 
         client = self._client()
         secrets = given_secrets.secrets_of_experiment(client, self.id, os.environ)
-        client.resume(self.id, secrets=secrets.get("secrets"))
+        client.resume(self.id, secrets=secrets.get("secrets"), endpoint=_endpoint(port, url_prefix))
         return self
 
     def change(self, **fields: Any) -> None:
@@ -237,6 +244,10 @@ def _place(
 
     directory = None if data_dir is None else os.fspath(data_dir)
     return chosen_daemon.choose(directory, manager, None if token_file is None else Path(token_file))
+
+
+def _endpoint(port: int | None, url_prefix: str) -> dict[str, Any] | None:
+    return {"port": port, "urlPrefix": url_prefix} if port is not None or url_prefix else None
 
 
 def _pages(client: ManagerClient, id: str, trial_id: str) -> Iterator[dict[str, Any]]:

@@ -73,6 +73,8 @@ def _is_below(path: str, mount: str) -> bool:
 _DATABASES = "databases"
 #: Entries that an experiment's folder may have.
 _OURS = ("db", "log", "trials", "checkpoint", "code", "environments", *private.FILES)
+#: Files that NNI's launcher makes in ``log``.
+_OF_LAUNCHER = {"experiment.log", "nnictl_stdout.log", "nnictl_stderr.log"}
 _POINTER_BYTES = 64 * 1024
 
 
@@ -148,11 +150,24 @@ class Folder:
                 f"{self._pointer} does not say where the database is; restore it from a backup"
             ) from None
 
+    @property
+    def is_free(self) -> bool:
+        return not os.path.lexists(self.path)
+
+    @property
+    def is_laid_out(self) -> bool:
+        """Whether nothing is in the folder but what NNI's launcher puts there before it starts a manager."""
+        try:
+            return os.listdir(self.path) == ["log"] and set(os.listdir(self.log)) <= _OF_LAUNCHER
+        except OSError:
+            return False
+
     def create(self, data_directory: Path) -> None:
-        """Creates the folders with mode 0700. Raises OSError."""
-        self.path.mkdir(mode=0o700, parents=True)
+        """Creates the folders with mode 0700; one that `is_laid_out` is filled. Raises OSError."""
+        has_log = self.is_laid_out
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=has_log)
         for name in ("db", "log", "trials", "checkpoint"):
-            (self.path / name).mkdir(mode=0o700)
+            (self.path / name).mkdir(mode=0o700, exist_ok=has_log and name == "log")
         if is_on_network(self.path):
             home = data_directory / _DATABASES / self.path.name
             pointer = json.dumps({"database": str(home / "nni.sqlite")})

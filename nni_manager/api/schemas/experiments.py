@@ -243,6 +243,11 @@ class NewExperiment(Wire):
         "looked up in `environment`, and in the daemon's files.",
     )
     endpoint: NewEndpoint | None = Field(default=None, description="A port of its own; not given: none.")
+    id: str = Field(
+        default="",
+        pattern=r"^([A-Za-z0-9_-]{1,32})?$",
+        description="Id of the new experiment, which no other has; empty: a new one is made up.",
+    )
 
 
 class Created(Wire):

@@ -106,7 +106,7 @@ class Launcher:
     async def _create(self, id_: str, submission: Submission, endpoint: Endpoint | None) -> None:
         folder = Folder(Path(submission.spec.working_directory) / id_)
         # until it is listed, the next daemon removes it after a kill
-        await self._supervisor.write(lambda c: _announce(c, id_, folder))
+        await self._supervisor.write(lambda c: _announce(c, submission, folder))
         try:
             await self._make(folder, submission, endpoint)
             entry = await asyncio.to_thread(index.read_folder, folder)
@@ -197,11 +197,13 @@ class Launcher:
         experiment.try_again()
 
 
-def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
+def _announce(connection: sqlite3.Connection, submission: Submission, folder: Folder) -> None:
     """Notes a folder that is about to be created. Raises Conflict if id or folder exist, as its removal would destroy
     them."""
-    if index.find(connection, id_) is not None or folder.path.exists():
-        raise Conflict(f"there is an experiment {id_} already, or a folder {folder.path}; try again")
+    id_, is_chosen = submission.id, submission.is_id_chosen
+    if index.find(connection, id_) is not None or not (folder.is_free or (is_chosen and folder.is_laid_out)):
+        advice = "choose another id" if is_chosen else "try again"
+        raise Conflict(f"there is an experiment {id_} already, or a folder {folder.path}; {advice}")
     index.set_leftover(connection, id_, folder)
 
 

@@ -19,6 +19,8 @@ class Submission:
     spec: ExperimentSpec
     #: The new experiment's id.
     id: str = field(default_factory=new_experiment_id)
+    #: Whether the caller chose the id; then its folder may have the files that NNI's launcher puts there first.
+    is_id_chosen: bool = False
     #: The caller's environment; trials and the tuner run with it.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The Python of a user's tuner and assessor; empty: the daemon's.

@@ -1,7 +1,7 @@
 """Stands in for `nni` where it is not installed: what trial code and user tuners need of it, without its weight.
 
 A real `nni` further along `sys.path` takes over completely. Otherwise: parameters, results and ids here, and the
-modules `tuner`, `assessor` and `utils`. Everything else says that it needs the real package.
+modules `tuner`, `assessor`, `utils`, `parameter_expressions` and, where nni-manager is installed, `experiment`. Everything else says that it needs the real package.
 """
 
 import nni_upstream
@@ -24,6 +24,7 @@ if not nni_upstream.use_real_nni(__name__, __file__):
 
     __all__ = [
         "ClassArgsValidator",
+        "Experiment",
         "NoMoreTrialError",
         "get_current_parameter",
         "get_experiment_id",

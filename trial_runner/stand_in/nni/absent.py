@@ -6,12 +6,13 @@ import sys
 from importlib import import_module
 
 #: Parts of the stand-in that most trials never touch.
-_MODULES = frozenset(("assessor", "runtime", "tuner", "utils"))
+_MODULES = frozenset(("assessor", "experiment", "parameter_expressions", "runtime", "tuner", "utils"))
 _HOMES = {
     "ClassArgsValidator": "nni.utils",
     "NoMoreTrialError": "nni.tuner",
     "dump": "nni.utils",
     "load": "nni.utils",
+    "Experiment": "nni.experiment",
 }
 
 

@@ -75,6 +75,72 @@ def split_index(params: Any) -> Any:
     return {name: split_index(value) for name, value in params.items()}
 
 
+def convert_dict2tuple(value: Any) -> Any:
+    """Mappings as sorted tuples of pairs, at every depth, so that they can be in a set."""
+    if isinstance(value, dict):
+        return tuple(sorted((name, convert_dict2tuple(inner)) for name, inner in value.items()))
+    return value
+
+
+def json2space(x: Any, oldy: Any = None, name: str = NodeType.ROOT) -> List[str]:
+    """Names of all dimensions of a search space, inner ones first; `oldy`: parameters with ``_index``, whose choices
+    alone are followed."""
+    if isinstance(x, list):
+        return [found for number, inner in enumerate(x) for found in _named(inner, number, oldy, name, json2space)]
+    if not isinstance(x, dict):
+        return []
+    if NodeType.TYPE not in x:
+        inner = ((inner, oldy[key] if oldy else None, "{}[{}]".format(name, key)) for key, inner in x.items())
+        return [found for arguments in inner for found in json2space(*arguments)]
+    name = "{}-{}".format(name, x[NodeType.TYPE])
+    return [*(_chosen(x, oldy, name) if x[NodeType.TYPE] == "choice" else ()), name]
+
+
+def _chosen(x: Any, oldy: Any, name: str) -> List[str]:
+    if oldy is None:
+        return json2space(x[NodeType.VALUE], None, name)
+    index = oldy[NodeType.INDEX]
+    return json2space(x[NodeType.VALUE][index], oldy[NodeType.VALUE], "{}[{}]".format(name, index))
+
+
+def json2parameter(
+    x: Any, is_rand: Any, random_state: Any, oldy: Any = None, Rand: bool = False, name: str = NodeType.ROOT
+) -> Any:
+    """Parameters from a search space: a dimension is drawn where `is_rand`, by its name, or `Rand` says so, and else
+    taken from `oldy`. A choice is ``{"_index", "_value"}``. `random_state`: a `numpy.random.RandomState`."""
+
+    def inner(space: Any, old: Any, inner_name: str) -> Any:
+        return json2parameter(space, is_rand, random_state, old, Rand, inner_name)
+
+    if isinstance(x, list):
+        return [_named(one, number, oldy, name, inner) for number, one in enumerate(x)]
+    if isinstance(x, dict) and NodeType.TYPE not in x:
+        return {key: inner(one, oldy[key] if oldy else None, "{}[{}]".format(name, key)) for key, one in x.items()}
+    from copy import deepcopy
+
+    if not isinstance(x, dict):
+        return deepcopy(x)
+    name = "{}-{}".format(name, x[NodeType.TYPE])
+    Rand = Rand or is_rand[name]
+    return _drawn(x, random_state, name, inner) if Rand else deepcopy(oldy)
+
+
+def _drawn(x: Any, random_state: Any, name: str, inner: Callable[[Any, Any, str], Any]) -> Any:
+    from nni import parameter_expressions
+
+    if x[NodeType.TYPE] != "choice":
+        return getattr(parameter_expressions, x[NodeType.TYPE])(*x[NodeType.VALUE], random_state)
+    index = random_state.randint(len(x[NodeType.VALUE]))
+    chosen = inner(x[NodeType.VALUE][index], None, "{}[{}]".format(name, index))
+    return {NodeType.INDEX: index, NodeType.VALUE: chosen}
+
+
+def _named(one: Any, number: int, oldy: Any, name: str, go_on: Callable[[Any, Any, str], Any]) -> Any:
+    if isinstance(one, dict) and NodeType.NAME not in one:
+        raise RuntimeError("A choice that holds dimensions of its own needs a '_name' in each of them.")
+    return go_on(one, oldy[number] if oldy else None, "{}[{}]".format(name, number))
+
+
 def merge_parameter(base_params: Any, override_params: Any) -> Any:
     """Sets `override_params` in a namespace or mapping of defaults, which is changed and returned.
 

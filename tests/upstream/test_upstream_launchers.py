@@ -1,0 +1,159 @@
+"""NNI 3.0's own launchers, unmodified, start experiments on our daemon through `nni-manager nni-hook`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nni_manager.client.daemon import find_running
+from nni_manager.client.manager_client import ManagerClient
+from tests.live_daemon import processes_of
+from tests.programs import launching
+
+pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
+
+#: Both formats; the trial's results repeat its parameters.
+V2 = """
+searchSpace: {C: {_type: loguniform, _value: [0.01, 100]}, kernel: {_type: choice, _value: [linear, rbf]}}
+trialCommand: python3 trial.py
+trialCodeDirectory: .
+trialConcurrency: 2
+maxTrialNumber: 4
+tuner: {name: TPE, classArgs: {optimize_mode: maximize}}
+trainingService: {platform: local}
+"""
+V1 = """
+authorName: me
+experimentName: first format
+trialConcurrency: 2
+maxTrialNum: 4
+trainingServicePlatform: local
+searchSpacePath: space.json
+useAnnotation: false
+tuner: {builtinTunerName: TPE, classArgs: {optimize_mode: maximize}}
+trial: {command: python3 trial.py, codeDir: ., gpuNum: 0}
+"""
+SPACE = {
+    "C": {"_type": "loguniform", "_value": [0.01, 100]},
+    "kernel": {"_type": "choice", "_value": ["linear", "rbf"]},
+}
+
+
+class Hooked:
+    """A shell of a user of NNI, behind the hook. `folder`: theirs; the daemon has the default data directory."""
+
+    def __init__(self, folder: Path, nni3: Path) -> None:
+        self.folder = folder
+        self.data = folder / "home" / "nni-experiments"
+        self.port = launching.free_port()
+        self._bin = nni3.parent
+        (folder / "home").mkdir()
+        (folder / "trial.py").write_text(launching.TRIAL)
+        (folder / "space.json").write_text(json.dumps(SPACE))
+
+    def shell(self, command: str, *, fails: bool = False) -> str:
+        environment = launching.environment(self.folder / "home")
+        environment["PATH"] = f"{self._bin}:{environment['PATH']}"
+        hook = f'eval "$({shlex.quote(sys.executable)} -m nni_manager nni-hook)"'
+        # nothing of this environment's own may get into theirs
+        done = subprocess.run(
+            ["sh", "-c", f"cd {launching.ROOT}; {hook}; cd {self.folder}; {command}"],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def client(self) -> ManagerClient:
+        address = find_running(self.data)
+        assert address is not None
+        return ManagerClient(address)
+
+    def listed(self) -> dict[str, Any]:
+        return json.loads((self.data / ".experiment").read_text())  # type: ignore[no-any-return]
+
+    def wait_until_done(self, id_: str) -> list[dict[str, Any]]:
+        next(state for state in self.client().events(id_) if state["status"] == "DONE")
+        return list(self.client().all_trials(id_))
+
+    def nodes(self) -> list[psutil.Process]:
+        found = [one for one in processes_of(str(self.data)) if "nni_manager.programs.hook.node" in one.cmdline()]
+        return sorted(found, key=lambda one: one.create_time())
+
+
+@pytest.fixture
+def hooked(tmp_path: Path, nni3: Path) -> Iterator[Hooked]:
+    hooked = Hooked(tmp_path, nni3)
+    try:
+        yield hooked
+    finally:
+        for process in processes_of(str(tmp_path)):
+            if process.pid != os.getpid():
+                process.kill()
+
+
+@pytest.mark.parametrize("config", [V1, V2], ids=["v1", "v2"])
+def test_command_line_runs_resumes_views_and_stops(hooked: Hooked, config: str) -> None:
+    (hooked.folder / "experiment.yml").write_text(config)
+    hooked.shell(f"nnictl create -c experiment.yml --port {hooked.port} --url_prefix my/pre")
+    (id_,) = hooked.listed()
+    trials = hooked.wait_until_done(id_)
+    assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * launching.TRIALS
+    for trial in trials:
+        result = trial["finalResult"] if isinstance(trial["finalResult"], dict) else json.loads(trial["finalResult"])
+        assert {**result, **trial["parameters"]} == result
+    assert hooked.client().experiment(id_)["endpoint"] == {
+        **hooked.client().experiment(id_)["endpoint"],
+        "port": hooked.port,
+        "urlPrefix": "my/pre",
+    }
+    assert "success" in hooked.shell(f"nnictl stop {id_}")
+    psutil.wait_procs(hooked.nodes(), timeout=30)
+    for action in ("resume", "view"):
+        hooked.shell(f"nnictl {action} {id_} --port {hooked.port}")
+        assert list(hooked.listed()) == [id_] and len(hooked.nodes()) == 1
+        (node,) = hooked.nodes()
+        hooked.shell(f"nnictl stop {id_}")
+        node.wait(30)
+    assert find_running(hooked.data) is None and list(hooked.listed()) == [id_]
+
+
+def test_a_signal_stops_one_experiment_and_no_other(hooked: Hooked) -> None:
+    (hooked.folder / "experiment.yml").write_text(V2.replace("python3 trial.py", "sleep 1000"))
+    other = launching.free_port()
+    for port in (hooked.port, other):
+        hooked.shell(f"nnictl create -c experiment.yml --port {port}")
+    first, second = hooked.nodes()
+    stopped = first.cmdline()[first.cmdline().index("--experiment-id") + 1]
+    first.send_signal(signal.SIGTERM)
+    first.wait(60)
+    states = {one["id"]: one["status"] for one in hooked.client().experiments()}
+    assert states.pop(stopped) == "STOPPED" and list(states.values()) == ["RUNNING"]
+    assert second.is_running()
+    second.send_signal(signal.SIGTERM)
+    second.wait(60)
+
+
+def test_python_program_runs_and_resumes_its_experiment(hooked: Hooked) -> None:
+    (hooked.folder / "program.py").write_text(launching.PROGRAM)
+    seen = launching.found(hooked.shell(f"python program.py {hooked.port}"))
+    launching.judge(seen)
+    assert list(hooked.listed()) == [seen["id"]] and hooked.nodes() == []
+
+
+def test_a_config_that_is_refused_says_why(hooked: Hooked) -> None:
+    (hooked.folder / "experiment.yml").write_text(V2.replace("name: TPE", "name: NoSuchTuner"))
+    told = hooked.shell(f"nnictl create -c experiment.yml --port {hooked.port}", fails=True)
+    assert "NoSuchTuner" in told and "400" in told
+    assert hooked.nodes() == []
