@@ -4,7 +4,7 @@ from nni.experiment.config import *  # noqa: F403
 from nni.experiment.data import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nni.experiment.experiment import Experiment, RunMode
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "Experiment",
     "RunMode",
     "TrialHyperParameters",
