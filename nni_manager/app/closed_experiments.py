@@ -25,5 +25,7 @@ def are_all_closed(data_directory: Path) -> bool:
             known = index.statuses(connection)
     except (StoreError, sqlite3.Error, ValueError):
         return False
-    there = {folder.parent.name for folder in data_directory.glob("*/db")}
+    there = {
+        folder.parent.name for folder in data_directory.glob("*/db") if not folder.parent.is_symlink()
+    }  # `_latest`
     return there <= known.keys() and set(known.values()) <= {ExperimentStatus.STOPPED}

@@ -197,7 +197,7 @@ _SERVICES = {
 
 
 class ExperimentConfig(ConfigBase):
-    """An experiment. ``ExperimentConfig("local")`` has an empty tuner, assessor and training service, to be filled in."""
+    """An experiment. ``ExperimentConfig("local")`` has empty algorithms and an empty service, to be filled in."""
 
     _names = (
         "experiment_name experiment_type search_space_file search_space trial_command trial_code_directory "
