@@ -8,6 +8,7 @@ import json
 import os.path
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -76,15 +77,15 @@ async def read(request: Request, context: ApiContext) -> Submission:
     await user_classes.check(spec, python, kept, file=new.file)
     spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
-    return Submission(
+    submission = Submission(
         spec=spec,
         environment=kept,
         interpreter=python,
         secrets=reading.secrets,
         endpoint=experiment_description.endpoint_wish(new.endpoint),
         sent_code=sent,
-        **({"id": new.id, "is_id_chosen": True} if new.id else {}),
     )
+    return replace(submission, id=new.id, is_id_chosen=True) if new.id else submission
 
 
 async def _load(
