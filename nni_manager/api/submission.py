@@ -83,7 +83,8 @@ async def read(request: Request, context: ApiContext) -> Submission:
         secrets=reading.secrets,
         endpoint=experiment_description.endpoint_wish(new.endpoint),
         sent_code=sent,
-        **({"id": new.id, "is_id_chosen": True} if new.id else {}),
+        id=new.id or ids.new_experiment_id(),
+        is_id_chosen=bool(new.id),
     )
 
 
