@@ -25,7 +25,6 @@ def are_all_closed(data_directory: Path) -> bool:
             known = index.statuses(connection)
     except (StoreError, sqlite3.Error, ValueError):
         return False
-    there = {
-        folder.parent.name for folder in data_directory.glob("*/db") if not folder.parent.is_symlink()
-    }  # `_latest`
+    folders = (database.parent for database in data_directory.glob("*/db"))
+    there = {folder.name for folder in folders if not folder.is_symlink()}  # NNI has a link `_latest`
     return there <= known.keys() and set(known.values()) <= {ExperimentStatus.STOPPED}

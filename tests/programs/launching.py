@@ -48,7 +48,9 @@ def seen():
     return {
         "statistics": experiment.get_job_statistics(),
         "profile": sorted(experiment.get_experiment_profile()),
-        "trials": [[t.trialJobId, t.status, t.hyperParameters[0].parameters, t.finalMetricData[0].data] for t in trials],
+        "trials": [
+            [t.trialJobId, t.status, t.hyperParameters[0].parameters, t.finalMetricData[0].data] for t in trials
+        ],
         "fields": sorted(vars(trials[0])),
         "last": {id: found[-1].data for id, found in results.items()},
         "export": [[one.trialJobId, one.parameter, one.value] for one in experiment.export_data()],

@@ -1,7 +1,7 @@
 """The process that NNI's launchers start in place of their manager: one for each experiment, on our daemon.
 
-It ends when the experiment is closed. A signal to end stops this experiment, and no other; killed outright it leaves the
-experiment at work, as the daemon does not depend on it.
+It ends when the experiment is closed. A signal to end stops this experiment, and no other; killed outright it leaves
+the experiment at work, as the daemon does not depend on it.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Launch:
         place = chosen_daemon.choose(None, None)
         if place.is_remote:
             raise InvalidInput(
-                "NNI_MANAGER_ADDRESS names a manager elsewhere, and NNI's launchers reach this machine only: unset it, or"
-                " use `nnictl` of nni-manager"
+                "NNI_MANAGER_ADDRESS names a manager elsewhere, and NNI's launchers reach this machine only: unset it,"
+                " or use `nnictl` of nni-manager"
             )
         return place
 
@@ -176,8 +176,8 @@ def _elsewhere(client: ManagerClient, given: Arguments) -> Iterator[str | None]:
 def _require_tuner(given: Arguments, config: dict[str, Any]) -> None:
     if given.tuner_channel or config.get("experimentType", "hpo") != "hpo":
         raise InvalidInput(
-            "experimentType: only experiments with a search space (`hpo`) are run here; start another shell, without the"
-            " hook, for NNI's searches for architectures"
+            "experimentType: only experiments with a search space (`hpo`) are run here; start another shell, without"
+            " the hook, for NNI's searches for architectures"
         )
 
 

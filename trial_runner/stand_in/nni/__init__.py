@@ -1,7 +1,8 @@
 """Stands in for `nni` where it is not installed: what trial code and user tuners need of it, without its weight.
 
 A real `nni` further along `sys.path` takes over completely. Otherwise: parameters, results and ids here, and the
-modules `tuner`, `assessor`, `utils`, `parameter_expressions` and, where nni-manager is installed, `experiment`. Everything else says that it needs the real package.
+modules `tuner`, `assessor`, `utils`, `parameter_expressions` and, where nni-manager is installed, `experiment`.
+Everything else says that it needs the real package.
 """
 
 import nni_upstream

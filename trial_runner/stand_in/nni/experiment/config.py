@@ -1,4 +1,4 @@
-"""The classes of a config, as programs for NNI write them. What is wrong with one, the daemon says when it is started."""
+"""The classes of a config, as programs for NNI write them. What is wrong with one, the daemon says at the start."""
 
 from __future__ import annotations
 
