@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nni_manager.analysis.columns.parameter_columns import parsed
+from nni_manager.analysis.flattened import parsed
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.store.experiment.trial_columns import Row
 

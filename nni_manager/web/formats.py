@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from nni_manager.analysis.columns.parameter_columns import flat
+from nni_manager.analysis.flattened import flat
 
 _LONGEST = 60
 #: Integers in JSON may be larger than any float.

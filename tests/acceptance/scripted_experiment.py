@@ -64,7 +64,7 @@ class ScriptedExperiment:
         listed = self._listed()
         trials = [self.daemon.call("GET", f"{self.path}/trials/{trial['id']}") for trial in listed]
         state, page = self.daemon.status(self.id), user_views.page(self.daemon, self.path)
-        rows = user_views.trials_on(page)
+        rows = user_views.trials_on(self.daemon, self.id)
         return View(
             state=state,
             trials={trial["parameters"]["x"]: trial for trial in trials},

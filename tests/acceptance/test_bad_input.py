@@ -215,7 +215,7 @@ def test_path_parameters_cannot_leave_their_folder(served: CommandLine) -> None:
     id_ = served.create(maxTrialNumber=1)
     served.daemon.wait(id_, "DONE")
     (trial,) = served.daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
-    good = {"id": id_, "trialId": trial["id"], "name": "stdout", "sha256": "0" * 64}
+    good = {"id": id_, "trialId": trial["id"], "name": "stdout", "sha256": "0" * 64, "question": "trials"}
     paths = served.daemon.call("GET", "/openapi.json")["paths"]
     with_parameters = {path: operations for path, operations in paths.items() if "{" in path}
     assert {name for path in with_parameters for name in _parameters(path)} == set(good)

@@ -7,6 +7,7 @@ posted by the test itself.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 
@@ -88,7 +89,8 @@ def test_experiment_state_of_a_column(scenarios: Scenarios, column: str) -> None
     assert view.state["counts"] == {status: expected.count(status) for status in expected}
     assert view.state["status"] == ("STOPPED" if column == "experiment stop" else "DONE")
     assert (view.state["hold"], view.state["errors"]) == (None, [])
-    assert '<p class="notice error">' not in view.page
+    serious = re.findall(r'class="notice act[^>]*><p><span class="sentence">(.*?)</span>', view.page)
+    assert all(" trials failed, " in sentence for sentence in serious), "nothing else wants a person"
 
 
 def test_resume_requeues_trials_that_the_stop_ended(scenarios: Scenarios) -> None:
@@ -248,8 +250,8 @@ def test_runner_of_another_version_fails_the_trial(scenarios: Scenarios, column:
     trial = experiment.trial(0)
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", sentence)
     assert (trial["stopRequest"], trial["attempt"]) == (request("exit 3", column), 1)
-    page = user_views.page(scenarios.daemon, f"/experiments/{experiment.id}")
-    assert user_views.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", sentence))
+    shown = user_views.trials_on(scenarios.daemon, experiment.id)[trial["id"]]
+    assert shown == ("FAILED", reason_in_words("VERSION_MISMATCH", sentence))
     if not stopping:
         until(lambda: user_views.notes(notes) == [{"ended": trial["parameterId"], "success": False}])
         scenarios.daemon.call("POST", f"/experiments/{experiment.id}/stop")

@@ -186,7 +186,8 @@ def test_advisor_proposes_and_stops_trials(home: Home, section: str) -> None:
     trials = sorted(home.line.daemon.trials(id_), key=lambda trial: int(trial["sequenceId"]))
     assert [trial["parameters"]["x"] for trial in trials] == [1, 2, 3]
     told = trials[2]["parameters"]["calls"]
-    assert [call[1] for call in told if call[1] == "EARLY_STOPPED"] == ["EARLY_STOPPED"]
+    # of the two that ran beside it, one has ended when it is asked for, or both
+    assert [call[1] for call in told if call[1] == "EARLY_STOPPED"] in (["EARLY_STOPPED"], ["EARLY_STOPPED"] * 2)
 
 
 def test_advisor_of_the_first_format_runs(home: Home) -> None:

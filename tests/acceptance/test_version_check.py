@@ -71,8 +71,8 @@ def check_refusal(daemon: Daemon, id_: str, words: str) -> None:
     (trial,) = daemon.trials(id_)
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", words)
     page = user_views.page(daemon, f"/experiments/{id_}")
-    assert f'<p class="notice error">{words}</p>' in page
-    assert user_views.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", words))
+    assert f'<div class="notice act error"><p><span class="sentence">{words}</span>' in page
+    assert user_views.trials_on(daemon, id_)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", words))
     assert words in user_views.page(daemon, "/")
     log = (daemon.data / id_ / "log" / "nnimanager.log").read_text()
     assert f"Change experiment status to ERROR: {words}" in log
@@ -83,7 +83,7 @@ def check_acceptance(cluster: Cluster, version: str) -> None:
     daemon, runner = cluster.daemon, cluster.environments[0]
     attempt = cluster.attempt(0)
     assert (attempt["runnerVersion"], attempt["channel"]) == (version, "push")
-    assert f"runner {version}, push" in user_views.page(daemon, f"/experiments/{cluster.id}")
+    assert f"push, runner {version}<" in user_views.page(daemon, f"/experiments/{cluster.id}/trials/0")
     assert say(runner, "status", event="exited", exitCode=0, outboxes={})[0] == 200
     daemon.wait_for(cluster.id, lambda state: state["counts"].get("SUCCEEDED") == 1)
     assert daemon.status(cluster.id)["errors"] == []
@@ -239,4 +239,4 @@ def test_real_runner_checks_a_real_managers_version(later: Daemon, trials: Path,
     assert later.wait(id_, "DONE")["counts"] == {"SUCCEEDED": 1}
     (trial,) = later.trials(id_)
     assert trial["finalValue"] == 7
-    assert f"runner {version}, push" in user_views.page(later, f"/experiments/{id_}")
+    assert f"push, runner {version}<" in user_views.page(later, f"/experiments/{id_}/trials/0")

@@ -25,12 +25,11 @@ def page(daemon: Daemon, path: str) -> str:
     return answer.text
 
 
-def trials_on(text: str) -> dict[str, tuple[str, str]]:
-    """Trial id → (status, the sentence below it) as the page of an experiment shows them."""
-    rows = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
-    return {
-        _first(row, r'<th scope="row"><code>(.*?)</code>'): _status(row) for row in rows if '<th scope="row">' in row
-    }
+def trials_on(daemon: Daemon, id_: str) -> dict[str, tuple[str, str]]:
+    """Trial id → (status, the sentence below it) as the table of an experiment's trials shows them."""
+    text = page(daemon, f"/experiments/{id_}/trials?limit=1000")
+    rows = re.findall(r"<tr data-trial=.*?>(.*?)</tr>", text, re.DOTALL)
+    return {_first(row, r'<td class="col-id"><code>(.*?)</code>'): _status(row) for row in rows}
 
 
 def nnictl(daemon: Daemon, *words: str) -> str:

@@ -28,6 +28,7 @@ EXPECTED = {
     "AlreadyOwned": 409,
     "StoreUnavailable": 503,
     "PlatformUnavailable": 503,
+    "AnalysisUnavailable": 503,
 }
 KINDS = [
     kind

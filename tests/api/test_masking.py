@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.api.experiment_description import MASK, mask
+from nni_manager.config.masking import mask
+from nni_manager.config.secrets import MASK
 
 pytestmark = pytest.mark.unit
 

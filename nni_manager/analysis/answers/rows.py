@@ -13,8 +13,8 @@ from nni_manager.analysis import selection
 from nni_manager.analysis.answers.spark import sparks
 from nni_manager.analysis.asked import Asked
 from nni_manager.analysis.attempt_table import places
-from nni_manager.analysis.columns.parameter_columns import flat, parsed
 from nni_manager.analysis.failure_hash import failure_hash
+from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.analysis.json_text import number
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus, reason_in_words

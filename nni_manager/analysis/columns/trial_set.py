@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from nni_manager.analysis.columns import space_columns
 from nni_manager.analysis.columns.growing import Growing
-from nni_manager.analysis.columns.parameter_columns import NamedColumns, flat, parsed
+from nni_manager.analysis.columns.parameter_columns import NamedColumns
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.failure_hash import failure_hash
+from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.store import stored_config

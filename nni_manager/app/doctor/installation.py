@@ -85,7 +85,8 @@ import importlib, sys, time
 began = time.perf_counter()
 try:
     kind, name = sys.argv[1:]
-    made = importlib.import_module(f"nni_manager.{kind}s.registry").find(name).create({})
+    found = importlib.import_module(f"nni_manager.{kind}s.registry").find(name)
+    made = found.create(dict.fromkeys(found.required, "maximize"))
     if kind == "tuner":
         made.update_search_space({"x": {"_type": "choice", "_value": [1, 2]}})
         made.propose(0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nni_manager.analysis.columns.parameter_columns import flat, parsed
+from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.web import formats
 from nni_manager.web.table.trial_table import Cell, cell
 
