@@ -550,3 +550,27 @@ async def test_data_directory_is_no_default_code_directory(api: httpx.AsyncClien
         assert answer.status_code == 400 and "name it, or give an absolute path" in answer.json()["error"]
         body = {"config": json.dumps(config), "directory": str(world.code)}
         assert (await api.post(EXPERIMENTS, json=body)).status_code == 201
+
+
+async def test_an_id_of_the_callers_choice_is_taken_once(api: httpx.AsyncClient, world: World) -> None:
+    config = json.dumps(world.config())
+    answer = await api.post(EXPERIMENTS, json={"config": config, "id": "My_own-1"})
+    assert (answer.status_code, answer.json()["id"]) == (201, "My_own-1")
+    again = await api.post(EXPERIMENTS, json={"config": config, "id": "My_own-1"})
+    assert again.status_code == 409 and "choose another id" in again.text
+    for wrong in ("events", "a/b", "x" * 33):
+        refused = await api.post(EXPERIMENTS, json={"config": config, "id": wrong})
+        assert refused.status_code == 400 and "id" in refused.text, wrong
+
+
+async def test_a_chosen_id_may_have_the_logs_of_nnis_launcher_and_nothing_else(
+    api: httpx.AsyncClient, world: World
+) -> None:
+    config = world.config()
+    parent = world.data
+    for id_, name, status in (("launched", "experiment.log", 201), ("foreign", "thesis.txt", 409)):
+        (parent / id_ / "log").mkdir(parents=True)
+        (parent / id_ / "log" / name).write_text("mine")
+        answer = await api.post(EXPERIMENTS, json={"config": json.dumps(config), "id": id_})
+        assert answer.status_code == status, answer.text
+        assert (parent / id_ / "log" / name).read_text() == "mine"
