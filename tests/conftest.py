@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -14,6 +15,10 @@ from hypothesis import settings
 
 from tests import left_children, left_log_handlers, module_groups
 from tests.order import Order
+
+# As in the tuner's process: several threads for small matrices wait for each other, the more so beside other tests.
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("tests", deadline=None)

@@ -16,6 +16,7 @@ import pytest
 
 from nni_manager.domain.errors import TunerDied
 from nni_manager.platform_kit.payload import TUNER_HOST
+from nni_manager.scheduler.tuning import host
 from nni_manager.scheduler.tuning.host import TunerHost
 from tests.scheduler.tuner_requests import Message, item, start
 from trial_runner.protocol import Decoder, encode
@@ -284,3 +285,9 @@ async def test_a_pipe_in_place_of_its_log_is_not_waited_for(tmp_path: Path) -> N
             log_folder=tmp_path,
             gpus="",
         )
+
+
+def test_our_tuners_compute_with_one_thread_unless_the_caller_says_how_many() -> None:
+    """On small matrices several threads wait for each other."""
+    assert host._for_our_python({"OMP_NUM_THREADS": "4"})["OMP_NUM_THREADS"] == "4"
+    assert host._for_our_python({})["OPENBLAS_NUM_THREADS"] == "1"

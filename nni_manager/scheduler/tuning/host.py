@@ -250,9 +250,14 @@ async def _start(place: HostPlace, spec: ExperimentSpec, *, is_users: bool) -> T
     )
 
 
+#: Threads of numpy's linear algebra, unless the caller says how many: on the small matrices of tuners several threads
+#: wait for each other, which took a Gaussian process five times the processor time on a busy machine.
+_ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+
+
 def _for_our_python(environment: Mapping[str, str]) -> dict[str, str]:
     callers = {name: value for name, value in environment.items() if not name.startswith(_OF_PYTHON)}
-    return callers | {name: value for name, value in os.environ.items() if name.startswith(_OF_PYTHON)}
+    return _ONE_THREAD | callers | {name: value for name, value in os.environ.items() if name.startswith(_OF_PYTHON)}
 
 
 def _without(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
