@@ -80,6 +80,7 @@ async def test_both_pages_open(
         assert not await is_wider_than_screen(page)
         await page.locator("#sort-result").click()
         await expect(page.locator("th", has=page.locator("#sort-result"))).to_have_attribute("aria-sort", "ascending")
+        await expect(page.locator("#sort-result")).to_have_attribute("href", re.compile("sort=-result"))
         await page.locator("#sort-result").click()
         await expect(page).to_have_url(re.compile("sort=-result"))
         await expect(page.locator("[data-trial]").first).to_contain_text("0.9")

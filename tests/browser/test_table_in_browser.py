@@ -159,7 +159,7 @@ async def test_several_are_killed_after_a_question(browser: Browser, site: str, 
         await page.locator("#tick-2").check()
         await page.locator("#kill-some").click()
         await page.locator("#kill-ticked-now").click()
-        await expect(page.locator("tbody .user_canceled")).to_have_count(2)
+        await expect(page.locator("tbody .user_canceled")).to_have_count(2, timeout=30_000)
         await expect(page.locator('[data-trial="1"] .user_canceled')).to_have_count(0)
         await page.goto("about:blank")
 
