@@ -130,7 +130,8 @@ class Middlebox:
             for task in connections:
                 task.cancel()
             await asyncio.gather(*connections, return_exceptions=True)
-        await asyncio.sleep(0)  # in which the connections are closed
+        for _ in range(_TURNS):  # one to abort a connection whose task never began, one more to close it
+            await asyncio.sleep(0)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carries a runner's connection, its requests one after the other, until either side or a fault ends it."""
@@ -194,8 +195,8 @@ def middlebox(
 
 
 _START_S = 10.0
-#: Turns of the loop within which a connection that was just accepted is being carried: a task that has not begun closes
-#: nothing when it is cancelled.
+#: Turns of the loop within which a connection that was just accepted is being carried, and one that was aborted is
+#: closed: a task that has not begun closes nothing when it is cancelled.
 _TURNS = 10
 #: Most bytes of the head of a message.
 _MOST_BYTES = 1024 * 1024
