@@ -55,7 +55,7 @@ _METRICS: dict[int | str, dict[str, Any]] = {
     responses=_METRICS,
 )
 async def metrics(context: Context) -> Response:
-    """Cheap enough to be asked every few seconds. A listener with a token wants it here, too; whoever scrapes sends it
+    """Cheap enough to be asked every few seconds. A listener with a token wants it here, too: a scrape sends it
     as `Authorization: Bearer <token>`."""
     from nni_manager.api.metrics import exposition, prometheus  # Prometheus' library, imported at the first scrape
 

@@ -112,7 +112,7 @@ def _make(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Makes the index of an earlier version private: a user who can read it can lock it."""
+    """Makes the index private: a user who can read it can lock it."""
     for suffix in ("", *_COMPANIONS):
         with suppress(OSError):
             os.chmod(f"{path}{suffix}", 0o600)

@@ -53,7 +53,7 @@ def make_passage(point: Path, above: str, name: str, mode: int) -> None:
 
 
 def make_open(point: Path, name: str) -> None:
-    """Makes a folder that any user who knows its name may write: the user id that the storage's server sees for a
+    """Makes a folder that is open to every user, by its name alone: the user id that the storage's server sees for a
     machine or container is unknown. Raises OSError."""
     _make_own(point, name, _STICKY)
 

@@ -105,7 +105,7 @@ class Bracket:
         return run
 
     def end(self, run: Run, loss: float) -> None:
-        """Takes the loss of a run of the current round; the last one decides who is promoted."""
+        """Takes the loss of a run of the current round; the last one decides which runs are promoted."""
         run.loss = loss
         self._ended += 1
         if self._ended == len(self._runs) and not self.waiting and not self.takes_new:

@@ -20,6 +20,7 @@ from nni_manager.domain.objectives.goals import Goals, Worth
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner
+from nni_manager.tuners.optuna_coordinates import coordinate, name_of
 from nni_manager.tuners.random import chosen_seed, draw
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ class ObjectivesTuner(Tuner):
 
         def choose(place: PlacedDimension) -> object:
             if isinstance(place.dimension, Choice):
-                return place.dimension.options[trial.suggest_categorical(_name(place), range(place.dimension.size))]
-            return place.dimension.quantile(trial.suggest_float(_name(place), 0.0, 1.0))
+                return place.dimension.options[trial.suggest_categorical(name_of(place), range(place.dimension.size))]
+            return place.dimension.quantile(trial.suggest_float(name_of(place), 0.0, 1.0))
 
         study = self._current_study()
         with warnings.catch_warnings():
@@ -152,7 +153,7 @@ class ObjectivesTuner(Tuner):
         distributions: dict[str, BaseDistribution] = {}
         for place in self.space.places:
             if place.key in picks:
-                units[_name(place)], distributions[_name(place)] = _coordinate(place, picks[place.key])
+                units[name_of(place)], distributions[name_of(place)] = coordinate(place, picks[place.key])
         attributes = {**attributes, "constraints": list(worth.violations)}
         return create_trial(params=units, distributions=distributions, values=worth.losses, system_attrs=attributes)
 
@@ -160,19 +161,6 @@ class ObjectivesTuner(Tuner):
 def constraints_of(trial: FrozenTrial) -> list[float]:
     """The violations of a trial that `ObjectivesTuner` made, for Optuna's `constraints_func`."""
     return list(trial.system_attrs["constraints"])
-
-
-def _name(place: PlacedDimension) -> str:
-    return "/".join(map(str, place.key))
-
-
-def _coordinate(place: PlacedDimension, value: object) -> tuple[object, BaseDistribution]:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
-
-    dimension = place.dimension
-    if isinstance(dimension, Choice):
-        return dimension.index(value), CategoricalDistribution(range(dimension.size))
-    return dimension.unit(value), FloatDistribution(0.0, 1.0)
 
 
 def _study(trials: list[FrozenTrial], objectives: int) -> Study:

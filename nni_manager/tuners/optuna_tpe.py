@@ -24,6 +24,7 @@ from nni_manager.domain.metrics import OptimizeModeName, default_number
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner
+from nni_manager.tuners.optuna_coordinates import coordinate, name_of
 from nni_manager.tuners.random import chosen_seed, draw
 
 if TYPE_CHECKING:
@@ -138,8 +139,8 @@ class TPE(Tuner):
 
         def choose(place: PlacedDimension) -> object:
             if isinstance(place.dimension, Choice):
-                return place.dimension.options[trial.suggest_categorical(_name(place), range(place.dimension.size))]
-            return place.dimension.quantile(trial.suggest_float(_name(place), 0.0, 1.0))
+                return place.dimension.options[trial.suggest_categorical(name_of(place), range(place.dimension.size))]
+            return place.dimension.quantile(trial.suggest_float(name_of(place), 0.0, 1.0))
 
         with numpy.errstate(divide="ignore"):  # the logarithm of a `prior_weight` of 0
             trial = self._study(parameter_id).ask()
@@ -174,7 +175,7 @@ class TPE(Tuner):
         distributions: dict[str, BaseDistribution] = {}
         for place in self._space.places:
             if place.key in picks:
-                units[_name(place)], distributions[_name(place)] = _coordinate(place, picks[place.key])
+                units[name_of(place)], distributions[name_of(place)] = coordinate(place, picks[place.key])
         return create_trial(params=units, distributions=distributions, value=loss)
 
 
@@ -199,19 +200,6 @@ def sampler_options(given: TpeArguments, space: SearchSpace) -> dict[str, Any]:
 def _finite(value: object) -> float | None:
     number = default_number(value)
     return number if number is not None and math.isfinite(number) else None
-
-
-def _name(place: PlacedDimension) -> str:
-    return "/".join(map(str, place.key))
-
-
-def _coordinate(place: PlacedDimension, value: object) -> tuple[object, BaseDistribution]:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
-
-    dimension = place.dimension
-    if isinstance(dimension, Choice):
-        return dimension.index(value), CategoricalDistribution(range(dimension.size))
-    return dimension.unit(value), FloatDistribution(0.0, 1.0)
 
 
 def _good_trials(gamma: float, at_most: int) -> Callable[[int], int]:

@@ -38,7 +38,7 @@ def check_exposure(settings: Settings) -> None:
 
 
 def check_read_token(settings: Settings) -> None:
-    """Requires that who shows the token for reading cannot do more. Raises InvalidInput."""
+    """Requires that the token for reading allows nothing else. Raises InvalidInput."""
     if settings.read_token and not settings.token:
         raise InvalidInput(
             "readToken is for those who may only read, and without a token of its own the daemon goes by users alone:"
