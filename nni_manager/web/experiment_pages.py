@@ -13,10 +13,11 @@ from starlette.routing import Route
 
 from nni_manager.streams.event_stream import EventStream
 from nni_manager.web import shown_experiments
-from nni_manager.web.experiment import code_text, notices
+from nni_manager.web.experiment import notices
 from nni_manager.web.rendering import context_of, experiment_id, render
 from nni_manager.web.stream import PageEvents
 from nni_manager.web.table.page_query import PageQuery
+from nni_manager.web.trial import parameter_texts
 from nni_manager.web.trial.log_tail import LogName, LogTail
 
 
@@ -45,7 +46,7 @@ async def render_tab(request: Request, template: str, *, tab: str, status: int =
     best = shown.overview.best
     copies = {
         "best_json": json.dumps(best.parameters, ensure_ascii=False) if best else "",
-        "best_code": code_text.python(best.parameters) if best else "",
+        "best_code": parameter_texts.as_code(best.parameters) if best else "",
     }
     query = values.get("query")
     # what charts are brushed to is what the table shows, and the other way round
