@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -14,6 +15,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.acceptance.cluster import until
 from tests.acceptance.command_line import CommandLine, command_line
 
 pytestmark = pytest.mark.acceptance
@@ -307,17 +309,24 @@ class _unchanged:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             *before, children = self._before
-            *after, now = self._picture()
+            *after, _ = self._picture()
             assert after == before
-            assert set(now) <= set(children), "a process that ended meanwhile was another test's"
+            # What looks at the machine ends by itself, and a keeper's process is none yet when it is made.
+            until(lambda: set(self._children()) <= set(children))
 
     def _picture(self) -> tuple[Any, ...]:
-        daemon = self._line.daemon
-        pid = daemon.call("GET", "/daemon")["pid"]
-        running = psutil.Process(pid).children(recursive=True)
-        children = [child.pid for child in running if "trial_runner" not in " ".join(child.cmdline())]
         folders = {path.name for path in self._line.data.iterdir() if path.is_dir()}
-        return daemon.call("GET", "/experiments")["experiments"], folders - {"keeper"}, children
+        return self._line.daemon.call("GET", "/experiments")["experiments"], folders - {"keeper"}, self._children()
+
+    def _children(self) -> list[int]:
+        running = psutil.Process(self._line.daemon.call("GET", "/daemon")["pid"]).children(recursive=True)
+        return [child.pid for child in running if child.is_running() and not _is_keeper(child)]
+
+
+def _is_keeper(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        return "trial_runner" in " ".join(process.cmdline())
+    return True  # it has ended
 
 
 def _refuses(line: CommandLine, method: str, path: str) -> None:

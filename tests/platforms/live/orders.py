@@ -82,14 +82,13 @@ async def open_orders(host: str, port: int, patience_s: float) -> AsyncIterator[
     """`host`: how trials reach this machine; `port`: 0 is any."""
     orders, tasks = Orders(host, patience_s), set[asyncio.Task[None]]()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(orders.serve(reader, writer))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        await orders.serve(reader, writer)
+        task.add_done_callback(lambda _: writer.close())  # also where it was cancelled before it began
 
-    server = await asyncio.start_server(serve, host if host == "127.0.0.1" else None, port)
+    server = await asyncio.start_server(accept, host if host == "127.0.0.1" else None, port)
     orders.listens_at(server.sockets[0].getsockname()[1])
     try:
         yield orders
@@ -100,6 +99,8 @@ async def open_orders(host: str, port: int, patience_s: float) -> AsyncIterator[
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in range(_TURNS):  # a connection is closed a turn after its task
+            await asyncio.sleep(0)
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
