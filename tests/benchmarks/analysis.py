@@ -106,8 +106,8 @@ def _add(connection: Connection, numbers: range, count: int, draw: random.Random
     connection.executemany("INSERT INTO outboxes (id, trial_id, attempt, name) VALUES (?, ?, 1, 'main')", outboxes)
     connection.executemany(
         "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value)"
-        " VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, CAST(?7 AS TEXT), ?7)",
-        metrics,
+        " VALUES (?, ?, ?, 1, ?, ?, ?, CAST(? AS TEXT), ?)",
+        ((*row, row[-1]) for row in metrics),
     )
 
 

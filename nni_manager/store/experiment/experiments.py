@@ -139,9 +139,9 @@ def set_config(connection: sqlite3.Connection, config: str) -> None:
 def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
     """Adds the time since the last count if the experiment is active and not on hold."""
     connection.execute(
-        "UPDATE experiment SET counted_ms = ?1,"
-        f" exec_ms = exec_ms + CASE WHEN {_COUNTS} THEN max(0, ?1 - counted_ms) ELSE 0 END",
-        (now_ms,),
+        "UPDATE experiment SET counted_ms = :now_ms,"
+        f" exec_ms = exec_ms + CASE WHEN {_COUNTS} THEN max(0, :now_ms - counted_ms) ELSE 0 END",
+        {"now_ms": now_ms},
     )
 
 
@@ -149,9 +149,9 @@ def count_to_last_event(connection: sqlite3.Connection, now_ms: int) -> None:
     """Counts time up to the last stored event: no process worked on the experiment after it."""
     last_ms = "coalesce((SELECT max(coalesce(ended_ms, started_ms, created_ms)) FROM trials), 0)"
     connection.execute(
-        "UPDATE experiment SET counted_ms = ?1,"
-        f" exec_ms = exec_ms + CASE WHEN {_COUNTS} THEN max(0, min(?1, {last_ms}) - counted_ms) ELSE 0 END",
-        (now_ms,),
+        "UPDATE experiment SET counted_ms = :now_ms,"
+        f" exec_ms = exec_ms + CASE WHEN {_COUNTS} THEN max(0, min(:now_ms, {last_ms}) - counted_ms) ELSE 0 END",
+        {"now_ms": now_ms},
     )
 
 
@@ -171,6 +171,6 @@ _OPEN_ROWS = {"trials": "status IN ('WAITING', 'RUNNING', 'UNKNOWN')", "attempts
 def shift_times(connection: sqlite3.Connection, step_ms: int, now_ms: int) -> None:
     """Shifts the times of open trials and attempts. `step_ms`: clock change (negative: back); `now_ms`: new clock."""
     for table, moments in _MOMENTS.items():
-        moved = ", ".join(f"{moment} = {moment} + ?1" for moment in moments)  # NULL stays NULL
-        connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN_ROWS[table]}", (step_ms,))
+        moved = ", ".join(f"{moment} = {moment} + :step_ms" for moment in moments)  # NULL stays NULL
+        connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN_ROWS[table]}", {"step_ms": step_ms})
     connection.execute("UPDATE experiment SET counted_ms = min(counted_ms + ?, ?)", (step_ms, now_ms))

@@ -37,11 +37,11 @@ def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
         connection.execute("UPDATE attempts SET link = ? WHERE job_name = ?", (handle.link, handle.job_name))
 
 
-#: Ends the unreachable time of a job; it is kept as an interruption, up to 100 of them.
+#: Ends the unreachable time of a job at `:now_ms`; it is kept as an interruption, up to 100 of them.
 BACK_AGAIN = """
     interruptions = CASE WHEN unreachable_ms IS NULL OR json_array_length(interruptions) >= 100 THEN interruptions
         ELSE json_insert(interruptions, '$[#]',
-            json_object('sinceMs', unreachable_ms, 'untilMs', ?10, 'sentence', unreachable)) END,
+            json_object('sinceMs', unreachable_ms, 'untilMs', :now_ms, 'sentence', unreachable)) END,
     unreachable_ms = NULL, unreachable = ''
 """
 
@@ -66,34 +66,35 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation
     """Returns whether the observation was stored."""
     wait = report.wait
     cursor = connection.execute(
-        "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
-        " exit_code = ?2, signal = ?3, native_reason = ?4, cause = ?17, message = ?5, stderr_tail = ?6,"
-        " started_ms = coalesce(max(?7, intended_ms), started_ms),"
-        " ended_ms = max(?8, coalesce(max(?7, intended_ms), started_ms, ?8)),"
-        " final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
-        f" {BACK_AGAIN}, wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
-        " link = CASE WHEN ?15 = '' THEN link ELSE ?15 END, place = CASE WHEN ?16 = '' THEN place ELSE ?16 END"
-        " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
-        " AND (closed = 0 OR ?9 AND forgotten = 0 AND runner_exit IS NOT NULL)",
-        (
-            report.state,
-            report.exit_code,
-            report.signal,
-            report.native_reason,
-            report.message,
-            report.stderr_tail,
-            report.started_ms,
-            report.ended_ms,
-            report.state.is_final,
-            now_ms,
-            job_name,
-            wait.code if wait else "",
-            wait.sentence if wait else "",
-            json.dumps(wait.details) if wait else "{}",
-            report.link,
-            report.place,
-            report.cause or "",
-        ),
+        "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND :state = 'PENDING' THEN state ELSE :state END,"
+        " exit_code = :exit_code, signal = :signal, native_reason = :native_reason, cause = :cause, message = :message,"
+        " stderr_tail = :stderr_tail, started_ms = coalesce(max(:started_ms, intended_ms), started_ms),"
+        " ended_ms = max(:ended_ms, coalesce(max(:started_ms, intended_ms), started_ms, :ended_ms)),"
+        " final_seen_ms = CASE WHEN :is_final THEN :now_ms END,"
+        f" {BACK_AGAIN}, wait_code = :wait_code, wait_sentence = :wait_sentence, wait_details = :wait_details,"
+        " link = CASE WHEN :link = '' THEN link ELSE :link END,"
+        " place = CASE WHEN :place = '' THEN place ELSE :place END"
+        " WHERE job_name = :job_name AND state IN ('INTENT', 'PENDING', 'RUNNING')"
+        " AND (closed = 0 OR :is_final AND forgotten = 0 AND runner_exit IS NOT NULL)",
+        {
+            "state": report.state,
+            "exit_code": report.exit_code,
+            "signal": report.signal,
+            "native_reason": report.native_reason,
+            "cause": report.cause or "",
+            "message": report.message,
+            "stderr_tail": report.stderr_tail,
+            "started_ms": report.started_ms,
+            "ended_ms": report.ended_ms,
+            "is_final": report.state.is_final,
+            "now_ms": now_ms,
+            "job_name": job_name,
+            "wait_code": wait.code if wait else "",
+            "wait_sentence": wait.sentence if wait else "",
+            "wait_details": json.dumps(wait.details) if wait else "{}",
+            "link": report.link,
+            "place": report.place,
+        },
     )
     return cursor.rowcount > 0
 
@@ -122,11 +123,11 @@ def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observati
 
 def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
     """Stores since when a job is unreachable, which a restart of the daemon does not reset; or that it is reachable."""
-    gone = "unreachable_ms = coalesce(unreachable_ms, ?10), unreachable = ?1"
+    gone = "unreachable_ms = coalesce(unreachable_ms, :now_ms), unreachable = :sentence"
     connection.execute(
         f"UPDATE attempts SET {gone if report.unreachable else BACK_AGAIN}"
-        " WHERE job_name = ?11 AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
-        (report.unreachable, *[None] * 8, now_ms, job_name),
+        " WHERE job_name = :job_name AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
+        {"sentence": report.unreachable, "now_ms": now_ms, "job_name": job_name},
     )
 
 
@@ -144,8 +145,8 @@ def withdraw(connection: sqlite3.Connection, job_name: str, *, was_accepted: boo
     Returns whether it was deleted; an attempt that has reported anything stays.
     """
     cursor = connection.execute(
-        f"DELETE FROM attempts WHERE job_name = ?1 AND closed = 0 AND NOT {_HAS_REPORTED}"
-        " AND (state = 'INTENT' AND handle IS NULL OR ?2 AND state IN ('INTENT', 'PENDING'))",
+        f"DELETE FROM attempts WHERE job_name = ? AND closed = 0 AND NOT {_HAS_REPORTED}"
+        " AND (state = 'INTENT' AND handle IS NULL OR ? AND state IN ('INTENT', 'PENDING'))",
         (job_name, was_accepted),
     )
     return cursor.rowcount > 0

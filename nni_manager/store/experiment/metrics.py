@@ -191,18 +191,18 @@ def _without_repeats(
 def _stored(connection: sqlite3.Connection, outbox: _Outbox, limit: int) -> list[tuple[int, str, str]]:
     """(line of the file, type, data) of the metrics in its first `limit` lines."""
     return connection.execute(
-        "SELECT number - ?1, type, data FROM metrics WHERE outbox = ?2 AND number >= ?1 AND number < ?1 + ?3"
-        " ORDER BY number",
-        (outbox.first, outbox.id, limit),
+        "SELECT number - :first, type, data FROM metrics"
+        " WHERE outbox = :outbox AND number >= :first AND number < :first + :limit ORDER BY number",
+        {"first": outbox.first, "outbox": outbox.id, "limit": limit},
     ).fetchall()
 
 
 def _note_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> None:
     """Appends a sentence to the attempt's doubts, once each and up to a total length."""
     connection.execute(
-        "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN ?1 ELSE doubt || '; ' || ?1 END"
-        " WHERE job_name = ?2 AND instr(doubt, ?1) = 0 AND length(doubt) < ?3",
-        (doubt, job_name, _DOUBT_CHARACTERS),
+        "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN :doubt ELSE doubt || '; ' || :doubt END"
+        " WHERE job_name = :job_name AND instr(doubt, :doubt) = 0 AND length(doubt) < :longest",
+        {"doubt": doubt, "job_name": job_name, "longest": _DOUBT_CHARACTERS},
     )
 
 

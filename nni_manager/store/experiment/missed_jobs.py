@@ -24,8 +24,8 @@ def missed_attempt(connection: sqlite3.Connection, job_name: str) -> tuple[str, 
 def revive(connection: sqlite3.Connection, trial_id: str, number: int, now_ms: int) -> None:
     """Reopens a missed attempt as its trial's current one."""
     connection.execute(
-        f"UPDATE attempts SET closed = 0, given_up = '', {BACK_AGAIN} WHERE trial_id = ?11 AND number = ?12",
-        (*[None] * 9, now_ms, trial_id, number),
+        f"UPDATE attempts SET closed = 0, given_up = '', {BACK_AGAIN} WHERE trial_id = :trial_id AND number = :number",
+        {"now_ms": now_ms, "trial_id": trial_id, "number": number},
     )
 
 

@@ -185,14 +185,15 @@ def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, senten
 
 def revive_attempt(connection: sqlite3.Connection, id: str, number: int, sentence: str) -> None:
     """Makes a missed attempt the current one again, with its results."""
-    of_attempt = "FROM metrics WHERE trial_id = trials.id AND attempt = ?1 AND type ="
+    of_attempt = "FROM metrics WHERE trial_id = trials.id AND attempt = :number AND type ="
     connection.execute(
-        "UPDATE trials SET status = 'WAITING', attempt = ?1, message = '', started_ms = NULL, wait_code = ?3,"
-        f" wait_sentence = ?4, wait_details = '{{}}', intermediates = (SELECT count(*) {of_attempt} 'PERIODICAL'),"
+        "UPDATE trials SET status = 'WAITING', attempt = :number, message = '', started_ms = NULL,"
+        f" wait_code = :code, wait_sentence = :sentence, wait_details = '{{}}',"
+        f" intermediates = (SELECT count(*) {of_attempt} 'PERIODICAL'),"
         f" last_value = (SELECT value {of_attempt} 'PERIODICAL' AND value IS NOT NULL ORDER BY sequence DESC LIMIT 1),"
         f" final_data = (SELECT data {of_attempt} 'FINAL' ORDER BY id LIMIT 1),"
-        f" final_value = (SELECT value {of_attempt} 'FINAL' ORDER BY id LIMIT 1) WHERE id = ?2",
-        (number, id, WaitCode.SUBMITTED, sentence),
+        f" final_value = (SELECT value {of_attempt} 'FINAL' ORDER BY id LIMIT 1) WHERE id = :id",
+        {"number": number, "id": id, "code": WaitCode.SUBMITTED, "sentence": sentence},
     )
 
 

@@ -85,11 +85,18 @@ def set_status(
 ) -> None:
     """Stores an experiment's status; STOPPED clears its endpoint. `results`: empty keeps the stored ones."""
     connection.execute(
-        "UPDATE experiments SET status = ?1, ended_ms = ?2, open = ?3,"
-        " view_port = CASE WHEN ?4 THEN NULL ELSE view_port END,"
-        " view_prefix = CASE WHEN ?4 THEN NULL ELSE view_prefix END,"
-        " results = CASE WHEN ?6 = '' THEN results ELSE ?6 END WHERE id = ?5",
-        (status, ended_ms, is_open, status is ExperimentStatus.STOPPED, id, results),
+        "UPDATE experiments SET status = :status, ended_ms = :ended_ms, open = :is_open,"
+        " view_port = CASE WHEN :is_stopped THEN NULL ELSE view_port END,"
+        " view_prefix = CASE WHEN :is_stopped THEN NULL ELSE view_prefix END,"
+        " results = CASE WHEN :results = '' THEN results ELSE :results END WHERE id = :id",
+        {
+            "status": status,
+            "ended_ms": ended_ms,
+            "is_open": is_open,
+            "is_stopped": status is ExperimentStatus.STOPPED,
+            "id": id,
+            "results": results,
+        },
     )
 
 
