@@ -21,6 +21,7 @@ signal      name, grace_s                                             {} (quiet 
                                                                       all its processes, SIGKILL after grace_s
 read        attempt_directory, file, offset (negative: from the       {data (base64), size}
             end), limit
+files       attempt_directory                                         {files: [name], is_complete}: all below it
 forget      names                                                     {}
 put         file, size, offset, data (base64): the next piece         {bytes}: so many are there, `size` when all are
 remove      folder                                                    {}, when it is gone with all that was in it
@@ -67,9 +68,9 @@ at most `MAX_RECORD` bytes, on every channel; the line `TOO_LONG` stands for a l
 offsets; on one that has ended it ends with the ended event, again.
 
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
-the first. Requests are carried out in their order, one spawn at a time; hello, list, read and facts may pass those
-that wait. A frame that is no JSON object ends the connection. Kinds of error: ``unavailable`` (disk full, read-only, no
-process: try again), ``rejected`` (never), ``invalid`` (a bug of the caller).
+the first. Requests are carried out in their order, one spawn at a time; hello, list, read, files and facts may pass
+those that wait. A frame that is no JSON object ends the connection. Kinds of error: ``unavailable`` (disk full,
+read-only, no process: try again), ``rejected`` (never), ``invalid`` (a bug of the caller).
 
 Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token as bearer. It may hold several
 addresses of the one manager, with blanks between: the first that answers is used.

@@ -9,7 +9,19 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import analysis, code, daemon, errors, events, experiments, logs, platforms, submission, trials
+from nni_manager.api import (
+    analysis,
+    code,
+    daemon,
+    errors,
+    events,
+    experiments,
+    logs,
+    platforms,
+    submission,
+    trial_files,
+    trials,
+)
 from nni_manager.api.access.guard import OPEN_PATHS, Guard
 from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.context import ApiContext
@@ -120,6 +132,7 @@ _ROUTERS = (
     trials.metrics_router,
     platforms.router,
     logs.router,
+    trial_files.router,
     code.router,
     daemon.router,
     daemon.probe_router,

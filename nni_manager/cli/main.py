@@ -28,6 +28,7 @@ from nni_manager.cli.experiment.top import top
 from nni_manager.cli.experiment.update import update
 from nni_manager.cli.experiment.webui import webui
 from nni_manager.cli.trial.commands import trial
+from nni_manager.cli.trial.download import download
 from nni_manager.cli.trial.log import log
 
 #: Help is as wide as the terminal; on a pipe, 80 columns.
@@ -73,6 +74,7 @@ for _command in (
     nni_manager.add_command(_command)
 for _command in (export, import_results, *unsupported.experiment_commands):
     experiment.add_command(_command)
+trial.add_command(download)
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)
 #: Commands of `nni-manager` only; its `stop` without an experiment ends the daemon.

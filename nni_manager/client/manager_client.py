@@ -274,6 +274,15 @@ class ManagerClient:
         query = {"offset": offset, "limit": limit, "attempt": attempt}
         return self._log(f"{_trial(id, trial_id)}/logs/{quote(name, safe='')}", query)
 
+    def trial_files(self, id: str, trial_id: str, attempt: int | None = None) -> Json:
+        """``{attempt, files: [{name, place}]}``: what `trial_file` can read of an attempt; none: the latest."""
+        return self._get(f"{_trial(id, trial_id)}/files", {"attempt": attempt})
+
+    def trial_file(self, id: str, trial_id: str, name: str, *, attempt: int, offset: int, limit: int) -> LogPart:
+        """A stretch of a file that `trial_files` names."""
+        query = {"offset": offset, "limit": limit, "attempt": attempt}
+        return self._log(f"{_trial(id, trial_id)}/files/{quote(name)}", query)
+
     def experiment_log(self, id: str, name: str, *, offset: int = 0, limit: int | None = None) -> LogPart:
         """`name`: nnimanager.log or dispatcher.log."""
         return self._log(f"{_experiment(id)}/logs/{quote(name, safe='')}", {"offset": offset, "limit": limit})

@@ -287,6 +287,13 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             return await asyncio.to_thread(job_folders.read_stretch, folder.here, name, offset, limit)
         return await logs.read_stretch(await self._cluster(), jobs.memory(handle), name, offset, limit)
 
+    async def list_files(self, handle: JobHandle) -> Sequence[str]:
+        _, service, _ = self._entered
+        folder = service.folder(handle_data.read(handle).folder)
+        if folder is None:  # a pod's files cannot be listed from outside
+            return await super().list_files(handle)
+        return await asyncio.to_thread(job_folders.files, folder.here)
+
     # Ending
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:

@@ -31,6 +31,7 @@ from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.private_text import PrivateText
 from nni_manager.platform_kit.section_model import PlatformSection
+from trial_runner.protocol import LOG_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ TIME_LIMITS_S: Mapping[str, float] = {
     "cancel": 30.0,
     "forget": 30.0,
     "read_file": 30.0,
+    "list_files": 30.0,
     "close": 30.0,
     "clean": 30.0,
     "clean for good": 600.0,
@@ -352,6 +354,14 @@ class Platform(abc.ABC, Generic[ConfigT]):
         Only when `capabilities.reads_files`. Raises NotFound.
         """
         raise NotImplementedError
+
+    async def list_files(self, handle: JobHandle) -> Sequence[str]:
+        """The paths of files below the attempt's folder that `read_file` can read; a service that cannot list them
+        names the logs, which need not be there.
+
+        Only when `capabilities.reads_files`. Raises NotFound.
+        """
+        return LOG_FILES
 
     async def close(self) -> None:
         """Removes what the service keeps for a stopped experiment as a whole. Called while entered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from nni_manager.domain.attempt import Observation
@@ -70,6 +71,10 @@ class JobFolders:
     def forget(self, job_name: str) -> None:
         self.pull.forget(job_name)
 
+    async def files(self, job_name: str) -> Sequence[str]:
+        """The files in a job's folder, as `Platform.list_files`."""
+        return await asyncio.to_thread(files, self.here(job_name))
+
     async def read(self, job_name: str, name: str, offset: int, limit: int) -> bytes:
         """A stretch of a file in a job's folder, as `Platform.read_file`."""
         return await asyncio.to_thread(read_stretch, self.here(job_name), name, offset, limit)
@@ -86,6 +91,12 @@ def _running(report: Observation) -> Observation:
         ended_ms=None,
         wait=None,
     )
+
+
+def files(directory: Path) -> Sequence[str]:
+    """The paths of the files below `directory`; none where it is missing. Blocks."""
+    found = foreign_files.listing(str(directory.parent), directory.name).files
+    return [path.removeprefix(f"{directory.name}/") for path in found]
 
 
 def read_stretch(directory: Path, name: str, offset: int, limit: int) -> bytes:

@@ -150,6 +150,9 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         return await self._folders.read(handle.job_name, name, offset, limit)
 
+    async def list_files(self, handle: JobHandle) -> Sequence[str]:
+        return await self._folders.files(handle.job_name)
+
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         await self._stop([handle for handle in handles if handle.job_name not in self._ended])
 

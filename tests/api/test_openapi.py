@@ -39,6 +39,8 @@ OPERATIONS = {
     "GET /api/v1/experiments/{id}/trials/{trialId}": ("getTrial", "404 503"),
     "POST /api/v1/experiments/{id}/trials/{trialId}/kill": ("killTrial", "404 409 503"),
     "GET /api/v1/experiments/{id}/trials/{trialId}/logs/{name}": ("readTrialLog", "400 404 503"),
+    "GET /api/v1/experiments/{id}/trials/{trialId}/files": ("listTrialFiles", "400 404 503"),
+    "GET /api/v1/experiments/{id}/trials/{trialId}/files/{name}": ("readTrialFile", "400 404 503"),
     "GET /api/v1/experiments/{id}/logs/{name}": ("readExperimentLog", "400 404 503"),
     "GET /api/v1/experiments/{id}/metrics": ("listMetrics", "400 404 503"),
     "GET /api/v1/experiments/{id}/export": ("exportResults", "400 404 503"),

@@ -45,6 +45,18 @@ def test_end_is_told_by_event_state_file_and_list(
     assert sorted(os.listdir(keeper.attempt("job"))) == ["outbox", "stderr", "stdout"]
 
 
+def test_files_of_an_attempt_are_listed(keeper: KeeperProcess, client: Client) -> None:
+    """Those below its folder, without links and what begins with a dot; none where there is no folder."""
+    keeper.spawn(
+        client, "job", 'mkdir "$D/model"; cd "$D"; echo 1 > model/weights; ln -s /etc/passwd link; touch .hidden'
+    )
+    client.until_ended("job")
+    listed = client.ask("files", attempt_directory=str(keeper.attempt("job")))
+    assert {"stdout", "stderr", "model/weights"} <= set(listed["files"]) and listed["is_complete"]
+    assert not {"link", ".hidden"} & set(listed["files"])
+    assert client.ask("files", attempt_directory=str(keeper.attempt("nothing")))["files"] == []
+
+
 def test_a_job_sees_its_environment_and_nothing_else(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "exec env -0", environment={"ODD": "a=b\nc"})
     client.until_ended("job")

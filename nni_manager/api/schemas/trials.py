@@ -131,6 +131,21 @@ class TrialList(Wire):
     trials: list[Trial] = Field(description="The page that was asked for.")
 
 
+class TrialFile(Wire):
+    name: str = Field(
+        description="Its path below the attempt's folder; `checkpoint/…`: in the trial's checkpoint folder."
+    )
+    place: Literal["here", "service"] = Field(
+        description="here: on the daemon's machine; service: its training service is asked."
+    )
+
+
+class TrialFileList(Wire):
+    attempt: int = Field(description="Whose files they are.")
+    files: list[TrialFile] = Field(description="By name.")
+    why: str = Field(description="Why files elsewhere are missing in the list; empty: none is.")
+
+
 class NewTrial(Sent):
     parameters: JsonValue = Field(description="What the trial gets: usually an object of names and values.")
     repeats: str = Field(default="", description="Id of the trial that this one repeats, as it was or changed.")

@@ -272,6 +272,7 @@ class PlatformContract(ServiceContract):
             reads[-100, 100] = b"one\ntwo\n"
             for (offset, limit), expected in reads.items():
                 assert await platform.read_file(handle, world.log_name, offset, limit) == expected
+            assert world.log_name in await platform.list_files(handle)
             for name in ("no-such-file", "../outside", "/etc/hostname"):
                 with pytest.raises(NotFound):
                     await platform.read_file(handle, name, 0, 100)

@@ -33,7 +33,7 @@ from nni_manager.platforms.dlc.ending import Ending
 from nni_manager.platforms.dlc.missing import MissingJobs
 from nni_manager.platforms.dlc.restarts import RestartRecords
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
-from nni_manager.shared_storage.job_folders import read_stretch
+from nni_manager.shared_storage.job_folders import files, read_stretch
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
@@ -276,6 +276,9 @@ class DlcPlatform(Platform[DlcConfig]):
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         folder = self._storage.attempt(attempt_directory_of(handle.job_name)).here
         return await asyncio.to_thread(read_stretch, folder, name, offset, limit)
+
+    async def list_files(self, handle: JobHandle) -> Sequence[str]:
+        return await asyncio.to_thread(files, self._storage.attempt(attempt_directory_of(handle.job_name)).here)
 
     async def close(self) -> None:
         await self._ending.finish()

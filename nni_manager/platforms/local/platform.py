@@ -23,7 +23,7 @@ from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
 from nni_manager.platforms.local.config import LocalConfig
-from nni_manager.shared_storage.job_folders import read_stretch
+from nni_manager.shared_storage.job_folders import files, read_stretch
 from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from trial_runner import protocol
 
@@ -148,6 +148,9 @@ class LocalPlatform(Platform[LocalConfig]):
 
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         return await asyncio.to_thread(read_stretch, Path(handle.data), name, offset, limit)
+
+    async def list_files(self, handle: JobHandle) -> Sequence[str]:
+        return await asyncio.to_thread(files, Path(handle.data))
 
     async def close(self) -> None:
         if self._shared is not None:

@@ -194,17 +194,25 @@ class RemotePlatform(Platform[RemoteConfig]):
         return await self._read(handle, name, offset, limit)
 
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        key, folder = job.place_of(handle)
-        site = self._machines.get(key)
-        if site is None or not site.is_up:
-            why = site.why if site is not None else f"{_host(key)} is not in machineList any more"
-            raise NotFound(f"{name} cannot be read now: {why}")
-        directory = folder or job.attempt_folder(site.folder, handle.job_name)
+        site, directory = self._place_of(handle, name)
         try:
             told = await site.jobs.request("read", attempt_directory=directory, file=name, offset=offset, limit=limit)
         except SubmitRejected:
             raise NotFound(f"there is no file {name!r} that can be read of {handle.job_name}") from None
         return base64.b64decode(told["data"])
+
+    async def list_files(self, handle: JobHandle) -> Sequence[str]:
+        site, directory = self._place_of(handle, "its folder")
+        return list((await site.jobs.request("files", attempt_directory=directory))["files"])
+
+    def _place_of(self, handle: JobHandle, name: str) -> tuple[ExperimentMachine, str]:
+        """The machine of a job and its folder there. `name`: what is to be read. Raises NotFound."""
+        key, folder = job.place_of(handle)
+        site = self._machines.get(key)
+        if site is None or not site.is_up:
+            why = site.why if site is not None else f"{_host(key)} is not in machineList any more"
+            raise NotFound(f"{name} cannot be read now: {why}")
+        return site, folder or job.attempt_folder(site.folder, handle.job_name)
 
     async def close(self) -> None:
         """Removes the code and our mounts; files of trials stay until the experiment is deleted."""

@@ -1,19 +1,28 @@
-"""Log files of attempts, wherever they are: in the attempt's folder on this machine, else at its training service."""
+"""Files of attempts, wherever they are: in the attempt's folder on this machine, else at its training service."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from nni_manager.domain.errors import NotFound
-from nni_manager.domain.ids import attempt_directory
+from nni_manager.domain.errors import NotFound, PlatformUnavailable
+from nni_manager.domain.ids import attempt_directory, checkpoint_directory_of
 from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.turns import job_logs
 from nni_manager.scheduler.turns.job_logs import ReadFile
+from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.store.experiment import jobs
+from trial_runner import protocol
 from trial_runner.wire import foreign_files
+
+#: (connection, trial, attempt) → (service, handle), or None.
+Handle = Callable[[sqlite3.Connection, str, int], tuple[str, JobHandle] | None]
 
 
 class LogFile(Protocol):
@@ -71,6 +80,58 @@ class FileAtService:
         return await self._read_file(self._handle, self._name, offset, limit)
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptFiles:
+    """The files of an attempt: those here, and those that its training service names besides."""
+
+    here: Sequence[str]
+    at_service: Sequence[str] = ()
+    #: Why the service names none; empty: it did, or the attempt has no files there.
+    why: str = ""
+
+
+#: Before the names of files in the checkpoint folder of a trial.
+_CHECKPOINT = f"{protocol.CHECKPOINT_FOLDER}/"
+
+
+async def files(service: ExperimentCommands, id: str, trial_id: str, attempt: int) -> AttemptFiles:
+    """The names of all files that `file` finds; none begins with a dot."""
+    trials = str((await service.entry(id)).folder.trials)
+    name = attempt_directory(trial_id, attempt)
+    own, kept = await asyncio.to_thread(
+        lambda: (_listed(trials, name, ""), _listed(trials, checkpoint_directory_of(name), _CHECKPOINT))
+    )
+    here = tuple(dict.fromkeys([*own, *kept]))
+    try:
+        of_job = await _of_job(service, id, trial_id, attempt)
+        there = () if of_job is None else await of_job[1].list_files(of_job[0])
+    except (NotFound, PlatformUnavailable) as error:
+        return AttemptFiles(here, why=str(error))
+    return AttemptFiles(here, [name for name in there if name not in here])
+
+
+def _listed(trials: str, folder: str, prefix: str) -> list[str]:
+    return [prefix + path.removeprefix(f"{folder}/") for path in foreign_files.listing(trials, folder).files]
+
+
+async def file(service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str) -> LogFile:
+    """A file that `files` names. Raises NotFound."""
+    trials, folder = (await service.entry(id)).folder.trials, attempt_directory(trial_id, attempt)
+    found: LogFile = FileHere(trials, f"{folder}/{name}")
+    with suppress(NotFound):
+        await found.size()
+        return found
+    if name.startswith(_CHECKPOINT):
+        found = FileHere(trials, f"{checkpoint_directory_of(folder)}/{name.removeprefix(_CHECKPOINT)}")
+        with suppress(NotFound):
+            await found.size()
+            return found
+    of_job = await _of_job(service, id, trial_id, attempt)
+    if of_job is None:
+        raise NotFound(f"there is no file {name!r} of attempt {attempt} of trial {trial_id}")
+    return FileAtService(of_job[0], of_job[1].read_file, name)
+
+
 async def find(service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str) -> LogFile:
     """A file of an attempt; one that is not on this machine is looked for at the service of a job that it has.
 
@@ -90,11 +151,19 @@ async def find(service: ExperimentCommands, id: str, trial_id: str, attempt: int
 
 async def _job(service: ExperimentCommands, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
     """The job, and its training service's function to read its files; None: unknown."""
+    found = await _of_job(service, id, trial_id, attempt, jobs.open_handle)
+    return found and (found[0], found[1].read_file)
+
+
+async def _of_job(
+    service: ExperimentCommands, id: str, trial_id: str, attempt: int, handle: Handle = jobs.handle
+) -> tuple[JobHandle, TrainingService] | None:
+    """The job and its training service, where that reads files; None: unknown."""
     experiment = service.at_work(id)
     if experiment is None:
         return None
-    found = await experiment.database.read(lambda c: jobs.open_handle(c, trial_id, attempt))
+    found = await experiment.database.read(lambda c: handle(c, trial_id, attempt))
     of_job = experiment.loop.services.get(found[0]) if found is not None else None
     if found is None or of_job is None or not of_job.platform.capabilities.reads_files:
         return None
-    return found[1], of_job.read_file
+    return found[1], of_job

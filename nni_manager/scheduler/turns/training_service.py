@@ -290,6 +290,10 @@ class TrainingService:
         """A stretch of a file of a job, as `Platform.read_file`."""
         return await self.call("read_file", lambda: self.platform.read_file(handle, name, offset, limit))
 
+    async def list_files(self, handle: JobHandle) -> Sequence[str]:
+        """The files of a job, as `Platform.list_files`."""
+        return await self.call("list_files", lambda: self.platform.list_files(handle))
+
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
         if self.platform.capabilities.reads_files and self._trials is not None:
             await job_logs.keep(self._trials, handles, self.read_file, self._max_log_bytes)

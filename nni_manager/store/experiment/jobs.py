@@ -210,6 +210,15 @@ def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> t
     return row and (row[0], JobHandle.parse(row[1], row[2]))
 
 
+def handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
+    """(service, handle) of an attempt, forgotten ones too; None: it has no handle."""
+    row = connection.execute(
+        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND handle IS NOT NULL",
+        (trial_id, number),
+    ).fetchone()
+    return row and (row[0], JobHandle.parse(row[1], row[2]))
+
+
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
     """Marks the job as forgotten by its training service. An end that was not observed becomes CANCELLED, and its trial
     no longer says that the job may run."""

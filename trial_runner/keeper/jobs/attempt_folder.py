@@ -91,6 +91,13 @@ def read(folder: str, name: str, offset: int, limit: int) -> Dict[str, Any]:
         os.close(descriptor)
 
 
+def names(folder: str) -> Dict[str, Any]:
+    """The paths of its `files` below it, and whether they are all; none where it is missing."""
+    parent, name = os.path.split(folder.rstrip("/"))
+    found = foreign_files.listing(parent, name)
+    return {"files": [path[len(name) + 1 :] for path in found.files], "is_complete": found.is_complete}
+
+
 def stderr_tail(folder: str) -> str:
     """The last bytes of standard error; empty when it cannot be read."""
     return foreign_files.tail(folder, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL).decode("utf-8", "replace")

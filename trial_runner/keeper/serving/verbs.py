@@ -19,7 +19,7 @@ from trial_runner.keeper.serving import requests
 from trial_runner.keeper.serving.requests import Message, Refusal, SpawnRequest, system_refusal
 
 #: These change nothing: they need not wait for jobs that are being started.
-READING = ("hello", "list", "read", "facts")
+READING = ("hello", "list", "read", "files", "facts")
 
 _READ_LIMIT = 1024 * 1024
 
@@ -47,6 +47,7 @@ class Verbs:
             "follow": self._follow_jobs,
             "signal": self._signal,
             "read": self._read,
+            "files": self._files,
             "forget": self._forget,
             "facts": self._facts,
             "put": copying.put,
@@ -137,6 +138,9 @@ class Verbs:
         found = attempt_folder.read(folder, requests.text(message, "file"), offset, limit)
         found["data"] = base64.b64encode(found["data"]).decode()
         return found
+
+    def _files(self, message: Message) -> Dict[str, Any]:
+        return attempt_folder.names(requests.folder(message, "attempt_directory"))
 
     def _forget(self, message: Message) -> Dict[str, Any]:
         for name in requests.names(message):
