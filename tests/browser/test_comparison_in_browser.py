@@ -15,7 +15,7 @@ from tests.browser.test_pages_in_browser import page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+FITS = "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
 
 async def test_curves_are_drawn_against_the_chosen_axis(site: str, world: World, browser: Browser) -> None:

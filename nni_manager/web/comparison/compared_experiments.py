@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ class OneExperiment:
     #: What came of it: best, counts, times.
     facts: dict[str, Any]
     #: Parameters of its best trial, names of nested ones joined by dots.
-    best: dict[str, Any]
+    best: Mapping[str, Any]
 
     @property
     def name(self) -> str:
