@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from nni_manager.domain.errors import InvalidInput, NniManagerError, status_of
 from nni_manager.web import buttons, experiment_pages, shown_experiments, static_files
+from nni_manager.web.comparison import comparison_page
 from nni_manager.web.experiment import config_page, manager_log
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
@@ -28,9 +29,10 @@ __all__ = ["PagesContext", "create_pages", "is_on_endpoint"]
 
 
 def create_pages(context: PagesContext) -> Starlette:
-    """The application that serves ``/``, ``/experiments/…`` and ``/static/…``."""
+    """The application that serves ``/``, ``/compare-experiments``, ``/experiments/…`` and ``/static/…``."""
     routes = [
         Route("/", _list, name="list"),
+        *comparison_page.ROUTES,
         *experiment_pages.ROUTES,
         *table_pages.ROUTES,
         *config_page.ROUTES,

@@ -1,4 +1,4 @@
-"""The settings, config and search space of an experiment, and the form that changes its limits."""
+"""The settings, config and search space of an experiment, and the form that changes limits and search space."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of
 from nni_manager.web.shown_experiments import config_of
 
-#: Limits that the form changes, with a hint at what may be written.
-LIMITS = {
+_SPACE = "searchSpace"
+#: Fields that the form changes, with a hint at what may be written.
+CHANGEABLE = {
     "maxTrialNumber": "a whole number; empty: no limit",
     "maxExperimentDuration": "such as 90m, 2h or 1d; empty: no limit",
     "trialConcurrency": "a whole number",
+    _SPACE: "as JSON; the next trials that the tuner makes are of it",
 }
-_SPACE = "searchSpace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A limit in the form."""
+    """A field in the form, its values as texts."""
 
     name: str
     hint: str
@@ -54,8 +55,25 @@ class Change:
     new: str
 
     @property
+    def is_long(self) -> bool:
+        """Whether its text has several lines."""
+        return self.name == _SPACE
+
+    @property
     def differs(self) -> bool:
-        return self.now != self.new
+        """Whether the new value is another one; a search space in another order is the same."""
+        if self.now == self.new or not self.is_long:
+            return self.now != self.new
+        return _space(self.new) is None or bool(self.rows)
+
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """(name, value now, new value) of all that changes: of a search space, the parameters that do."""
+        if not self.is_long:
+            return [(self.name, self.now or "no limit", self.new or "no limit")]
+        now, new = _space(self.now) or {}, _space(self.new) or {}
+        pairs = [(name, _written(now, name), _written(new, name)) for name in {**now, **new}]
+        return [(f"{_SPACE}.{name}", before, after) for name, before, after in pairs if before != after]
 
 
 async def _config(request: Request) -> Response:
@@ -74,13 +92,13 @@ async def _file(request: Request) -> Response:
 
 async def _form(request: Request) -> Response:
     config = await _masked(request)
-    return await _render_form(request, [_change(name, config, None) for name in LIMITS])
+    return await _render_form(request, [_change(name, config, None) for name in CHANGEABLE])
 
 
 async def _sent(request: Request) -> Response:
     """First what would change; with ``sure=1``, the change. What is wrong is said beside the form."""
     config, form = await _masked(request), await form_of(request)
-    changes = [_change(name, config, form.get(name, [""])[-1].strip()) for name in LIMITS]
+    changes = [_change(name, config, form[name][-1].strip() if name in form else None) for name in CHANGEABLE]
     try:
         fields = {one.name: _value(one) for one in changes if one.differs}
         _check(request, fields)
@@ -110,17 +128,58 @@ async def _render_form(
 def _change(name: str, config: Mapping[str, Any], new: str | None) -> Change:
     now = config.get(name)
     text = "" if now is None else str(now)
-    return Change(name=name, hint=LIMITS[name], now=text, new=text if new is None else new)
+    if name == _SPACE:
+        text = _indented(now)
+        new = None if new is None else _tidied(new)
+    return Change(name=name, hint=CHANGEABLE[name], now=text, new=text if new is None else new)
+
+
+def _space(text: str) -> dict[str, Any] | None:
+    """The search space in a text; None: it is no JSON object."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _written(space: Mapping[str, Any], name: str) -> str:
+    return json.dumps(space[name], ensure_ascii=False) if name in space else "absent"
+
+
+def _indented(space: object) -> str:
+    return json.dumps(space, indent=2, ensure_ascii=False)
+
+
+def _tidied(text: str) -> str:
+    """The text of a search space as this page writes it; what is no search space stays as it was sent."""
+    space = _space(text)
+    return text if space is None else _indented(space)
 
 
 def _value(change: Change) -> object:
+    if change.is_long:
+        return _space_of(change.new)
     if not change.new:
         return None
     if change.name == "maxExperimentDuration":
         return int(change.new) if change.new.isascii() and change.new.isdecimal() else change.new
     if not (change.new.isascii() and change.new.isdecimal() and len(change.new) < 16):
-        raise InvalidInput(f"{change.name}: must be {LIMITS[change.name]}, not {change.new[:40]!r}")
+        raise InvalidInput(f"{change.name}: must be {CHANGEABLE[change.name]}, not {change.new[:40]!r}")
     return int(change.new)
+
+
+def _space_of(text: str) -> dict[str, Any]:
+    """Raises InvalidInput, with the line, for what is no JSON object."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise InvalidInput(f"{_SPACE}: is nested too deep") from None
+    except ValueError as error:
+        raise InvalidInput(f"{_SPACE}: is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{_SPACE}: must be a JSON object that has each parameter by its name")
+    return found
 
 
 async def _masked(request: Request) -> dict[str, Any]:

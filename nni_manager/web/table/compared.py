@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,22 +35,23 @@ class Compared:
 def build(trials: Sequence[dict[str, Any]], now_ms: int, *, everything: bool) -> Compared:
     """`trials`: as the API answers them. `everything`: identical lines, too."""
     parameters = [flat(trial["parameters"]) for trial in trials]
-    lines = [
-        *_lines("result", [_results(trial) for trial in trials]),
-        *_lines("parameter", parameters),
-        *_lines("", [_facts(trial, now_ms) for trial in trials]),
+    found = [
+        *lines("result", [_results(trial) for trial in trials]),
+        *lines("parameter", parameters),
+        *lines("", [_facts(trial, now_ms) for trial in trials]),
     ]
-    lines.sort(key=lambda line: not line.differs)
-    shown = lines if everything else [line for line in lines if line.differs]
+    found.sort(key=lambda line: not line.differs)
+    shown = found if everything else [line for line in found if line.differs]
     return Compared(
         heads=[(trial["sequenceId"], trial["id"], trial["status"]) for trial in trials],
         lines=shown,
-        hidden=len(lines) - len(shown),
+        hidden=len(found) - len(shown),
         everything=everything,
     )
 
 
-def _lines(kind: str, columns: Sequence[Any]) -> list[Line]:
+def lines(kind: str, columns: Sequence[Mapping[str, Any]]) -> list[Line]:
+    """A line for each name that a column has, with its value in every column."""
     names = dict.fromkeys(name for column in columns for name in column)
     return [_line(kind, name, [column.get(name, _ABSENT) for column in columns]) for name in names]
 

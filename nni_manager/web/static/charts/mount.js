@@ -12,6 +12,7 @@ const MODULES = new Set([
   "pair",
   "timeline",
   "distribution",
+  "best_curves",
 ]);
 
 const seen = new IntersectionObserver(
