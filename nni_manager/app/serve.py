@@ -149,8 +149,12 @@ async def _listeners(
 ) -> AsyncIterator[Listeners]:
     listeners: Listeners
     context = _context(settings, service, analysis, stopping, placeholders, lambda: listeners.open, auto=auto)
-    pages = create_pages(PagesContext(service=service, version=__version__, analysis=analysis, stopping=stopping))
     api = create_api(context)
+    pages = create_pages(
+        PagesContext(
+            service=service, version=__version__, analysis=analysis, stopping=stopping, describe_api=api.openapi
+        )
+    )
     nni = create_nni_application(context)
     application = create_application(
         context,

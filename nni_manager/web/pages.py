@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.domain.errors import InvalidInput, NniManagerError, status_of
-from nni_manager.web import buttons, experiment_pages, shown_experiments, static_files
+from nni_manager.web import api_page, buttons, experiment_pages, shown_experiments, static_files
 from nni_manager.web.comparison import comparison_page
 from nni_manager.web.experiment import config_page, manager_log
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
@@ -40,6 +40,7 @@ def create_pages(context: PagesContext) -> Starlette:
         *trial_pages.ROUTES,
         *failure_pages.ROUTES,
         *buttons.ROUTES,
+        *api_page.ROUTES,
         *static_files.ROUTES,
     ]
     handlers: Mapping[type[Exception], object] = {

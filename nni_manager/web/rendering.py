@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
@@ -45,6 +46,8 @@ class PagesContext:
     version: str
     #: Answers questions about trials, in a process of its own.
     analysis: Analysis
+    #: The API's OpenAPI document; None: it is not shown.
+    describe_api: Callable[[], Mapping[str, Any]] | None = None
     clock: Clock = now_ms
     #: Set when the daemon ends: streams end on it.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

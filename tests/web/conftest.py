@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nni_manager.api.application import create_application
+from nni_manager.api.application import create_api, create_application
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.services import act
 from tests.api.world import World, make_world
@@ -24,7 +24,13 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 async def visitor(world: World) -> AsyncIterator[httpx.AsyncClient]:
     """Behind the guard, as in the daemon."""
     pages = create_pages(
-        PagesContext(service=world.service, version="1.2.3", analysis=world.analysis, stopping=world.stopping)
+        PagesContext(
+            service=world.service,
+            version="1.2.3",
+            analysis=world.analysis,
+            stopping=world.stopping,
+            describe_api=create_api(world.context).openapi,
+        )
     )
     async with world.calling(create_application(world.context, pages=pages)) as client:
         yield client
