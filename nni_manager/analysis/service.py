@@ -13,7 +13,7 @@ from pathlib import Path
 from nni_manager.analysis.process import WorkerProcess
 from nni_manager.analysis.query import Query
 from nni_manager.analysis.questions import QUESTIONS
-from nni_manager.domain.errors import AnalysisUnavailable, NotFound, StoreError
+from nni_manager.domain.errors import AnalysisUnavailable, InvalidInput, NotFound, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ class Analysis:
         self._ending: set[asyncio.Task[None]] = set()
         #: Questions that are being answered: clients that ask the same share the answer.
         self._asked: dict[_Key, asyncio.Task[Answer]] = {}
+        self._preparing: asyncio.Task[None] | None = None
         self._answers: OrderedDict[_Key, Answer] = OrderedDict()
 
     @property
@@ -81,6 +82,13 @@ class Analysis:
             task.add_done_callback(lambda done: self._finish(key, done))
         return await asyncio.shield(task)
 
+    def prepare(self, id: str) -> None:
+        """Starts the process and has it read an experiment, if none runs: a page is asked for, whose charts will ask.
+        Does not wait; what fails here is told to the first question."""
+        if self.pid is not None or self._preparing is not None or self._is_closed:
+            return
+        self._preparing = asyncio.create_task(self._prepare(id), name="analysis-prepare")
+
     async def close(self) -> None:
         """Ends the process. Idempotent."""
         self._is_closed = True
@@ -89,8 +97,17 @@ class Analysis:
         async with self._starting:
             if self._worker is not None:
                 await self._worker.close()
-        if waiting := {*self._asked.values(), *self._ending}:
+        preparing = () if self._preparing is None else (self._preparing,)
+        if waiting := {*self._asked.values(), *self._ending, *preparing}:
             await asyncio.wait(waiting)
+
+    async def _prepare(self, id: str) -> None:
+        try:
+            await self.ask(id, "columns", Query())
+        except (InvalidInput, NotFound, AnalysisUnavailable) as error:
+            log.debug("no process was prepared: %s", error)
+        finally:
+            self._preparing = None
 
     async def _state(self, id: str) -> tuple[Path, str]:
         try:

@@ -23,6 +23,7 @@ from nni_manager.web.trial.log_tail import LogName, LogTail
 
 async def _overview(request: Request) -> Response:
     query = PageQuery.parse(request.query_params.multi_items())
+    context_of(request).analysis.prepare(experiment_id(request))  # while the browser loads what draws the charts
     return await render_tab(request, "overview.html", tab="", query=query)
 
 

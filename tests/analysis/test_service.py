@@ -53,6 +53,38 @@ async def test_a_question_starts_the_process_and_close_ends_it(experiment: Fille
     assert not psutil.pid_exists(pid)
 
 
+async def test_a_page_has_the_process_started_before_its_charts_ask(experiment: Filled) -> None:
+    asked = asyncio.Event()
+
+    async def located(_id: str) -> tuple[Path, str]:
+        asked.set()
+        return experiment.path, str(experiment.revision)
+
+    analysis = Analysis(located)
+    try:
+        analysis.prepare("exp1")
+        await asyncio.wait_for(asked.wait(), 30)
+        await analysis.ask("exp1", "columns", Query())  # shares what is under way
+        pid = analysis.pid
+        assert pid is not None
+        analysis.prepare("exp1")
+        assert await total(analysis) == 0 and analysis.pid == pid
+    finally:
+        await analysis.close()
+
+
+async def test_what_cannot_be_prepared_is_told_to_the_question(experiment: Filled) -> None:
+    async def located(_id: str) -> tuple[Path, str]:
+        raise NotFound("there is no experiment")
+
+    analysis = Analysis(located)
+    analysis.prepare("exp1")
+    with pytest.raises(NotFound):
+        await analysis.ask("exp1", "trials", Query())
+    await analysis.close()
+    assert analysis.pid is None
+
+
 async def test_same_questions_of_one_revision_are_computed_once(experiment: Filled) -> None:
     async with analysing(experiment) as analysis:
         first, second = await asyncio.gather(*(analysis.ask("exp1", "trials", Query()) for _ in range(2)))
