@@ -11,6 +11,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 class Authority:
     """Signs what it is asked to. `file`: its own certificate, PEM."""
@@ -21,6 +33,11 @@ class Authority:
         self._name = _name("the test's authority")
         builder = _builder(self._name, self._name, self._key.public_key(), timedelta(hours=1))
         constrained = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        # since Python 3.13 an authority that does not say what it may sign is refused
+        constrained = constrained.add_extension(_SIGNS, critical=True)
+        own = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        constrained = constrained.add_extension(own, critical=False)
+        self._identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         self.file = folder / "authority.pem"
         self.file.write_bytes(_pem(constrained.sign(self._key, hashes.SHA256())))
 
@@ -31,6 +48,7 @@ class Authority:
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(name), self._name, key.public_key(), lasts)
+        builder = builder.add_extension(self._identifier, critical=False)
         host = x509.SubjectAlternativeName([_alternative(address)])
         certificate, secret = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         certificate.write_bytes(_pem(builder.add_extension(host, critical=False).sign(self._key, hashes.SHA256())))

@@ -102,7 +102,7 @@ def _parameters(trials: TrialSet, chosen: Integers) -> list[_Parameter]:
         values = (column.categories().codes if is_choice else column.numbers)[chosen].astype(np.float64)
         has_all = bool(np.isfinite(values).all()) and not (is_choice and bool((values < 0).any()))
         if len(values) and has_all and values.min() < values.max():
-            is_log = space is not None and space.log and values.min() > 0
+            is_log = space is not None and space.log and bool(values.min() > 0)
             found.append(_Parameter(name, values, is_log, is_choice))
     return found
 

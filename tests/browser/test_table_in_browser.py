@@ -3,6 +3,7 @@ access."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sqlite3
@@ -32,7 +33,7 @@ TABS = ("", "/trials", "/failures", "/config", "/log", "/edit", "/compare?select
 async def seeded(world: World, trials: int = 60) -> None:
     """An experiment with NaN, infinite and dict results, a nested space, and trials of every kind."""
     folder = await world.add("seeded", extra_trials=trials, searchSpace=SPACE, maxTrialNumber=trials + 20)
-    with sqlite3.connect(folder.database) as connection:
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         for id, number in connection.execute("SELECT id, sequence_id FROM trials WHERE id LIKE 'e%'").fetchall():
             layer = {"_name": "conv", "size": 3 + 2 * (number % 4 == 1)} if number % 2 else {"_name": "pool"}
             record = {"parameters": {"x": number / 100, "layer": layer}, "parameter_source": "algorithm"}
@@ -212,7 +213,7 @@ async def test_offline_is_said_and_recovered_from(browser: Browser, site: str, w
 
 async def test_stored_text_injects_nothing(browser: Browser, site: str, world: World) -> None:
     folder = await world.add("seeded", experimentName=EVIL, searchSpace={EVIL: {"_type": "uniform", "_value": [0, 1]}})
-    with sqlite3.connect(folder.database) as connection:
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         record = {"parameters": {EVIL: EVIL, "x": {EVIL: 1}}, "parameter_source": "algorithm"}
         result = json.dumps({"default": 1, EVIL: 2})
         connection.execute("UPDATE trials SET record = ?, last_words = ?", (json.dumps(record), EVIL))

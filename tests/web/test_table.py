@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -63,7 +64,7 @@ def test_a_rate_needs_several_ends_and_falls_while_none_comes() -> None:
 
 async def test_filtered_trials_are_a_file(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded", extra_trials=3)
-    with sqlite3.connect(folder.database) as connection:
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         record = json.dumps({"parameters": {"x": "=1+2", "y": -5}})
         connection.execute("UPDATE trials SET record = ? WHERE id = 'fails'", (record,))
     answer = await visitor.get("/experiments/seeded/trials.csv?status=FAILED,WAITING&sort=number")

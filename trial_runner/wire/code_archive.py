@@ -196,11 +196,13 @@ class _Unpacker:
 
 
 def _real(path: str) -> Optional[str]:
-    """The path that a link leads to; None where Python cannot follow so many links."""
+    """The path that a link leads to; None where that leads through more links than the kernel follows."""
     try:
-        return os.path.realpath(path)
-    except RecursionError:
-        return None
+        os.stat(path)  # a chain of thousands, which the kernel gives up at once, takes Python minutes
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+    return os.path.realpath(path)
 
 
 def _refused(name: str, what: str) -> BadArchive:

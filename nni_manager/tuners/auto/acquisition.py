@@ -73,7 +73,7 @@ def _moved(lattice: Lattice, rows: Array, spread: Array, source: np.random.Gener
 def _changed(shape: tuple[int, ...], source: np.random.Generator) -> tuple[Mask, Array]:
     """Which dimensions of each row change, at least one of them; and the share of them."""
     count, width = shape
-    share = source.choice([1.0 / width, 0.4, 1.0], (count, 1))
+    share = np.array([1.0 / width, 0.4, 1.0])[source.choice(3, (count, 1))]
     mask: Mask = source.random(shape) < share
     mask[np.arange(count), source.integers(0, width, count)] = True
     return mask, share

@@ -97,7 +97,7 @@ def _negative_likelihood(
     slopes = inner * (5 / 3) * (1 + _ROOT5 * distances) * np.exp(-_ROOT5 * distances)
     # for each feature the sum over pairs of slope times squared distance, half of it, by products of matrices
     each = np.sum(slopes, axis=1) @ scaled**2 - np.sum(scaled * (slopes @ scaled), axis=0)
-    scales = np.bincount(groups, each, minlength=len(at) - 2)
+    scales = np.bincount(groups.astype(np.intp), each, minlength=len(at) - 2)
     return loss, np.append(scales, [0.5 * float(np.sum(inner * weighted)), 0.5 * noise * float(np.trace(inner))])
 
 
