@@ -16,11 +16,17 @@ def name_of(place: PlacedDimension) -> str:
     return "/".join(map(str, place.key))
 
 
-def coordinate(place: PlacedDimension, value: object) -> tuple[object, BaseDistribution]:
-    """A value as Optuna sees it, with its distribution: the position of an option, else the quantile, 0 to 1."""
+def distribution_of(place: PlacedDimension) -> BaseDistribution:
+    """The position of an option, or the quantile, 0 to 1."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
+    if isinstance(place.dimension, Choice):
+        return CategoricalDistribution(range(place.dimension.size))
+    return FloatDistribution(0.0, 1.0)
+
+
+def coordinate(place: PlacedDimension, value: object) -> tuple[object, BaseDistribution]:
+    """A value as Optuna sees it, with its distribution."""
     dimension = place.dimension
-    if isinstance(dimension, Choice):
-        return dimension.index(value), CategoricalDistribution(range(dimension.size))
-    return dimension.unit(value), FloatDistribution(0.0, 1.0)
+    seen = dimension.index(value) if isinstance(dimension, Choice) else dimension.unit(value)
+    return seen, distribution_of(place)

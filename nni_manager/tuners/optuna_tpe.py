@@ -25,6 +25,7 @@ from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner
 from nni_manager.tuners.optuna_coordinates import coordinate, name_of
+from nni_manager.tuners.optuna_sampler import sampler
 from nni_manager.tuners.random import chosen_seed, draw
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ class TPE(Tuner):
         seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna deprecates options that NNI offers
-            sampler = optuna.samplers.TPESampler(seed=seed, **sampler_options(self._arguments, self._space))
-        return optuna.create_study(storage=_shown(self._shown_trials()), sampler=sampler)
+            ours = sampler(seed, self._space, **sampler_options(self._arguments, self._space))
+        return optuna.create_study(storage=_shown(self._shown_trials()), sampler=ours)
 
     def _shown_trials(self) -> list[FrozenTrial]:
         for picks, loss in self._known[len(self._trials) :]:

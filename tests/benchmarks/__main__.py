@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import connections, kubernetes, metrics, reads, sdk, start_and_stop, thousand, throughput
+from tests.benchmarks import connections, history, kubernetes, metrics, reads, sdk, start_and_stop, thousand, throughput
 from tests.benchmarks.table import Table
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +22,7 @@ FIGURES: dict[str, Callable[[Path, Table], None]] = {
     "connections": connections.measure,
     "throughput": throughput.measure,
     "optuna": throughput.against_optuna,
+    "history": history.measure,
     "sdk": sdk.measure,
     "thousand": thousand.measure,
     "kubernetes": kubernetes.measure,

@@ -155,3 +155,31 @@ def test_optuna_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     tuner = new(SPACES["mixed"], tpe_args={"n_startup_jobs": 2, "gamma": 0.3})
     best(tuner, 6, lambda parameters: float(parameters["z"]))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["mixed", "nested"])
+def test_the_space_is_not_inferred_from_the_trials_and_proposals_are_those_of_optuna(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from optuna.samplers import TPESampler
+    from optuna.search_space import IntersectionSearchSpace
+
+    def proposals() -> list[object]:
+        tuner = new(SPACES[name], tpe_args={"n_startup_jobs": 4})
+        made = []
+        for number in range(12):
+            made.append(tuner.propose(number))
+            tuner.learn(result(number, made[-1], (number * 7) % 5))
+        return made
+
+    with monkeypatch.context() as context:
+        context.setattr(
+            "nni_manager.tuners.optuna_tpe.sampler", lambda seed, space, **given: TPESampler(seed=seed, **given)
+        )
+        of_optuna = proposals()
+
+    def inferred(*_: object) -> None:
+        pytest.fail("the search space is computed from all trials, which takes longer with each of them")
+
+    monkeypatch.setattr(IntersectionSearchSpace, "calculate", inferred)
+    assert proposals() == of_optuna

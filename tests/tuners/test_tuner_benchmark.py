@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from nni_manager.tuners.random import draw
 from tests.benchmarks.tuners import families, measures
 from tests.benchmarks.tuners.__main__ import make
 from tests.benchmarks.tuners.loop import search
+from tests.benchmarks.tuners.record import Record
+from tests.benchmarks.tuners.rivals import OptunaLoop
 
 pytestmark = pytest.mark.unit
 
@@ -57,3 +60,20 @@ def test_measures_of_what_is_alike_and_of_what_is_not() -> None:
     assert measures.chance(randoms, randoms) == pytest.approx(0.5)
     assert measures.chance({"a": [0.1] * 9, "b": [1.0] * 9}, randoms) < 0.001
     assert measures.chance({"a": [9.0] * 9, "b": [90.0] * 9}, randoms) > 0.999
+
+
+def test_a_record_keeps_searches_and_leaves_out_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    path, first = tmp_path / "record.jsonl", ("TPE", "named", "branin", 0, 1)
+    Record(path).add(first, 0.25)
+    with path.open("a") as file:
+        file.write('[["TPE", "named", "bra')
+    continued = Record(path)
+    assert continued.get(first) == 0.25
+    continued.add(("TPE", "named", "branin", 1, 1), 0.5)
+    assert Record(path).get(("TPE", "named", "branin", 1, 1)) == 0.5
+    assert Record(path).get(("TPE", "named", "branin", 2, 1)) is None
+
+
+@pytest.mark.parametrize("family", families.NAMED)
+def test_optunas_own_loop_searches_the_named_spaces(family: str) -> None:
+    assert math.isfinite(search(OptunaLoop, FAMILIES[family](1), 1, 8, trials=14))
