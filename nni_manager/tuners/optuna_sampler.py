@@ -32,6 +32,6 @@ def sampler(seed: int, space: SearchSpace, **options: Any) -> TPESampler:
 
 
 def _together(space: SearchSpace) -> dict[str, BaseDistribution]:
-    """In Optuna's order, which decides what is drawn first; a choice of one option is no dimension there."""
+    """Dimensions come in Optuna's order, which decides what is drawn first; a choice of one option is none there."""
     all_of_them = {name_of(place): distribution_of(place) for place in space.places}
     return {name: all_of_them[name] for name in sorted(all_of_them) if not all_of_them[name].single()}

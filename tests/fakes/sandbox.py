@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,7 +56,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """`folder`: fresh, made by `start`, which leaves `stdout`, `stderr` and `exit` there. `command`: process 1.
+    """`folder`: its own, made by `start`, which leaves `stdout`, `stderr` and `exit` there. `command`: process 1.
 
     `files`: path inside → text, executable, read-only: what the service puts there. Mounts come in their order; one may
     lie in another. `directory`: where the command begins.
@@ -75,10 +76,16 @@ def missing() -> str:
 
 
 def start(container: Container) -> None:
-    """Returns when it is on its way. RuntimeError where no container can be made."""
+    """Returns when it is on its way; quiet where it is already. RuntimeError where no container can be made.
+
+    A service that was killed after a start and before it noted it starts the container again by its name.
+    """
     if reason := missing():
         raise RuntimeError(reason)
     folder = container.folder
+    if _is_started(folder):
+        return
+    shutil.rmtree(folder, ignore_errors=True)  # what a killed start left
     folder.mkdir(parents=True)
     made = own_root.makers()[0](_root(container), container.command, container.directory)
     lasting = f"{shlex.join(made)} >stdout 2>stderr; echo $? >exit.new; mv exit.new exit"
@@ -91,6 +98,10 @@ def start(container: Container) -> None:
         stderr=subprocess.DEVNULL,
         env=_environment(container),
     )
+
+
+def _is_started(folder: Path) -> bool:
+    return (folder / "stdout").exists() or any(_marked(folder))
 
 
 def exit_code(folder: Path) -> int | None:

@@ -53,9 +53,9 @@ class Storage:
 def start(
     folder: Path, user: str, job: Mapping[str, Any], role: str, index: int, storages: Mapping[str, Storage]
 ) -> None:
-    """`folder`: fresh, of this attempt of this task."""
+    """`folder`: of this attempt of this task."""
     logs = folder.with_name(f"{folder.name}-logs")
-    logs.mkdir(parents=True)
+    logs.mkdir(parents=True, exist_ok=True)
     files = {
         f"{_HOME}/runtime": _RUNTIME,
         f"{_HOME}/runtime.d/runtime_entry.sh": _ENTRY,
