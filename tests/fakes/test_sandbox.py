@@ -71,6 +71,24 @@ def test_sandbox_holds_mounted_folders_alone(begin: Callable[..., Path], tmp_pat
     assert "work" not in (folder / "stdout").read_text().split()
 
 
+def test_container_that_is_started_again_runs_its_command_once(begin: Callable[..., Path], tmp_path: Path) -> None:
+    """A service that was killed between a start and its note of it starts the container again."""
+    script = "echo x >>/mnt/seen/runs; while [ ! -e /mnt/seen/go ]; do sleep 0.02; done; exit 3"
+    mounts = [Mount(tmp_path, Path("/mnt/seen"))]
+    folder = begin("/bin/bash", "-c", script, mounts=mounts)
+    sandbox.start(Container(folder, ["/bin/bash", "-c", script], {}, mounts=mounts))
+    (tmp_path / "go").touch()
+    assert ended(folder) == 3
+    sandbox.start(Container(folder, ["/bin/bash", "-c", script], {}, mounts=mounts))
+    assert sandbox.exit_code(folder) == 3 and (tmp_path / "runs").read_text() == "x\n"
+
+
+def test_start_that_was_cut_short_is_begun_anew(begin: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "container-0" / "left").mkdir(parents=True)
+    folder = begin("/bin/bash", "-c", "exit 4")
+    assert ended(folder) == 4 and not (folder / "left").exists()
+
+
 def test_python_has_the_packages_of_the_image_alone(
     begin: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

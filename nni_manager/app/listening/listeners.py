@@ -32,6 +32,8 @@ from nni_manager.domain.clock import LoopLag
 _GRACE_S = 0.5
 #: The answer to a request that is still pending after that.
 _ENDS = "the daemon was told to end while it worked on this request, and gave it up; ask again when a daemon runs"
+#: Turns of the loop within which a connection that was accepted reaches its protocol, and an aborted one is closed.
+_TURNS = 10
 #: Seconds between two checks whether the output has been sent.
 _FLUSH_S = 0.005
 
@@ -176,6 +178,7 @@ class Listeners:
             async with asyncio.timeout(_GRACE_S):
                 await self._answer_pending()
         await self._end_pending()
+        await self._abort_left()
         self._close_control()
         for closed in (self._server.servers, self._servers, self._open, self._by_port):
             closed.clear()
@@ -220,6 +223,14 @@ class Listeners:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_GRACE_S)
+
+    async def _abort_left(self) -> None:
+        """Ends connections that were accepted as their listener closed, and those whose peer does not close its side."""
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+            for connection in tuple(self._server.server_state.connections):
+                if isinstance(connection, HttpConnection) and connection.transport is not None:
+                    connection.transport.abort()
 
     async def _add(self, server: asyncio.Server) -> None:
         self._server.servers.append(server)

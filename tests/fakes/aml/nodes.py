@@ -35,7 +35,7 @@ class Nodes:
         """`code`: what its code asset holds."""
         root, here = _ROOT.format(name=name), self._folder / name
         work = here / "wd"
-        shutil.copytree(code, work) if code else work.mkdir(parents=True)
+        shutil.copytree(code, work, dirs_exist_ok=True) if code else work.mkdir(parents=True, exist_ok=True)
         mounts, places = [*self.mounted, Mount(work, Path(root, "exe/wd"))], {}
         for output, told in (properties.get("outputs") or {}).items():
             places[output] = f"{root}/cap/data-capability/wd/{output}"
