@@ -225,7 +225,7 @@ class Listeners:
             await asyncio.wait(tasks, timeout=_GRACE_S)
 
     async def _abort_left(self) -> None:
-        """Ends connections that were accepted as their listener closed, and those whose peer does not close its side."""
+        """Ends connections that were accepted as their listener closed, and those that their peer keeps open."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
             for connection in tuple(self._server.server_state.connections):

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 ADMIN = "kubernetes-admin"
 _OPEN = ("/version", "/healthz", "/livez", "/readyz")
 _MOST_BODY = 3 * 1024 * 1024
+#: Turns of the loop within which an accepted connection reaches its handler, and an aborted one is closed.
+_TURNS = 10
 
 
 class Server:
@@ -91,10 +93,12 @@ class Server:
         self.cluster.watches.break_all()
         await self.cluster.execs.break_all()
         runner, self._runner = self._runner, None
-        for handler in list(runner.server.connections if runner.server else ()):
-            if handler.transport is not None:
-                handler.transport.abort()
+        server = runner.server
+        _abort(server)
         await runner.cleanup()
+        for _ in range(_TURNS):  # a connection that was accepted as the port closed
+            await asyncio.sleep(0)
+            _abort(server)
 
     def _known_port(self) -> int:
         if self._settings.port:
@@ -162,3 +166,9 @@ def _dropped(request: web.Request) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
+
+
+def _abort(server: web.Server | None) -> None:
+    for handler in list(server.connections if server else ()):
+        if handler.transport is not None:
+            handler.transport.abort()
