@@ -51,8 +51,8 @@ class TpeArguments:
     #: ``best``, ``worst``, ``mean``: which result running trials are supposed to have; None: they are left out. NNI's
     #: default is ``best``, which draws trials that run side by side together instead of apart.
     constant_liar_type: Literal["best", "worst", "mean"] | None = "worst"
-    #: Trials drawn at random before results count.
-    n_startup_jobs: Annotated[int, Ge(0)] = 20
+    #: Trials drawn at random before results count. NNI's default is 20; ten fewer make 60 trials better.
+    n_startup_jobs: Annotated[int, Ge(0)] = 10
     #: Candidates drawn for one proposal.
     n_ei_candidates: Annotated[int, Ge(1)] = 24
     #: How many of the newest trials count in full.

@@ -74,10 +74,10 @@ def test_tpe_finds_the_right_branch() -> None:
 def test_the_first_trials_are_drawn_at_random() -> None:
     tuner, random = new(SPACES["mixed"]), Random(seed=1)
     random.update_search_space(SPACES["mixed"])
-    for number in range(20):
+    for number in range(10):
         assert tuner.propose(number) == random.propose(number)
         tuner.learn(result(number, tuner._pending[number], 1.0 * number))
-    assert tuner.propose(20) != random.propose(20)
+    assert tuner.propose(10) != random.propose(10)
 
 
 @pytest.mark.parametrize("liar", ["best", "worst", "mean"])

@@ -26,7 +26,7 @@ from tests.benchmarks.tuners.rivals import RIVALS
 GROUPS = {"named": families.NAMED, "development": families.DEVELOPMENT, "held-out": families.HELD_OUT}
 CONCURRENCIES = (1, 8)
 #: Tuners that are too slow for all seeds, and how many they get.
-SLOW = {"GP": 20, "SMAC": 20}
+SLOW = {"GPTuner": 20, "SMAC": 20}
 #: Tuners that search no spaces of numbers.
 _UNFIT = ("Batch", "GridSearch")
 
