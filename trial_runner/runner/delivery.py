@@ -61,6 +61,8 @@ class Delivery(threading.Thread):
         self._has_changed = False
         self._is_ending = False
         self._has_ended = False
+        #: The report of the end, until it is one of the streams.
+        self._farewell: Optional[Stream] = None
         #: When what cannot be delivered of an ended command is given up.
         self._give_up_at = 0.0
         self._trouble = ""
@@ -82,8 +84,7 @@ class Delivery(threading.Thread):
         """Called when all outboxes are complete: delivers the rest with the report of the end, and ends.
         Thread-safe."""
         with self._news:
-            if farewell is not None:
-                self._streams = [*self._streams, farewell]
+            self._farewell = farewell
             self._has_ended = True
             self._news.notify()
 
@@ -118,6 +119,8 @@ class Delivery(threading.Thread):
         with self._news:
             has_changed, self._has_changed = self._has_changed, False
             has_ended = self._has_ended and not self._is_ending
+        if has_ended and self._farewell is not None:  # here, as it must not be due before the results are complete
+            self._streams = [*self._streams, self._farewell]
         for stream in self._streams:
             if has_ended:
                 stream.note_end()
