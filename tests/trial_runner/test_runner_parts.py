@@ -382,6 +382,33 @@ def test_posts_at_the_same_time_are_one_request(tmp_path: Path) -> None:
     assert client.outboxes == {protocol.MAIN_OUTBOX: 13}, "the end says what is stored with it"
 
 
+class _OutOfMemory(OutboxForward):
+    """Results that cannot be looked for once."""
+
+    _has_failed = False
+
+    def wanted_at(self) -> float | None:
+        if not self._has_failed:
+            self._has_failed = True
+            raise MemoryError
+        return super().wanted_at()
+
+
+def test_a_look_that_fails_once_costs_no_result(tmp_path: Path) -> None:
+    client = _Together()
+    (tmp_path / protocol.OUTBOX_FOLDER).mkdir()
+    (tmp_path / protocol.MAIN_OUTBOX).write_text('{"value": 1}\n')
+    said: list[str] = []
+    results = _OutOfMemory(Outboxes(str(tmp_path), print), str(tmp_path), {}, Undelivered(print))
+    end = Status(lambda: {"event": "exited", "outboxes": results.sizes()}, lambda _: None, print, 1)
+    delivery = Delivery(cast(Client, client), [results], 20.0, lambda: None, said.append)
+    delivery.finish(end)
+    delivery.start()
+    delivery.join(20.0)
+    assert client.requests == [["metrics", "status"]]
+    assert "MemoryError" in said[0] and said[1:] == ["the manager answers again"]
+
+
 class _EndsMeanwhile(OutboxForward):
     """Results whose command ends while the delivery is on its way from its news to what is due."""
 

@@ -38,6 +38,8 @@ class Undelivered:
 
 #: Seconds for each later post when the time for the one before it was over.
 _LAST_TRY_S = 5.0
+#: Seconds until a turn that failed is tried again.
+_FAULT_WAIT_S = 0.5
 
 
 class Delivery(threading.Thread):
@@ -90,7 +92,7 @@ class Delivery(threading.Thread):
 
     def run(self) -> None:
         try:
-            while self._turn():
+            while self._safe_turn():
                 pass
         except Fenced as fence:
             self.is_fenced = True
@@ -98,6 +100,19 @@ class Delivery(threading.Thread):
         finally:
             self._client.close()
             self._on_over()
+
+    def _safe_turn(self) -> bool:
+        """As `_turn`; what fails there, such as for want of memory, is tried again as long as an end has time."""
+        try:
+            return self._turn()
+        except Fenced:
+            raise
+        except Exception:
+            self._complain(traceback.format_exc().rstrip())
+            if self._is_ending and time.monotonic() > self._give_up_at:
+                return False
+            time.sleep(_FAULT_WAIT_S)
+            return True
 
     def _turn(self) -> bool:
         """Posts one thing or waits for one. False: it is over. Raises Fenced."""
