@@ -159,7 +159,8 @@ class Outboxes:
         if not found.is_complete and not self._has_too_many:
             self._has_too_many = True
             place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
-            self._log("{} cannot be listed, or holds more, or deeper, than is looked at: some of it is not read".format(place))
+            sentence = "{} cannot be listed, or holds more, or deeper, than is looked at: some of it is not read"
+            self._log(sentence.format(place))
         return found
 
     def _read(self, folder: Folder, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
