@@ -50,6 +50,8 @@ class Outboxes:
         self._names: Dict[str, str] = {}
         self._tails: Dict[str, _Tail] = {}
         self._has_too_many = False
+        #: Something could not be read at the last look.
+        self._has_failed = False
         #: Nothing more was in the file when it was read last.
         self._is_at_end = False
         #: Bytes read at once; longer only for a single record that is longer.
@@ -73,17 +75,22 @@ class Outboxes:
 
     def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
         """New records. A caller that stops in between goes on there next time. `is_all`: the outboxes are complete."""
+        self._has_failed = False
         try:
             folder = OpenFolder(self._attempt_directory)
-        except OSError:
+        except FileNotFoundError:
             return
-        with folder:
-            for outbox in self._present(folder).names:
-                chunk = self._next_chunk(folder, outbox, is_all)
-                while chunk is not None:
-                    yield chunk
-                    chunk = None if self._is_at_end else self._next_chunk(folder, outbox, is_all)
-        if is_all and self._has_too_many and not self._offsets.get(protocol.NOT_READ_OUTBOX):
+        except OSError as error:
+            self._note_failure(self._attempt_directory, error)
+        else:
+            with folder:
+                for outbox in self._present(folder).names:
+                    chunk = self._next_chunk(folder, outbox, is_all)
+                    while chunk is not None:
+                        yield chunk
+                        chunk = None if self._is_at_end else self._next_chunk(folder, outbox, is_all)
+        is_partial = self._has_too_many or self._has_failed
+        if is_all and is_partial and not self._offsets.get(protocol.NOT_READ_OUTBOX):
             self._offsets[protocol.NOT_READ_OUTBOX] = len(protocol.NOT_READ)
             yield OutboxRecords(protocol.NOT_READ_OUTBOX, 0, len(protocol.NOT_READ), [protocol.NOT_READ])
 
@@ -115,7 +122,7 @@ class Outboxes:
         except _Replaced:
             return self._begin_again(outbox, name)
         except OSError as error:
-            self._log("{}/{} cannot be read: {}".format(self._attempt_directory, outbox, error.strerror))
+            self._note_failure("{}/{}".format(self._attempt_directory, outbox), error)
             return None
         if records is None or records.length == 0:
             return None
@@ -123,6 +130,10 @@ class Outboxes:
             self._log_skipped(outbox, start, records.skipped)
         self._offsets[name] = start + records.length
         return OutboxRecords(name, start, start + records.length, records.texts)
+
+    def _note_failure(self, path: str, error: OSError) -> None:
+        self._has_failed = self._has_failed or not isinstance(error, FileNotFoundError)
+        self._log("{} cannot be read: {}".format(path, error.strerror))
 
     def _name_of(self, file: str) -> str:
         """The outbox that a file is now."""
@@ -148,7 +159,8 @@ class Outboxes:
         if not found.is_complete and not self._has_too_many:
             self._has_too_many = True
             place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
-            self._log("{} holds more, or deeper, than is looked at: some of it is not read".format(place))
+            sentence = "{} cannot be listed, or holds more, or deeper, than is looked at: some of it is not read"
+            self._log(sentence.format(place))
         return found
 
     def _read(self, folder: Folder, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:

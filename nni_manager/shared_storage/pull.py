@@ -211,7 +211,8 @@ class Pull:
             attempt.offsets = dict((await self._host.followed([attempt.job_name]))[attempt.job_name])
         count, trouble, offsets = 0, None, attempt.offsets
         is_last = end is not None or attempt.give_up_at is not None
-        found = await asyncio.to_thread(outbox_files.present, str(attempt.folder), list(offsets))
+        known = [*offsets, *(end.outboxes or () if end is not None else ())]
+        found = await asyncio.to_thread(outbox_files.present, str(attempt.folder), known)
         if is_last and not found.is_complete:
             await self._tell_of_unread_files(attempt)
         for outbox in found.names:

@@ -123,6 +123,13 @@ def test_several_platforms(load_with: Load) -> None:
     assert from_canonical(spec.canonical) == spec
 
 
+def test_a_list_of_very_many_platforms_is_refused(refusals: Refusals) -> None:
+    """Names and faults of 40,000 took minutes in the daemon; the rest of the file is judged as ever."""
+    (problem,) = refusals(trainingService=[{"platform": "local"}] * 101)
+    assert problem.field == "trainingService"
+    assert problem.message == "lists 101 training services; an experiment has 100 at most"
+
+
 def test_list_of_one_platform_equals_the_platform(load_with: Load) -> None:
     assert load_with(trainingService=[{"platform": "local"}]) == load_with()
 

@@ -182,7 +182,8 @@ def test_requests_are_answered_while_a_folder_is_removed(keeper: KeeperProcess, 
     folder.mkdir()
     for number in range(30_000):
         os.link(archive, folder / str(number))
-    asked = client.send("remove", folder=str(folder))
+    asked, beside = client.send("remove", folder=str(folder)), client.send("list")
+    assert client.next_message()["id"] == beside, "it is not held up by what was asked before"
     child = _child(keeper)
     child.suspend()
     keeper.spawn(client, "job", "exit 3")

@@ -382,6 +382,64 @@ def test_posts_at_the_same_time_are_one_request(tmp_path: Path) -> None:
     assert client.outboxes == {protocol.MAIN_OUTBOX: 13}, "the end says what is stored with it"
 
 
+class _OutOfMemory(OutboxForward):
+    """Results that cannot be looked for once."""
+
+    _has_failed = False
+
+    def wanted_at(self) -> float | None:
+        if not self._has_failed:
+            self._has_failed = True
+            raise MemoryError
+        return super().wanted_at()
+
+
+def test_a_look_that_fails_once_costs_no_result(tmp_path: Path) -> None:
+    client = _Together()
+    (tmp_path / protocol.OUTBOX_FOLDER).mkdir()
+    (tmp_path / protocol.MAIN_OUTBOX).write_text('{"value": 1}\n')
+    said: list[str] = []
+    results = _OutOfMemory(Outboxes(str(tmp_path), print), str(tmp_path), {}, Undelivered(print))
+    end = Status(lambda: {"event": "exited", "outboxes": results.sizes()}, lambda _: None, print, 1)
+    delivery = Delivery(cast(Client, client), [results], 20.0, lambda: None, said.append)
+    delivery.finish(end)
+    delivery.start()
+    delivery.join(20.0)
+    assert client.requests == [["metrics", "status"]]
+    assert "MemoryError" in said[0] and said[1:] == ["the manager answers again"]
+
+
+class _EndsMeanwhile(OutboxForward):
+    """Results whose command ends while the delivery is on its way from its news to what is due."""
+
+    def end_with(self, end: Callable[[], None]) -> "_EndsMeanwhile":
+        self._end: Callable[[], None] | None = end
+        return self
+
+    def note_change(self) -> None:
+        super().note_change()
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+
+def test_an_end_between_two_looks_is_not_posted_before_the_last_results(tmp_path: Path) -> None:
+    """The manager decides by it at once, and refuses the results that come afterwards: SUCCEEDED without a result."""
+    client = _Together()
+    results = _EndsMeanwhile(Outboxes(str(tmp_path), print), str(tmp_path), {}, Undelivered(print))
+    assert results.wanted_at() is None, "what comes now waits a moment for company"
+    (tmp_path / protocol.OUTBOX_FOLDER).mkdir()
+    (tmp_path / protocol.MAIN_OUTBOX).write_text('{"value": 1}\n')
+    end = Status(lambda: {"event": "exited", "outboxes": results.sizes()}, lambda _: None, print, 1)
+    delivery = Delivery(cast(Client, client), [results], 20.0, lambda: None, print)
+    results.end_with(lambda: delivery.finish(end))
+    delivery.notice()
+    delivery.start()
+    delivery.join(20.0)
+    assert client.requests == [["metrics", "status"]]
+    assert client.outboxes == {protocol.MAIN_OUTBOX: 13}
+
+
 def test_an_end_that_was_taken_and_not_answered(tmp_path: Path) -> None:
     """The manager has decided by it, and refuses the results that came with it when they come again: logs are taken."""
     client = _Together(is_first_lost=True)

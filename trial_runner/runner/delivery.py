@@ -38,6 +38,8 @@ class Undelivered:
 
 #: Seconds for each later post when the time for the one before it was over.
 _LAST_TRY_S = 5.0
+#: Seconds until a turn that failed is tried again.
+_FAULT_WAIT_S = 0.5
 
 
 class Delivery(threading.Thread):
@@ -61,6 +63,8 @@ class Delivery(threading.Thread):
         self._has_changed = False
         self._is_ending = False
         self._has_ended = False
+        #: The report of the end, until it is one of the streams.
+        self._farewell: Optional[Stream] = None
         #: When what cannot be delivered of an ended command is given up.
         self._give_up_at = 0.0
         self._trouble = ""
@@ -82,14 +86,13 @@ class Delivery(threading.Thread):
         """Called when all outboxes are complete: delivers the rest with the report of the end, and ends.
         Thread-safe."""
         with self._news:
-            if farewell is not None:
-                self._streams = [*self._streams, farewell]
+            self._farewell = farewell
             self._has_ended = True
             self._news.notify()
 
     def run(self) -> None:
         try:
-            while self._turn():
+            while self._safe_turn():
                 pass
         except Fenced as fence:
             self.is_fenced = True
@@ -97,6 +100,19 @@ class Delivery(threading.Thread):
         finally:
             self._client.close()
             self._on_over()
+
+    def _safe_turn(self) -> bool:
+        """As `_turn`; what fails there, such as for want of memory, is tried again as long as an end has time."""
+        try:
+            return self._turn()
+        except Fenced:
+            raise
+        except Exception:
+            self._complain(traceback.format_exc().rstrip())
+            if self._is_ending and time.monotonic() > self._give_up_at:
+                return False
+            time.sleep(_FAULT_WAIT_S)
+            return True
 
     def _turn(self) -> bool:
         """Posts one thing or waits for one. False: it is over. Raises Fenced."""
@@ -118,6 +134,8 @@ class Delivery(threading.Thread):
         with self._news:
             has_changed, self._has_changed = self._has_changed, False
             has_ended = self._has_ended and not self._is_ending
+        if has_ended and self._farewell is not None:  # here, as it must not be due before the results are complete
+            self._streams = [*self._streams, self._farewell]
         for stream in self._streams:
             if has_ended:
                 stream.note_end()

@@ -18,6 +18,8 @@ MOST_NAMES = 5000
 MOST_LEVELS = 16
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Errors of listing that mean that there is no such folder.
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -52,7 +54,7 @@ class Listing(NamedTuple):
     files: List[str]
     #: The folder that was listed comes first.
     folders: List[str]
-    #: False: there is more than is looked at.
+    #: False: there is more than is looked at, or could be listed.
     is_complete: bool
 
 
@@ -108,7 +110,7 @@ def status(folder: Folder, name: str) -> os.stat_result:
 def listing(folder: Folder, name: str) -> Listing:
     """All that is in the folder `name` and below it, but names that begin with a dot; empty where there is none.
 
-    What is more, or deeper, than may be looked at is left out, deeper folders first.
+    What is more, or deeper, than may be looked at is left out, deeper folders first, and what cannot be listed.
     """
     files: List[str] = []
     folders: List[str] = []
@@ -116,7 +118,8 @@ def listing(folder: Folder, name: str) -> Listing:
     for here in waiting:  # it grows: what lies deeper comes later
         try:
             inside, count = _names(folder, here, MOST_NAMES - looked_at)
-        except OSError:
+        except OSError as error:
+            is_complete = is_complete and error.errno in _NO_FOLDER
             continue
         is_complete = is_complete and looked_at + count <= MOST_NAMES
         looked_at = min(looked_at + count, MOST_NAMES)

@@ -15,21 +15,24 @@ class Present(NamedTuple):
     names: List[str]
     #: Folders that hold outboxes, deeper ones after their parents.
     folders: List[str]
-    #: False: there are more files, or deeper ones, than are looked at.
+    #: False: there are more files, or deeper ones, than are looked at, or than could be listed.
     is_complete: bool
 
 
 def present(folder: Folder, known: Iterable[str]) -> Present:
     """The outboxes below `outbox/`, and NNI's metrics file.
 
-    A listing that is cut short goes by the order of the folder, which is none: outboxes that are `known` (names of
-    some that were read before) and the one that ``$NNI_OUTBOX`` names are then looked for by name, and come first.
+    A listing that is cut short goes by the order of the folder, which is none, and one of storage of others may be
+    old: outboxes that are `known` (names of some that were read or heard of before) and the one that ``$NNI_OUTBOX``
+    names are looked for by name where it lacks them, and come first.
     """
     found = foreign_files.listing(folder, protocol.OUTBOX_FOLDER)
     names = sorted(map(spelled, found.files))
-    if not found.is_complete:
-        first = [name for name in sorted({*known, protocol.MAIN_OUTBOX}) if _is_outbox(folder, name)]
-        names = [*first, *(name for name in names if name not in first)]
+    expected = {*known, protocol.MAIN_OUTBOX}
+    unlisted = [name for name in sorted(expected.difference(names)) if _is_outbox(folder, name)]
+    if unlisted or not found.is_complete:
+        first = sorted([*unlisted, *expected.intersection(names)])
+        names = [*first, *(name for name in names if name not in expected)]
     if _is_there(folder, protocol.METRICS_FILE):
         names.append(protocol.METRICS_FILE)
     return Present(names, found.folders, found.is_complete)

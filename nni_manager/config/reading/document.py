@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,6 +72,14 @@ class Document:
 
     root: Node
     faults: list[tuple[Path, int, str]] = field(default_factory=list)
+    _top: dict[str, Any] | None = None
+
+    def top(self) -> Mapping[str, Any]:
+        """The values at the top of the file by folded name, folded once; empty: it is no mapping."""
+        if self._top is None:
+            values = self.root.value if isinstance(self.root.value, dict) else {}
+            self._top = {fold(name): value for name, value in values.items()}
+        return self._top
 
     def locate(self, path: Path) -> tuple[Path, int]:
         """The path as the user spelled it, and the line of the deepest part of it that exists."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: the same.
 SHARED = ("trialCommand", "trialCodeDirectory", "trialGpuNumber", "trialGpuMemory", "nniManagerIp", "debug")
 
+#: Most training services of one experiment; each costs its loop a look a turn.
+MOST_SERVICES = 100
+
 Settings = dict[str, object]
 
 
@@ -41,6 +44,9 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
         return list(_read_all({path: raw}, shared, source))
     if not raw:
         source.refuse(path, "is an empty list; name at least one platform")
+    if len(raw) > MOST_SERVICES:
+        source.refuse(path, f"lists {len(raw)} training services; an experiment has {MOST_SERVICES} at most")
+        raw = raw[:MOST_SERVICES]
     sections = list(_read_all({(*path, number): item for number, item in enumerate(raw)}, shared, source))
     return [section | _hybrid(section) for section in sections] if len(raw) > 1 else sections
 

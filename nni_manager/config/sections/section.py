@@ -127,18 +127,18 @@ def nearest(word: str, words: Iterable[str]) -> str:
 def place_of(key: str, path: Path, source: Source) -> str:
     """Where a field that is unknown at `path` belongs: ``at the top of the file``, ``in trainingService``; empty: it
     belongs nowhere."""
-    values = source.document.root.value if source.document is not None else None
-    if not isinstance(values, dict) or any(fold(one) == fold("trainingServicePlatform") for one in values):
+    given = source.document.top() if source.document is not None else {}
+    if not given or fold("trainingServicePlatform") in given:
         return ""
     here = ".".join(str(step) for step in path if isinstance(step, str))
-    return next((where for name, place, where in _fields(values) if fold(name) == fold(key) and place != here), "")
+    return next((where for name, place, where in _fields(given) if fold(name) == fold(key) and place != here), "")
 
 
-def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(name, path of its section, the same in words) of every field that the file could have."""
+def _fields(given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(name, path of its section, the same in words) of every field that the file could have. `given`: the values at
+    its top, by folded name."""
     from nni_manager.config.sections.experiment_model import FIELDS  # brings pydantic, for an error alone
 
-    given = {fold(name): value for name, value in values.items()}
     sections = [one for one in _ALGORITHMS if one in given]
     for section in sections:  # before the field of that name which stands instead of a tuner
         yield from ((name, f"{section}.classArgs", f"in {section}.classArgs") for name in _ARGUMENTS)

@@ -121,7 +121,8 @@ def _doubt(name: str, lines: Sequence[str]) -> str:
     """Why results may be missing although no line was broken; empty: no reason."""
     if protocol.NOT_READ in lines:
         return (
-            f"there are more files in {protocol.OUTBOX_FOLDER}/ than are looked at ({MOST_NAMES}): some were not read"
+            f"some files in {protocol.OUTBOX_FOLDER}/ were not read: there are more than are looked at ({MOST_NAMES}),"
+            " or reading them failed"
         )
     if protocol.TOO_LONG not in lines:
         return ""
