@@ -112,7 +112,9 @@ class Following:
     def on_object(self, resource: Resource, found: Object) -> None:
         if resource == EVENTS:
             self._told.put(found)
-            self._tell(self._put_event(found))
+            memory = self._put_event(found)
+            if memory is not None and not memory.has_run:  # events tell why a job waits, and nothing of one that runs
+                self._tell(memory)
         elif resource == PODS:
             self._put_pod(found)
             memory = self._memories.get(_label(found))
