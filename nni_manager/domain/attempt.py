@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.domain.job import FINAL_STATES, JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 
@@ -127,7 +127,7 @@ class Attempt(NamedTuple):
     @property
     def has_ended_there(self) -> bool:
         """Whether its platform has reported its end."""
-        return self.state != INTENT and JobState(self.state).is_final
+        return self.state in FINAL_STATES
 
     @property
     def has_ended(self) -> bool:

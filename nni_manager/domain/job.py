@@ -30,10 +30,11 @@ class JobState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self in _FINAL
+        return self in FINAL_STATES
 
 
-_FINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED, JobState.LOST})
+#: As strings, too: what is stored is compared without making a JobState of it.
+FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED, JobState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,3 +154,28 @@ async def test_a_failed_job_of_whose_pods_nothing_is_understood_has_ended_all_th
     stage = Stage(Strange(1))
     assert (await stage.end()).state is JobState.FAILED
     stage.following.close()
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+async def test_an_event_is_news_of_a_job_that_has_not_run(has_run: bool) -> None:
+    """It may say why the job waits; a job that runs is observed at the changes of its pods."""
+    stage = Stage(Cluster())
+    stage.memory.has_run = has_run
+    stage.woken.clear()
+    meta = {"name": "e", "uid": "e", "resourceVersion": "9"}
+    event = {"metadata": meta, "involvedObject": {"name": "a-worker-0"}, "reason": "Pulling"}
+    stage.following.on_object(EVENTS, event)
+    assert stage.woken.is_set() is not has_run and stage.memory.events == {"e": event}
+    stage.following.close()
+
+
+async def test_a_job_that_is_followed_later_has_the_events_from_before() -> None:
+    stage = Stage(Cluster())
+    for name, whose in (("e", "b-worker-0"), ("f", "bb"), ("g", "b")):
+        meta = {"name": name, "uid": name, "resourceVersion": "9"}
+        stage.following.on_object(EVENTS, {"metadata": meta, "involvedObject": {"name": whose}})
+    gone: Object = {"metadata": {"name": "g", "uid": "g", "resourceVersion": "10"}, "involvedObject": {"name": "b"}}
+    stage.following.on_removed(EVENTS, gone, was_seen=True)
+    later = stage.following.follow(JobMemory(job_name="b", name="b", uid="v", container="main"))
+    assert list(later.events) == ["e"]
+    stage.following.close()

@@ -276,7 +276,7 @@ async def test_news_that_no_decision_waits_for_share_a_turn(monkeypatch: Patch, 
         await asyncio.sleep(3 * inboxes.GATHER_S)  # what began with them is over
         before, _ = tally.turns.read()
         for name in names:
-            work.loop.inbox.report({name: RUNNING})
+            work.loop.inbox.report({name: dataclasses.replace(RUNNING, place="node-1")})
             await asyncio.sleep(0)
         await work.until(lambda: tally.turns.read()[0] > before)
         await asyncio.sleep(3 * inboxes.GATHER_S)

@@ -8,7 +8,7 @@ import pytest
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import Hold, HoldCode
-from nni_manager.domain.job import JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.turns import inbox as inboxes
 from nni_manager.scheduler.turns.inbox import Inbox
 
@@ -50,6 +50,7 @@ def due(inbox: Inbox) -> str:
         ([RUNNING], (), "soon"),
         ([RUNNING, RUNNING_HERE], (), "late"),
         ([RUNNING, UNKNOWN], (), "soon"),
+        ([UNKNOWN, UNKNOWN], (), "late"),
         ([RUNNING, SUCCEEDED], (), "now"),
         ([RUNNING, SUCCEEDED], ("job",), "late"),
     ],
@@ -81,3 +82,47 @@ async def test_final_state_starts_a_turn_at_once(monkeypatch: pytest.MonkeyPatch
     assert due(inbox) == "soon"
     inbox.begin_turn()
     assert due(inbox) == "never"
+
+
+@pytest.mark.parametrize("decided", [(), ("job",)])
+async def test_what_was_observed_before_is_no_news(decided: tuple[str, ...]) -> None:
+    """A service observes a job at each change of its pods, most of which change nothing of the job."""
+    inbox = Inbox()
+    inbox.report({"job": RUNNING_HERE})
+    inbox.begin_turn()
+    inbox.take(judged_bad=(), failure=None)
+    inbox.report({"job": RUNNING_HERE}, decided)
+    assert due(inbox) == "never" and inbox.is_empty
+
+
+async def test_of_a_job_that_is_decided_only_the_end_is_news() -> None:
+    inbox = Inbox()
+    inbox.report({"job": RUNNING}, ("job",))
+    assert due(inbox) == "never" and inbox.is_empty
+    inbox.report({"job": SUCCEEDED}, ("job",))
+    assert due(inbox) == "late"
+
+
+@pytest.mark.parametrize("between", [UNKNOWN, RUNNING])
+async def test_an_observation_counts_again_after_another_one(between: Observation) -> None:
+    inbox = Inbox()
+    for report in (RUNNING_HERE, between, RUNNING_HERE):
+        inbox.take(judged_bad=(), failure=None)
+        inbox.report({"job": report})
+        assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": report}
+
+
+async def test_an_end_counts_again_as_its_lines_may_have_been_missing() -> None:
+    inbox = Inbox()
+    for _ in range(2):
+        inbox.report({"job": SUCCEEDED})
+        assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": SUCCEEDED}
+
+
+async def test_what_was_said_of_an_earlier_submission_is_news_of_the_next() -> None:
+    inbox = Inbox()
+    inbox.report({"job": PENDING})
+    inbox.take(judged_bad=(), failure=None)
+    inbox.accepted(JobHandle(platform="scripted", version=1, job_name="job", data=""))
+    inbox.report({"job": PENDING})
+    assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": PENDING}

@@ -336,11 +336,12 @@ class Informer:
 
     def _put(self, found: Object) -> None:
         name, (uid, version) = found["metadata"]["name"], _identity(found)
-        known = self.objects.get(name)
-        if known is not None and _identity(known)[0] == uid and version <= _identity(known)[1]:
-            return
         if uid in self._gone:
             return
+        if (known := self.objects.get(name)) is not None:
+            known_uid, known_version = _identity(known)
+            if known_uid == uid and version <= known_version:
+                return
         self.objects[name] = found
         for listener in tuple(self.listeners):
             listener.on_object(self.resource, found)

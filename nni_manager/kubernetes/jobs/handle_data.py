@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.kubernetes.api.client import Object
@@ -23,7 +24,13 @@ class HandleData:
 
 
 def read(handle: JobHandle) -> HandleData:
-    return HandleData(**json.loads(handle.data))
+    return _parsed(handle.data)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(data: str) -> HandleData:
+    """Cached, as a job's handle is read at each observation."""
+    return HandleData(**json.loads(data))
 
 
 def make(platform: str, spec: JobSpec, created: Object, link: str) -> JobHandle:

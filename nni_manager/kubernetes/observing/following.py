@@ -13,6 +13,8 @@ from nni_manager.kubernetes.api.informer import Informer
 from nni_manager.kubernetes.api.names import JOB
 from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
 from nni_manager.kubernetes.jobs.job_memory import JobMemory, Read
+from nni_manager.kubernetes.observing import event_index
+from nni_manager.kubernetes.observing.event_index import EventIndex
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +32,8 @@ class Following:
         self, jobs: Informer, pods: Informer, events: Informer, read: Read, wake: Callable[[str], None]
     ) -> None:
         self._informers = (jobs, pods, events)
-        self._jobs, self._pods, self._events = self._informers
+        self._jobs, self._pods = jobs, pods
+        self._told = EventIndex(events.objects.values())
         self._read = read
         self._wake = wake
         self._memories: dict[str, JobMemory] = {}
@@ -68,9 +71,8 @@ class Following:
         if listed is not None and _is_same(memory, listed):
             memory.object = listed
         memory.pods.update(self._pods_of.get(memory.name, {}))
-        for event in self._events.objects.values():
-            if _is_about(event, memory.name):
-                self._put_event(event)
+        for event in self._told.of_job(memory.name):
+            self._put_event(event)
         return memory
 
     def forget(self, name: str) -> None:
@@ -109,7 +111,10 @@ class Following:
 
     def on_object(self, resource: Resource, found: Object) -> None:
         if resource == EVENTS:
-            self._tell(self._put_event(found))
+            self._told.put(found)
+            memory = self._put_event(found)
+            if memory is not None and not memory.has_run:  # events tell why a job waits, and nothing of one that runs
+                self._tell(memory)
         elif resource == PODS:
             self._put_pod(found)
             memory = self._memories.get(_label(found))
@@ -123,14 +128,16 @@ class Following:
             self._tell(memory)
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
-        if resource == PODS:
+        if resource == EVENTS:
+            self._told.drop(last)
+        elif resource == PODS:
             self._drop_pod(last)
             memory = self._memories.get(_label(last))
             if memory is not None:
                 memory.pods.pop(last["metadata"]["name"], None)
                 memory.gone_pods[last["metadata"]["name"]] = last
             self._tell(memory)
-        elif resource != EVENTS:
+        else:
             memory = self._memories.get(last["metadata"]["name"])
             if memory is not None and _is_same(memory, last):
                 memory.object = last
@@ -176,7 +183,7 @@ class Following:
 
     def _put_event(self, event: Object) -> JobMemory | None:
         """Puts an event to its job, or to the job after which its pod is called; None: it is about none of ours."""
-        about = _about(event)
+        about = event_index.about(event)
         memory = self._memories.get(about)
         while memory is None and "-" in about:
             about = about.rpartition("-")[0]
@@ -204,15 +211,6 @@ class Following:
 
 def _label(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get(JOB) or "")
-
-
-def _about(event: Object) -> str:
-    return str((event.get("involvedObject") or {}).get("name") or "")
-
-
-def _is_about(event: Object, name: str) -> bool:
-    about = _about(event)
-    return about == name or about.startswith(f"{name}-")
 
 
 def _is_same(memory: JobMemory, found: Object) -> bool:

@@ -133,8 +133,10 @@ class Snapshot:
 
     def service(self, name: str) -> ServiceView:
         """The service of this name; an unknown one counts as removed and available."""
-        found = next((service for service in self.services if service.name == name), None)
-        return found or ServiceView(name=name, state=ServiceState(), is_removed=True)
+        for service in self.services:  # few; asked for several times for each open trial
+            if service.name == name:
+                return service
+        return ServiceView(name=name, state=ServiceState(), is_removed=True)
 
     @property
     def experiment(self) -> StoredExperiment:

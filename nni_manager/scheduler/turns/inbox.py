@@ -80,8 +80,8 @@ class Inbox:
         self._news = _News()
         #: Names of jobs observed by this process, until they are forgotten.
         self.heard: set[str] = set()
-        #: Job → last observed state.
-        self._told: dict[str, JobState] = {}
+        #: Job → its last observation.
+        self._told: dict[str, Observation] = {}
         self._rung = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
         #: Holds that a turn is storing: the experiment's, and those of services.
@@ -93,6 +93,7 @@ class Inbox:
 
     def accepted(self, handle: JobHandle) -> None:
         """The platform accepted the job."""
+        self._told.pop(handle.job_name, None)  # was about an earlier submission of this name
         self._news.handles.append(handle)
         self.wake_late()
 
@@ -110,22 +111,41 @@ class Inbox:
 
     def report(self, reports: Mapping[str, Observation], decided: Collection[str] = ()) -> None:
         """Observations of platform or runner: the later state counts, and of two ends the first. `decided`: jobs of
-        closed attempts, for which no turn is needed."""
-        known = self._news.reports
+        closed attempts, of which only the end is stored, without a turn of its own.
+
+        A service observes a job at each of its changes, most of which change nothing here.
+        """
         self.heard.update(reports)
-        for name, report in reports.items():
-            before = known.get(name)
-            if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
-                known[name] = report
-        open_ = {name: report.state for name, report in reports.items() if name not in decided}
-        is_news = any(state is not self._told.get(name, JobState.PENDING) for name, state in open_.items())
+        news = {name: report for name, report in reports.items() if self._is_news(name, report, name in decided)}
+        if not news:
+            return
+        for name, report in news.items():
+            self._put(name, report)
+        open_ = {name: report for name, report in news.items() if name not in decided}
+        is_other_state = any(report.state is not self._told_state(name) for name, report in open_.items())
         self._told.update(open_)
-        if any(state.is_final for state in open_.values()):
+        if any(report.state.is_final for report in open_.values()):
             self.wake()
-        elif is_news:
+        elif is_other_state:
             self.wake_soon()
         else:
             self.wake_late()
+
+    def _is_news(self, name: str, report: Observation, is_decided: bool) -> bool:
+        """Whether an observation may change what is stored. An end always may: one that came before its last lines was
+        not stored."""
+        if report.state.is_final:
+            return True
+        return not is_decided and (report.state is JobState.UNKNOWN or report != self._told.get(name))
+
+    def _told_state(self, name: str) -> JobState:
+        told = self._told.get(name)
+        return JobState.PENDING if told is None else told.state
+
+    def _put(self, name: str, report: Observation) -> None:
+        known, before = self._news.reports, self._news.reports.get(name)
+        if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
+            known[name] = report
 
     def end_with_lines(self, chunk: OutboxPart, end: Observation) -> asyncio.Future[Receipt]:
         """The last lines of an ended job and its end, stored in one commit."""

@@ -1,0 +1,45 @@
+"""Events found by a job's name."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from nni_manager.kubernetes.observing.event_index import EventIndex, about
+
+pytestmark = pytest.mark.unit
+
+
+def event(name: str, whose: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "involvedObject": {"name": whose}}
+
+
+def test_events_of_a_job_are_those_about_it_and_about_what_is_called_after_it() -> None:
+    wanted = [event("a", "job-1"), event("b", "job-1-worker-0"), event("c", "job-1-0")]
+    others = [event("d", "job"), event("e", "job-10"), event("f", "job-1x"), event("g", "job-1.x"), event("h", "z")]
+    index = EventIndex([*others, *wanted, {"metadata": {"name": "i"}}])
+    assert sorted(one["metadata"]["name"] for one in index.of_job("job-1")) == ["a", "b", "c"]
+
+
+def test_an_event_that_is_told_again_is_the_newer_one_and_a_removed_one_is_gone() -> None:
+    index = EventIndex([event("a", "job"), event("b", "job-0")])
+    newer = event("a", "job") | {"count": 2}
+    index.put(newer)
+    index.drop(event("b", "job-0"))
+    index.drop(event("never", "job"))
+    assert list(index.of_job("job")) == [newer]
+
+
+def test_it_finds_what_a_look_at_all_events_finds() -> None:
+    rng = random.Random(5)
+    names = [f"j{rng.randrange(30)}{rng.choice(['', '-0', '-worker-1', '.x', '0'])}" for _ in range(500)]
+    events = [event(f"e{number}", name) for number, name in enumerate(names)]
+    index = EventIndex(events)
+    for gone in rng.sample(events, 100):
+        index.drop(gone)
+        events.remove(gone)
+    for job in {f"j{number}" for number in range(31)}:
+        expected = [one for one in events if about(one) == job or about(one).startswith(f"{job}-")]
+        assert sorted(index.of_job(job), key=str) == sorted(expected, key=str)
