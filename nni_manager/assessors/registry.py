@@ -1,26 +1,33 @@
-"""Assessors by name: built-ins, then entry points of the group ``nni_manager.assessors``.
+"""Assessors by name: the classes of the modules beside this one, then entry points of the group ``nni_manager.assessors``.
 
-`find` imports no algorithm; `create` does. Users' classes are `trial_runner.tuner_host`'s: they run in another Python.
+No list is kept of the former: each module is imported, so what is heavy is imported where it is first needed. Users'
+classes are `trial_runner.tuner_host`'s: they run in another Python.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+import nni_manager.assessors
 from nni_manager.assessors.contract import Assessor
 from nni_manager.domain.algorithm import Algorithm, Catalogue
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 
 _MODE = "optimize_mode"
-CATALOGUE = Catalogue(
-    kind="assessor",
-    group="nni_manager.assessors",
-    built_in=(
-        Algorithm(name="Medianstop", location="nni_manager.assessors.medianstop:Medianstop"),
-        Algorithm(name="Curvefitting", location="nni_manager.assessors.curvefitting:Curvefitting"),
-        Algorithm(name="ASHA", location="nni_manager.assessors.asha:ASHA"),
-    ),
-    missing=(),
-)
+
+
+def _built_in() -> Iterator[Algorithm]:
+    for module in pkgutil.iter_modules(nni_manager.assessors.__path__, f"{nni_manager.assessors.__name__}."):
+        if module.name != __name__:
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, type) and issubclass(value, Assessor) and value is not Assessor:
+                    yield Algorithm(name=name, location=f"{module.name}:{name}")
+
+
+CATALOGUE = Catalogue(kind="assessor", group="nni_manager.assessors", built_in=tuple(_built_in()), missing=())
 
 
 def find(name: str) -> Algorithm:
