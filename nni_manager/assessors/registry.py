@@ -1,7 +1,7 @@
-"""Assessors by name: the classes of the modules beside this one, then entry points of the group ``nni_manager.assessors``.
+"""Assessors by name: the classes in the modules of this folder, then entry points of ``nni_manager.assessors``.
 
-No list is kept of the former: each module is imported, so what is heavy is imported where it is first needed. Users'
-classes are `trial_runner.tuner_host`'s: they run in another Python.
+The registry imports every module of the folder, so an assessor imports what is heavy in its methods. Users' classes are
+`trial_runner.tuner_host`'s: they run in another Python.
 """
 
 from __future__ import annotations
