@@ -14,7 +14,7 @@ from trial_runner.wire import foreign_files
 #: Seconds between two looks at a folder that another container may have taken over.
 LOOK_S = 5.0
 #: Of a greeting, which names up to `protocol.MOST_OUTBOXES` outboxes.
-_WORD_BYTES = 1024 * 1024
+_REPORT_BYTES = 1024 * 1024
 
 
 class Claim:
@@ -31,8 +31,8 @@ class Claim:
     def is_lost(self) -> bool:
         """Another container has greeted since; False when that cannot be read: storage has its moments."""
         try:
-            word = foreign_files.read(self._folder, protocol.RUNNER_FILE, 0, _WORD_BYTES)
-            holder = json.loads(word.decode()).get("container")
+            report = foreign_files.read(self._folder, protocol.RUNNER_FILE, 0, _REPORT_BYTES)
+            holder = json.loads(report.decode()).get("container")
         except (OSError, ValueError, AttributeError):
             return False
         return isinstance(holder, str) and holder not in ("", self._container)

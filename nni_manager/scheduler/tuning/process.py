@@ -90,8 +90,8 @@ def _result(item: Message) -> Result:
 
 def _assignment(item: Message) -> dict[str, Any]:
     """The fields of every message about a trial: id, parameters and their source."""
-    told = {name: item[name] for name in ("parameter_id", "parameters", "trial_id")}
-    return {**told, "source": ParameterSource(item["source"])}
+    expected = {name: item[name] for name in ("parameter_id", "parameters", "trial_id")}
+    return {**expected, "source": ParameterSource(item["source"])}
 
 
 if __name__ == "__main__":

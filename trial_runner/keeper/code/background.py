@@ -180,15 +180,15 @@ def _work(work: Work, writer: int, parent: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         _close_all_but(writer)
         work(_teller(writer))
-        word = _DONE
+        report = _DONE
     except Refusal as refusal:
-        word = _word(refusal)
+        report = _report(refusal)
     except OSError as error:
-        word = _word(system_refusal(error, "What comes before the job's start"))
+        report = _report(system_refusal(error, "What comes before the job's start"))
     except BaseException as error:
-        word = _word(Refusal(protocol.REJECTED, str(error) or type(error).__name__))
+        report = _report(Refusal(protocol.REJECTED, str(error) or type(error).__name__))
     try:
-        os.write(writer, word)
+        os.write(writer, report)
     finally:
         os._exit(0)
 
@@ -205,7 +205,7 @@ def _teller(writer: int) -> Tell:
     return tell
 
 
-def _word(refusal: Refusal) -> bytes:
+def _report(refusal: Refusal) -> bytes:
     return "{} {}".format(refusal.kind, refusal.message).encode("utf-8", "replace")[:_MOST_BYTES]
 
 
