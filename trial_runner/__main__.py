@@ -219,7 +219,8 @@ def _required(token: Optional[settings.Credential]) -> settings.Credential:
 
 
 def _tell(failure: _Failure, options: Settings, clients: List[Client], container: str) -> None:
-    """Once: the exit code says it too. Not what the manager said itself: an earlier container's word may lie here."""
+    """Reports the failure, once, as the exit code says it too. What the manager refused itself is not reported: the
+    report of an earlier container may lie here."""
     if failure.exit_code in (protocol.EXIT_FENCED, protocol.EXIT_VERSION_REFUSED):
         return
     evidence = Evidence.not_started(failure.exit_code, str(failure))

@@ -177,8 +177,8 @@ def _wait_for(lock: BinaryIO, path: Path) -> None:
         waited_s = time.monotonic() - began
         if waited_s > _LOCK_PATIENCE_S:
             raise NniManagerError(
-                f"{_holder(path)} has held {path} for more than {_LOCK_PATIENCE_S:.0f} s, and nobody else can start the"
-                " daemon meanwhile; end that process, then try again"
+                f"{_holder(path)} has held {path} for more than {_LOCK_PATIENCE_S:.0f} s: no other process can start"
+                " the daemon meanwhile; end that process, then try again"
             )
         if waited_s > _TELL_AFTER_S and not told:
             told = True

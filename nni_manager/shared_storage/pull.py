@@ -51,11 +51,11 @@ class _Attempt:
     #: Bytes stored of each outbox; None: to be asked for.
     offsets: dict[str, int] | None = None
     is_registered: bool = False
-    #: Identity of the container that greeted last; empty for one that has none.
+    #: Id of the container that registered last; empty for one that has none.
     container: str = ""
-    #: When its runner's word about the end was first seen.
+    #: When its runner's report of the end was first seen.
     end_seen_at: float | None = None
-    #: That word was passed on.
+    #: Whether that report was passed on.
     is_end_reported: bool = False
     #: The platform says that the job has ended: its end does not wait for the rest then.
     give_up_at: float | None = None
@@ -104,7 +104,7 @@ class Pull:
         self._attempts.pop(job_name, None)
 
     def has_started(self, job_name: str) -> bool:
-        """Whether the job's runner has left its greeting."""
+        """Whether the job's runner has registered."""
         attempt = self._attempts.get(job_name)
         return attempt is not None and attempt.is_registered
 
@@ -182,7 +182,7 @@ class Pull:
         return stretches, bool(stretches or copied)
 
     async def _register(self, attempt: _Attempt) -> bool:
-        """Passes a new greeting on; answers whether the runner may be listened to."""
+        """Passes a new registration on; returns whether results of the runner are accepted."""
         registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
         if registration is None or (attempt.is_registered and registration.container == attempt.container):
             return attempt.is_registered

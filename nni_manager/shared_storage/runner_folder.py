@@ -34,9 +34,9 @@ _REPORT_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    #: None: it names none, or none that people could be shown.
+    #: None: not given, or not legible.
     version: str | None
-    #: Identity of its container; empty: it has none.
+    #: Id of its container; empty: it has none.
     container: str
     #: Bytes of each outbox that it found when it started; None: it does not say.
     outboxes: Mapping[str, int] | None
@@ -52,7 +52,7 @@ class End:
     ended_ms: int | None
     #: False: the runner could not even start it.
     was_started: bool
-    #: Identity of the container that said so; empty: it has none.
+    #: Id of the container that wrote it; empty: it has none.
     container: str
     #: Bytes of each outbox and log that there are to be read; None: it does not say.
     outboxes: Mapping[str, int] | None
@@ -60,7 +60,7 @@ class End:
 
 
 def read_registration(folder: Path) -> Registration | None:
-    """The runner's greeting; None while it has not written one that makes sense. Raises OSError."""
+    """The registration that the runner wrote; None while there is none that can be read. Raises OSError."""
     report = _read_report(folder, protocol.RUNNER_FILE)
     if report is None:
         return None
@@ -70,7 +70,7 @@ def read_registration(folder: Path) -> Registration | None:
 
 
 def read_end(folder: Path) -> End | None:
-    """The runner's word about the end; None while it has not written one that makes sense. Raises OSError."""
+    """The runner's report of the end; None while there is none that can be read. Raises OSError."""
     report = _read_report(folder, protocol.EXIT_FILE)
     if report is None:
         return None

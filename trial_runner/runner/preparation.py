@@ -116,7 +116,7 @@ class Preparation:
         self._registration = registration(protocol.PUSH, container, outboxes)
         self._registration[protocol.INLINE_CODE] = settings.is_code_fetched
         self._say = say
-        #: The answer to the greeting, in which the manager may tell what it would be asked for next.
+        #: The answer to the registration, which may hold what the next requests would ask for.
         self._answer: Dict[str, Any] = {}
 
     def register(self) -> None:
@@ -129,7 +129,7 @@ class Preparation:
         self._until_answered(self._register_somewhere, patience_s)
 
     def _register_somewhere(self) -> None:
-        """Greets at each address in turn: one that answers as the manager is the manager, also when it says no."""
+        """Registers at each address in turn, until one answers as the manager does, also with a refusal."""
         errors = []
         for client in self._clients:
             try:
@@ -146,7 +146,7 @@ class Preparation:
 
     @property
     def _client(self) -> Client:
-        """The client of the address that answered the greeting."""
+        """The client of the address that answered the registration."""
         return self._clients[0]
 
     def fetch_code(self) -> None:
@@ -161,7 +161,7 @@ class Preparation:
             os.unlink(archive)
 
     def _unpack_inline(self, archive: str) -> bool:
-        """False when the greeting's answer holds no code, or none that is whole."""
+        """False when the registration's answer holds no code, or none that is whole."""
         inline = self._answer.pop(protocol.INLINE_CODE, None)
         try:
             data = base64.b64decode(inline, validate=True) if isinstance(inline, str) else b""
@@ -170,7 +170,7 @@ class Preparation:
                 code_archive.unpack(archive, self._settings.code_dir)
                 os.unlink(archive)
         except (ValueError, code_archive.DamagedArchive) as error:
-            self._say("the code that came with the greeting's answer is asked for again: {}".format(error))
+            self._say("the code that came with the registration's answer is asked for again: {}".format(error))
             return False
         return bool(data)
 

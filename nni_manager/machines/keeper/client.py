@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 MAX_UNSTORED_LINES = 20_000
 #: Waits between two tries to reach a keeper, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.02, 0.1, 0.3, 1.0, 3.0)
-#: A keeper that ends so many seconds after its greeting, or later, had started well: another is started at once, since
-#: ends of jobs are not seen without one. After a keeper that ends sooner, the next start waits.
+#: A keeper that ends so many seconds after the connection, or later, had started well: another is started at once,
+#: since ends of jobs are not seen without one. After a keeper that ends sooner, the next start waits.
 _WELL_STARTED_S = 0.1
 #: A connection that we gave up is made again without a wait when it had lasted so many seconds.
 _STEADY_S = 3.0
@@ -220,7 +220,7 @@ class Keeper:
         transport = await self._connect(lambda: Connection(self))
         connection: Connection = transport.get_protocol()  # type: ignore[assignment]
         self._connection = connection
-        if not self._needed.is_set():  # everybody left meanwhile
+        if not self._needed.is_set():  # the last lease ended meanwhile
             self._close("no experiment needs it")
             return connection
         answer = await self.request("hello")  # one that hangs takes connections all the same

@@ -116,8 +116,8 @@ class Mirror:
             return registered or ended or any(grown)
 
     async def _take_registration(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
-        """Copies a new greeting. After a change of the container all files are read from the beginning, as those of the
-        old one may have been longer."""
+        """Copies a new registration. After a change of the container all files are read from the beginning, as
+        those of the old one may have been longer."""
         known = await asyncio.to_thread(_container, attempt.folder)
         is_another = bool(held_files.containers(sizes) - {known})
         if not is_another and not _is_new(attempt.folder / protocol.RUNNER_FILE, sizes.get(protocol.RUNNER_FILE)):
@@ -167,7 +167,7 @@ def _is_new(path: Path, size: int | None) -> bool:
 
 
 def _container(folder: Path) -> str:
-    """The container of the copied greeting; empty: none was copied."""
+    """The container of the copied registration; empty: none was copied."""
     try:
         return held_files.container_in((folder / protocol.RUNNER_FILE).read_bytes())
     except OSError:

@@ -18,7 +18,7 @@ from trial_runner.loop import Loop
 #: Bytes of a sentence that tells why it failed.
 _MOST_BYTES = 4096
 _DONE = b"done"
-#: Seconds between two words about how far it is.
+#: Seconds between two reports of how far it is.
 _TELL_EVERY_S = 0.5
 
 #: Told how far the work is, in units of its own.
