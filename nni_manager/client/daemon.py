@@ -25,7 +25,7 @@ LOG_FILE = "daemon.log"
 START_LOCK = "start.lock"
 #: Lock in the data directory, held by the daemon that owns it.
 LOCK = "daemon.lock"
-#: Seconds to wait for another command that starts the daemon; seconds after which the user is told of the wait.
+#: Seconds to wait for another command that starts the daemon; seconds after which a sentence says so.
 _LOCK_PATIENCE_S, _TELL_AFTER_S = 60.0, 2.0
 #: Seconds to wait for a daemon that runs and cannot be reached; it checks its own socket every two.
 _LOST_S = 4.0

@@ -166,7 +166,7 @@ def _container(report: Mapping[str, Any]) -> str:
 
 
 def _sizes(told: object) -> dict[str, int] | None:
-    """The numbers of bytes by name; None where a runner has told something else."""
+    """The numbers of bytes by name; None where the runner wrote something else."""
     if not isinstance(told, dict):
         return None
     sizes = {name: _number(size) for name, size in told.items()}

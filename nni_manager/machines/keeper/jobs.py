@@ -174,7 +174,7 @@ class KeeperJobs:
         """Sends the keeper a request; returns its answer."""
         return await self._entered.keeper.request(verb, **arguments)
 
-    # What the keeper tells
+    # What the keeper reports
 
     async def on_connected(self) -> None:
         self._is_connected = True
@@ -251,7 +251,7 @@ class KeeperJobs:
             if job["state"] in _ALIVE:
                 if name not in self._reports:  # what came right after the answer is newer
                     self._note_running(name, job)
-            else:  # its end is told after its last lines
+            else:  # its end is reported after its last lines
                 self._reports.setdefault(name, _DRAINING)
         for name in answer["unknown"]:
             was_preparing = name in self._preparing

@@ -15,7 +15,7 @@ from trial_runner import processes, protocol
 from trial_runner.keeper.serving.requests import Refusal, system_refusal
 from trial_runner.loop import Loop
 
-#: Bytes of a sentence that tells why it failed.
+#: Bytes of the sentence that says why it failed.
 _MOST_BYTES = 4096
 _DONE = b"done"
 #: Seconds between two reports of how far it is.
@@ -152,7 +152,7 @@ class BackgroundWork:
 
 
 def _tell_last(words: bytearray, tell: Tell) -> None:
-    """Takes lines with numbers from the front, and tells the last one."""
+    """Takes lines with numbers from the front, and reports the last one."""
     found = None
     head, line_end, rest = words.partition(b"\n")
     while line_end and head.isdigit():
