@@ -11,7 +11,7 @@ from trial_runner.outboxes import Outboxes
 from trial_runner.runner import exec_channel, preparation, settings
 from trial_runner.runner.client import SHORT_CONNECT_S, Client, Denied, Fenced, Refused, Unavailable
 from trial_runner.runner.evidence import Claim, Evidence, Left
-from trial_runner.runner.preparation import Preparation, greeting
+from trial_runner.runner.preparation import Preparation, registration
 from trial_runner.runner.run import Run
 from trial_runner.runner.settings import AUTO, BadSetting, Settings
 from trial_runner.wire.code_archive import BadArchive
@@ -55,36 +55,36 @@ def main() -> int:
         return _fail(failure)
 
 
-def _clients(told: Settings, token: settings.Credential, container: str) -> List[Client]:
+def _clients(options: Settings, token: settings.Credential, container: str) -> List[Client]:
     """A client of each address. Where another channel is possible, connecting has a short time limit."""
-    has_choice = told.channel == protocol.PUSH_OR_EXEC or len(told.manager_urls) > 1
+    has_choice = options.channel == protocol.PUSH_OR_EXEC or len(options.manager_urls) > 1
     patience = {"connect_s": SHORT_CONNECT_S} if has_choice else {}
     try:
-        return [Client(url, token, container, told.manager_ca, **patience) for url in told.manager_urls]
+        return [Client(url, token, container, options.manager_ca, **patience) for url in options.manager_urls]
     except (OSError, ValueError) as error:  # errors of TLS are among them
         sentence = "{} holds no certificate ({}).".format(protocol.ENV_MANAGER_CA, error)
         raise _Failure(protocol.EXIT_USAGE, sentence) from None
 
 
-def _run(told: Settings, token: Optional[settings.Credential]) -> int:
+def _run(options: Settings, token: Optional[settings.Credential]) -> int:
     with ExitStack() as clean_up:
-        _make_folders(told)
-        container = os.urandom(8).hex() if told.is_reporter else ""
-        clients = _clients(told, _required(token), container) if told.manager_urls else []
+        _make_folders(options)
+        container = os.urandom(8).hex() if options.is_reporter else ""
+        clients = _clients(options, _required(token), container) if options.manager_urls else []
         try:
-            ready = _prepare(told, clients, container)
-            told = told._replace(channel=ready.channel)
-            stand_in = preparation.provide(clean_up, told.system_dir)
+            ready = _prepare(options, clients, container)
+            options = options._replace(channel=ready.channel)
+            stand_in = preparation.provide(clean_up, options.system_dir)
             _become_subreaper()
-            run = Run(told, ready.client, ready.stored, container, ready.claim, _say)
-            return run.run(preparation.of_command(os.environ, told, stand_in))
+            run = Run(options, ready.client, ready.stored, container, ready.claim, _say)
+            return run.run(preparation.of_command(os.environ, options, stand_in))
         except _Failure as error:
             failure = error
         except BadArchive as error:
             failure = _Failure(protocol.EXIT_BAD_CODE, str(error))
         except (OSError, ValueError) as error:
             failure = _Failure(protocol.EXIT_CANNOT_START, "The command cannot be started: {}.".format(error))
-        _tell(failure, told, clients, container)
+        _tell(failure, options, clients, container)
         raise failure
 
 
@@ -97,15 +97,15 @@ def _become_subreaper() -> None:
             _say("Processes that leave the command's session may outlive it ({}).".format(error.strerror))
 
 
-def _prepare(told: Settings, clients: List[Client], container: str) -> _Ready:
+def _prepare(options: Settings, clients: List[Client], container: str) -> _Ready:
     """Raises _Failure, BadArchive and OSError."""
     if not clients:
-        return _let_be_read(told, container)
+        return _let_be_read(options, container)
     try:
-        return _fetch(told, clients, container)
+        return _fetch(options, clients, container)
     except Fenced as error:
         # what a process beside the one that reports is worth, was decided without it: no reason to call the job failed
-        code = protocol.EXIT_FENCED if told.is_reporter else 0
+        code = protocol.EXIT_FENCED if options.is_reporter else 0
         raise _Failure(code, "The manager has decided this attempt: {}".format(error)) from error
     except Refused as error:
         code = protocol.EXIT_VERSION_REFUSED if error.status == 409 else protocol.EXIT_USAGE
@@ -115,63 +115,63 @@ def _prepare(told: Settings, clients: List[Client], container: str) -> _Ready:
         raise _Failure(code, "The command was not started: {}.".format(error)) from error
 
 
-def _fetch(told: Settings, clients: List[Client], container: str) -> _Ready:
-    preparation = Preparation(told, clients, container, _outboxes(told), _say)
+def _fetch(options: Settings, clients: List[Client], container: str) -> _Ready:
+    preparation = Preparation(options, clients, container, _outboxes(options), _say)
     try:
-        _choose(told, "")
-        exec_channel.open_anew(told.system_dir)
-        preparation.greet()
+        _choose(options, "")
+        exec_channel.open_anew(options.system_dir)
+        preparation.register()
     except Unavailable as error:
-        if isinstance(error, Denied) or not _can_be_read(told):
+        if isinstance(error, Denied) or not _can_be_read(options):
             raise
-        _say("{}; results stay in {}, where the manager reads them".format(error, told.system_dir))
+        _say("{}; results stay in {}, where the manager reads them".format(error, options.system_dir))
         clients.clear()
-        return _let_be_read(told, container)
-    _choose(told, protocol.PUSH)
-    if told.is_code_fetched:
+        return _let_be_read(options, container)
+    _choose(options, protocol.PUSH)
+    if options.is_code_fetched:
         preparation.fetch_code()
     preparation.fetch_parameters()
-    if not told.is_reporter:
+    if not options.is_reporter:
         return _Ready(protocol.PUSH, clients[0], {})
-    return _Ready(protocol.PUSH, clients[0], preparation.stored_outboxes(), _readable(told, container))
+    return _Ready(protocol.PUSH, clients[0], preparation.stored_outboxes(), _readable(options, container))
 
 
-def _readable(told: Settings, container: str) -> Optional[Claim]:
+def _readable(options: Settings, container: str) -> Optional[Claim]:
     """The claim for a manager that can read in this container, in case its posts stop arriving."""
-    if told.channel != protocol.PUSH_OR_EXEC:
+    if options.channel != protocol.PUSH_OR_EXEC:
         return None
-    claim = Claim(told.system_dir, container)
-    claim.make(greeting(protocol.PUSH, container, _outboxes(told)))
+    claim = Claim(options.system_dir, container)
+    claim.make(registration(protocol.PUSH, container, _outboxes(options)))
     return claim
 
 
-def _choose(told: Settings, channel: str) -> None:
-    if told.channel == protocol.PUSH_OR_EXEC:
-        exec_channel.choose(told.system_dir, channel)
+def _choose(options: Settings, channel: str) -> None:
+    if options.channel == protocol.PUSH_OR_EXEC:
+        exec_channel.choose(options.system_dir, channel)
 
 
-def _can_be_read(told: Settings) -> bool:
+def _can_be_read(options: Settings) -> bool:
     """The manager put the parameters there itself, or will do so through the platform."""
-    if told.channel == protocol.PUSH_OR_EXEC:
+    if options.channel == protocol.PUSH_OR_EXEC:
         return True
-    return told.channel == AUTO and os.path.exists(os.path.join(told.system_dir, protocol.PARAMETER_FILE))
+    return options.channel == AUTO and os.path.exists(os.path.join(options.system_dir, protocol.PARAMETER_FILE))
 
 
-def _let_be_read(told: Settings, container: str) -> _Ready:
-    channel = protocol.EXEC if told.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC) else protocol.PULL
+def _let_be_read(options: Settings, container: str) -> _Ready:
+    channel = protocol.EXEC if options.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC) else protocol.PULL
     if channel == protocol.EXEC:
-        _choose(told, protocol.EXEC)
-        exec_channel.begin(told.system_dir, told.code_dir, told.drain_s)
+        _choose(options, protocol.EXEC)
+        exec_channel.begin(options.system_dir, options.code_dir, options.drain_s)
     else:
-        preparation.place_stored(os.environ, told.system_dir, told.code_dir)
-    for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
+        preparation.place_stored(os.environ, options.system_dir, options.code_dir)
+    for path in (os.path.join(options.system_dir, protocol.PARAMETER_FILE), options.code_dir):
         if not os.path.exists(path):
             code = protocol.EXIT_UNREACHABLE if channel == protocol.EXEC else protocol.EXIT_USAGE
             raise _Failure(code, _NOT_THERE[channel].format(path, protocol.ENV_CHANNEL))
-    if not told.is_reporter:
+    if not options.is_reporter:
         return _Ready(channel, None, {})
-    claim = Claim(told.system_dir, container)
-    claim.make(greeting(channel, container, _outboxes(told)))
+    claim = Claim(options.system_dir, container)
+    claim.make(registration(channel, container, _outboxes(options)))
     return _Ready(channel, None, {}, claim)
 
 
@@ -183,9 +183,9 @@ _NOT_THERE = {
 }
 
 
-def _outboxes(told: Settings) -> Dict[str, int]:
+def _outboxes(options: Settings) -> Dict[str, int]:
     """Sizes of outboxes that an earlier container of this attempt left here."""
-    return Outboxes(told.system_dir, _say).sizes() if told.is_reporter else {}
+    return Outboxes(options.system_dir, _say).sizes() if options.is_reporter else {}
 
 
 #: Of a folder that cannot be made.
@@ -196,11 +196,11 @@ _CLOSED = (
 _SQUASHED = " (an NFS export with root_squash lets no root write)"
 
 
-def _make_folders(told: Settings) -> None:
+def _make_folders(options: Settings) -> None:
     try:
-        os.makedirs(os.path.join(told.system_dir, protocol.OUTBOX_FOLDER), exist_ok=True)
-        os.makedirs(told.output_dir, exist_ok=True)
-        os.makedirs(told.checkpoint_dir, exist_ok=True)
+        os.makedirs(os.path.join(options.system_dir, protocol.OUTBOX_FOLDER), exist_ok=True)
+        os.makedirs(options.output_dir, exist_ok=True)
+        os.makedirs(options.checkpoint_dir, exist_ok=True)
     except OSError as error:
         sentence = _CLOSED.format(
             error.filename,
@@ -218,13 +218,14 @@ def _required(token: Optional[settings.Credential]) -> settings.Credential:
     return token
 
 
-def _tell(failure: _Failure, told: Settings, clients: List[Client], container: str) -> None:
-    """Once: the exit code says it too. Not what the manager said itself: an earlier container's word may lie here."""
+def _tell(failure: _Failure, options: Settings, clients: List[Client], container: str) -> None:
+    """Reports the failure, once, as the exit code says it too. What the manager refused itself is not reported: the
+    report of an earlier container may lie here."""
     if failure.exit_code in (protocol.EXIT_FENCED, protocol.EXIT_VERSION_REFUSED):
         return
     evidence = Evidence.not_started(failure.exit_code, str(failure))
-    evidence.write(told, Left(container, {}, {}, []), _say)
-    if not clients or not told.is_reporter or failure.exit_code in _UNHEARD:
+    evidence.write(options, Left(container, {}, {}, []), _say)
+    if not clients or not options.is_reporter or failure.exit_code in _UNHEARD:
         return
     try:
         clients[0].post("status", evidence.status({}, []))

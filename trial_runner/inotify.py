@@ -60,7 +60,7 @@ class Inotify:
 
 #: Seconds between the first sign of a change and telling it.
 _GATHER_S = 0.05
-#: Seconds between two looks where the kernel does not tell.
+#: Seconds between two looks where the kernel sends no events.
 _LOOK_S = 0.25
 
 _CHANGES = MODIFY | CREATE | MOVED_TO

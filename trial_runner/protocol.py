@@ -103,8 +103,8 @@ comes from a proxy in between: again, with growing waits.
 attempt is decided, whatever it still reports; logs alone are taken on. 429 (with Retry-After), 5xx, no connection:
 again, with growing waits.
 
-In brackets is what an earlier manager does not say, and an earlier runner does not read. The answer to the greeting may
-hold what would be asked for next: `record`, the parameter record; `hasCode`, whether there is code to be fetched;
+In brackets is what an earlier manager does not say, and an earlier runner does not read. The answer to the registration
+may hold what would be asked for next: `record`, the parameter record; `hasCode`, whether there is code to be fetched;
 `inlineCode`, the code itself where it is small, as GET code has it, in base64; `stored`, as GET outboxes has it.
 `together` true: the manager takes several posts in one request, whose parts are carried out in their order until one
 is not answered 200, or is of lines that are not stored to their end: that answer is the last one, and nothing of what
@@ -117,8 +117,8 @@ In a log's `data` every byte that is no UTF-8 is a question mark, so that its UT
 `source` names the process of a job with several, when it is not the one that reports.
 
 Containers: a platform may start a second container for an attempt. Each runner that reports makes up an identity when
-it starts, greets with it and with the sizes of the outboxes that it found, and names it in the header
-`CONTAINER_HEADER` of every request. The newest one greeted wins; the others are answered 410. A newcomer that found
+it starts, registers with it and with the sizes of the outboxes that it found, and names it in the header
+`CONTAINER_HEADER` of every request. The newest one registered wins; the others are answered 410. A newcomer that found
 less of an outbox than is stored begins afresh: its offsets count from what is stored, and what was stored before is
 kept and marked by its epoch.
 
@@ -271,9 +271,9 @@ RUNNER_EXITS = {
 ANSWER_HEADER = "X-NNI-Manager"
 #: Sent with every request of a runner: its name, another one for each, at most 64 letters, digits and hyphens.
 REQUEST_HEADER = "X-NNI-Request"
-#: In a greeting: its answer may hold the code; there: the code.
+#: In a registration: its answer may hold the code; there: the code.
 INLINE_CODE = "inlineCode"
-#: Route of several posts in one request; in the answer to the greeting, whether it is there.
+#: Route of several posts in one request; in the answer to the registration, whether it is there.
 TOGETHER = "together"
 #: Sentences in the word about the end about what is not delivered.
 MAX_SENTENCES = 20

@@ -65,7 +65,7 @@ TAGS = [
     {"name": "trials", "description": "Sets of parameters under evaluation."},
     {"name": "results", "description": "What trials report."},
     {"name": "logs", "description": "Files that trials and the manager write."},
-    {"name": "platforms", "description": "Training services as such, whoever uses them."},
+    {"name": "platforms", "description": "Training services, apart from the experiments that use them."},
     {"name": "daemon", "description": "The process behind this API."},
 ]
 _EVERYWHERE = {

@@ -15,7 +15,7 @@ from nni_manager.api.schemas.daemon import Daemon, Health, Listener, StopDaemon,
 router = APIRouter(prefix="/api/v1/daemon", tags=["daemon"])
 
 
-@router.get("", operation_id="getDaemon", summary="Who answers here", responses=documented(503))
+@router.get("", operation_id="getDaemon", summary="The daemon and its version", responses=documented(503))
 async def show(context: Context) -> Daemon:
     """The daemon: version, process, listeners."""
     return Daemon(

@@ -26,8 +26,8 @@ _RATE = "Server-sent events, at most five times a second; the data of each is JS
 _RATE += "15 seconds of silence."
 
 
-def _answers(model: type[Any], told: str, *refusals: int) -> dict[int | str, dict[str, Any]]:
-    return {200: {"model": model, "description": f"{_RATE} {told}"}, **documented(*refusals)}
+def _answers(model: type[Any], events: str, *refusals: int) -> dict[int | str, dict[str, Any]]:
+    return {200: {"model": model, "description": f"{_RATE} {events}"}, **documented(*refusals)}
 
 
 @router.get(
@@ -105,7 +105,7 @@ class _List:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._entries: dict[str, Entry] = {}
-        self._told: dict[str, str] = {}
+        self._sent: dict[str, str] = {}
 
     @contextmanager
     def watch(self) -> Iterator[Event]:
@@ -114,13 +114,13 @@ class _List:
 
     async def read(self) -> Part:
         entries = {entry.id: entry for entry in await self._context.service.entries()}
-        changed = [event("removed", schema.Removed(id=id).json_text()) for id in self._told if id not in entries]
-        self._told = {id: text for id, text in self._told.items() if id in entries}
+        changed = [event("removed", schema.Removed(id=id).json_text()) for id in self._sent if id not in entries]
+        self._sent = {id: text for id, text in self._sent.items() if id in entries}
         for id, entry in entries.items():
             if entry.is_open or entry != self._entries.get(id):
                 text = (await description.summarize(self._context, entry)).json_text()
-                if text != self._told.get(id):
-                    self._told[id] = text
+                if text != self._sent.get(id):
+                    self._sent[id] = text
                     changed.append(event("experiment", text))
         self._entries = entries
         return Part(text="".join(changed), is_last=False)

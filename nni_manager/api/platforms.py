@@ -75,7 +75,7 @@ async def clean(context: Context, body: Annotated[Clean | None, Body()] = None) 
 @router.post(
     "/left",
     operation_id="findLeft",
-    summary="What experiments left on a config's services, whoever made them",
+    summary="What experiments left on a config's services, those of other daemons included",
     responses=documented(400, 409, 413, 503),
     openapi_extra={"requestBody": submission.REQUEST_BODY},
 )

@@ -1,26 +1,33 @@
-"""Assessors by name: built-ins, then entry points of the group ``nni_manager.assessors``.
+"""Assessors by name: the classes in the modules of this folder, then entry points of ``nni_manager.assessors``.
 
-`find` imports no algorithm; `create` does. Users' classes are `trial_runner.tuner_host`'s: they run in another Python.
+The registry imports every module of the folder, so an assessor imports what is heavy in its methods. Users' classes are
+`trial_runner.tuner_host`'s: they run in another Python.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+import nni_manager.assessors
 from nni_manager.assessors.contract import Assessor
 from nni_manager.domain.algorithm import Algorithm, Catalogue
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 
 _MODE = "optimize_mode"
-CATALOGUE = Catalogue(
-    kind="assessor",
-    group="nni_manager.assessors",
-    built_in=(
-        Algorithm(name="Medianstop", location="nni_manager.assessors.medianstop:Medianstop"),
-        Algorithm(name="Curvefitting", location="nni_manager.assessors.curvefitting:Curvefitting"),
-        Algorithm(name="ASHA", location="nni_manager.assessors.asha:ASHA"),
-    ),
-    missing=(),
-)
+
+
+def _built_in() -> Iterator[Algorithm]:
+    for module in pkgutil.iter_modules(nni_manager.assessors.__path__, f"{nni_manager.assessors.__name__}."):
+        if module.name != __name__:
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, type) and issubclass(value, Assessor) and value is not Assessor:
+                    yield Algorithm(name=name, location=f"{module.name}:{name}")
+
+
+CATALOGUE = Catalogue(kind="assessor", group="nni_manager.assessors", built_in=tuple(_built_in()), missing=())
 
 
 def find(name: str) -> Algorithm:

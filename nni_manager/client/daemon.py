@@ -25,7 +25,7 @@ LOG_FILE = "daemon.log"
 START_LOCK = "start.lock"
 #: Lock in the data directory, held by the daemon that owns it.
 LOCK = "daemon.lock"
-#: Seconds to wait for another command that starts the daemon; seconds after which the user is told of the wait.
+#: Seconds to wait for another command that starts the daemon; seconds after which a sentence says so.
 _LOCK_PATIENCE_S, _TELL_AFTER_S = 60.0, 2.0
 #: Seconds to wait for a daemon that runs and cannot be reached; it checks its own socket every two.
 _LOST_S = 4.0
@@ -177,8 +177,8 @@ def _wait_for(lock: BinaryIO, path: Path) -> None:
         waited_s = time.monotonic() - began
         if waited_s > _LOCK_PATIENCE_S:
             raise NniManagerError(
-                f"{_holder(path)} has held {path} for more than {_LOCK_PATIENCE_S:.0f} s, and nobody else can start the"
-                " daemon meanwhile; end that process, then try again"
+                f"{_holder(path)} has held {path} for more than {_LOCK_PATIENCE_S:.0f} s: no other process can start"
+                " the daemon meanwhile; end that process, then try again"
             )
         if waited_s > _TELL_AFTER_S and not told:
             told = True

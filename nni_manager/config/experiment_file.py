@@ -1,16 +1,21 @@
 """An experiment's config, from text, file or store → `ExperimentSpec`. Every refusal names file, line and field.
 
-Only this module knows that there is more than one format.
+Only this module knows that there is more than one format: a module of `dialects` for each.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from nni_manager.config import dialects
 from nni_manager.config.dialects import dialect_v1, dialect_v2
 from nni_manager.config.dialects.first_format_paths import KINDS, split
 from nni_manager.config.reading.document import Document, fold
@@ -93,7 +98,7 @@ def convert_file(path: Path, *, everything: bool = False) -> tuple[dict[str, Any
     text, directory = _text_of(path)
     source = _source(text, str(path), directory=os.path.realpath(directory), elsewhere=True)
     values = _mapping(source)
-    if not dialect_v1.is_first_format(values):
+    if not dialect_v1.is_mine(values):
         source.refuse((), f"is in NNI's second format already: it has no {dialect_v1.PLATFORM}")
     source.check()
     printed, losses = dialect_v1.convert(values, source).printed(everything=everything)
@@ -152,16 +157,30 @@ def _source(text: str, file: str, **others: Any) -> Source:
 
 def _read(source: Source) -> ExperimentSpec:
     values = _mapping(source)
-    read = dialect_v1.read if dialect_v1.is_first_format(values) else dialect_v2.read
-    return read(values, source)
+    spec: ExperimentSpec = _dialect(values).read(values, source)
+    return spec
+
+
+def _dialect(values: Mapping[str, object]) -> ModuleType:
+    """The module that reads the format of a file: the one that calls the file its own, else our format's."""
+    return next((one for one in _other_dialects() if one.is_mine(values)), dialect_v2)
+
+
+@cache
+def _other_dialects() -> tuple[ModuleType, ...]:
+    """Every ``dialects/dialect_*.py`` but our own: each has `is_mine` and `read`."""
+    names = (one.name for one in pkgutil.iter_modules(dialects.__path__) if one.name.startswith("dialect_"))
+    found = (importlib.import_module(f"{dialects.__name__}.{name}") for name in names)
+    return tuple(module for module in found if module is not dialect_v2)
 
 
 def _mapping(source: Source) -> dict[str, object]:
-    """The values of a text, fields of the other format refused. Raises ConfigInvalid for a text that is no mapping."""
+    """The values of a text, NNI's two formats not mixed. Raises ConfigInvalid for a text that is no mapping."""
     assert source.document is not None
     values: object = source.document.root.value
     if isinstance(values, dict):
-        _refuse_mixed(values, source.document, source)
+        if _dialect(values) in (dialect_v1, dialect_v2):
+            _refuse_mixed(values, source.document, source)
         return values
     source.refuse((), _no_mapping(values))
     source.check()
@@ -180,12 +199,12 @@ _SECOND = ("trainingService", "trialCommand", "trialCodeDirectory", "searchSpace
 
 
 def _refuse_mixed(values: Mapping[str, object], document: Document, source: Source) -> None:
-    """Notes a problem for every field of the other format at the top level."""
+    """Notes a problem for every field of the other one of NNI's two formats at the top level."""
     first = {fold(name): new for name, new in dialect_v1.top_names().items()}
     second = {fold(name): name for name in FIELDS}
     unknown = [key for key in values if fold(key) not in first.keys() | second.keys()]
     of_platforms = _of_platforms() if unknown else {}
-    if dialect_v1.is_first_format(values):
+    if dialect_v1.is_mine(values):
         mark = (
             f"{dialect_v1.PLATFORM} in line {_line_of(document, dialect_v1.PLATFORM)} makes this file one of the first"
         )

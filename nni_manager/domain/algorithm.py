@@ -1,6 +1,6 @@
 """Algorithms by name: which tuners or assessors there are, and what arguments they take.
 
-`tuners.registry` and `assessors.registry` each own one `Catalogue`. Looking something up imports no algorithm.
+`tuners.registry` and `assessors.registry` each own one `Catalogue`. Looking something up imports no tuner.
 """
 
 from __future__ import annotations

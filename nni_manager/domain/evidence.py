@@ -87,9 +87,9 @@ class RunnerExit:
         return "; ".join(filter(None, (undelivered, self.doubt)))
 
 
-def apart_ms(told_ms: int | None, now_ms: int) -> int:
+def apart_ms(sent_ms: int | None, now_ms: int) -> int:
     """Clock offset of the runner in milliseconds (ours minus its). Offsets within network delay count as 0."""
-    apart = 0 if told_ms is None else now_ms - told_ms
+    apart = 0 if sent_ms is None else now_ms - sent_ms
     return apart if abs(apart) >= _CLOCKS_AGREE_MS else 0
 
 

@@ -191,7 +191,7 @@ class ExperimentSpec:
     caller_environment: tuple[str, ...] | None = None
     #: The Python of a user's tuner and assessor: a path, or a name on the caller's PATH; empty: its ``python3``.
     tuner_python: str = ""
-    #: Ids of other experiments whose results the tuner is told first.
+    #: Ids of other experiments whose results the tuner gets first.
     warm_start: tuple[str, ...] = ()
     #: The config as NNI's clients see it: camelCase, absent fields left out, secrets are references. Never log it.
     canonical: Json = field(default_factory=dict, repr=False)

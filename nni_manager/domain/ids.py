@@ -7,10 +7,10 @@ import secrets
 import string
 from collections.abc import Iterator
 
+from trial_runner import protocol
+
 _LETTERS = string.ascii_lowercase
 _ALPHABET = string.ascii_lowercase + string.digits
-
-_CHECKPOINT = "-checkpoint"
 
 #: What users may call an experiment, as in NNI.
 EXPERIMENT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -58,7 +58,7 @@ def attempt_directory_of(job_name: str) -> str:
 
 def checkpoint_directory_of(attempt_directory: str) -> str:
     """Name of the folder of a trial's checkpoints, beside those of its attempts; from the name of one of these."""
-    return f"{attempt_directory.partition('-')[0]}{_CHECKPOINT}"
+    return f"{attempt_directory.partition('-')[0]}{protocol.CHECKPOINT_SUFFIX}"
 
 
 def _suffix(attempt: int) -> str:

@@ -174,7 +174,7 @@ def _signal_name(number: int) -> str:
 def _probable_cause(number: int, asked: StopRequest | None) -> str:
     """The probable cause of a SIGKILL that did not come from the manager, which kills trials that do not stop."""
     is_foreign = number == signals.SIGKILL and asked is None
-    return "; nobody here sent it, perhaps the system ran out of memory" if is_foreign else ""
+    return "; the manager did not send it, perhaps the system ran out of memory" if is_foreign else ""
 
 
 _WORDS = {

@@ -189,18 +189,25 @@ class Preflight:
 
     async def _claim(self, cluster: Cluster) -> Findings:
         volume = self._config.pod_storage
-        if isinstance(volume, PvcStorage) and (claim := volume.claim_name):
-            try:
-                there = await cluster.find(CLAIMS, claim) is not None
-            except Refusal:
-                return
-            if not there:
-                yield _finding(
-                    Severity.WRONG,
-                    "storage.claimName",
-                    f"there is no claim {claim} in namespace {cluster.namespace}",
-                    "correct storage.claimName",
-                )
+        if (
+            isinstance(volume, PvcStorage)
+            and (claim := volume.claim_name)
+            and await _is_missing(cluster, CLAIMS, claim)
+        ):
+            yield _finding(
+                Severity.WRONG,
+                "storage.claimName",
+                f"there is no claim {claim} in namespace {cluster.namespace}",
+                "correct storage.claimName",
+            )
+
+
+async def _is_missing(cluster: Cluster, kind: Resource, name: str) -> bool:
+    """Whether an object is known not to be there; false where we may not look."""
+    try:
+        return await cluster.find(kind, name) is None
+    except Refusal:
+        return False
 
 
 def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> PreflightFinding:
@@ -210,11 +217,7 @@ def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> 
 async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
     """Findings about Secrets with logins of registries that the section names and that are not there."""
     for name in names:
-        try:
-            there = await cluster.find(SECRETS, name) is not None
-        except Refusal:
-            return
-        if not there:
+        if await _is_missing(cluster, SECRETS, name):
             yield _finding(
                 Severity.WRONG,
                 "imagePullSecrets",

@@ -48,7 +48,7 @@ class Reservation:
     #: `share` of the demand that it was made for.
     share: int = 1
     memory_bytes: int = 0
-    #: UUIDs of the places, in their order, where they are GPUs that tell it.
+    #: UUIDs of the places, in their order, where they are GPUs and have one.
     uuids: tuple[str, ...] = ()
     #: GPUs in words, for people: ``hostA, gpu 0``; empty where places are none.
     place: str = ""

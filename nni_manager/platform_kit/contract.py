@@ -4,8 +4,8 @@
   `close` comes before the last exit of an experiment that is stopped, `clean` when it is deleted.
 * Every verb may be called again at any time: after a crash the scheduler repeats calls of unknown outcome.
 * An adapter reports what it sees and decides nothing. "Gone" (LOST) and "could not ask" (PlatformUnavailable for all
-  jobs, `Observation.unreachable` for some) differ. The service's own word for an end is `Observation.native_reason`,
-  shown and never decided by; a table of the adapter makes a `cause` only of the words for too little memory and for
+  jobs, `Observation.unreachable` for some) differ. The service's own term for an end is `Observation.native_reason`,
+  shown and never decided by; a table of the adapter makes a `cause` only of the terms for too little memory and for
   containers that could not be created.
 * `forget` may be called for a job that still runs: a decided attempt need not have ended.
 * Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter.
@@ -44,7 +44,7 @@ class Capabilities:
     reads_files: bool
     #: A trial runner wraps the command inside the job and reports to the trial listener.
     has_runner: bool = False
-    #: Only the runner's posts tell whether a started job still runs.
+    #: Only the runner's posts show whether a started job still runs.
     lives_by_runner: bool = False
     #: The runner leaves results on storage that jobs share with us, and the adapter reads them.
     is_read: bool = False

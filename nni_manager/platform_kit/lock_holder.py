@@ -41,7 +41,7 @@ class Holder:
 
 
 def holders(path: Path) -> list[Holder]:
-    """Processes with a lock on any part of a file, as far as the kernel tells us; none for a file that is not there."""
+    """Processes with a lock on any part of a file, as far as the kernel shows them; none for a missing file."""
     try:
         found = path.stat()
         lines = _LOCKS.read_text(encoding="ascii").splitlines()

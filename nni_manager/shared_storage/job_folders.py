@@ -1,4 +1,4 @@
-"""The folders of a service's jobs on storage that we mount: read while jobs run, and before their ends are told."""
+"""The folders of a service's jobs on storage that we mount: read while jobs run, and before their ends are reported."""
 
 from __future__ import annotations
 

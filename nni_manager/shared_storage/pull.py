@@ -50,13 +50,13 @@ class _Attempt:
     wait_s: float = SHORTEST_WAIT_S
     #: Bytes stored of each outbox; None: to be asked for.
     offsets: dict[str, int] | None = None
-    has_greeted: bool = False
-    #: Identity of the container that greeted last; empty for one that has none.
+    is_registered: bool = False
+    #: Id of the container that registered last; empty for one that has none.
     container: str = ""
-    #: When its runner's word about the end was first seen.
+    #: When its runner's report of the end was first seen.
     end_seen_at: float | None = None
-    #: That word was passed on.
-    is_end_told: bool = False
+    #: Whether that report was passed on.
+    is_end_reported: bool = False
     #: The platform says that the job has ended: its end does not wait for the rest then.
     give_up_at: float | None = None
     has_given_up: bool = False
@@ -104,9 +104,9 @@ class Pull:
         self._attempts.pop(job_name, None)
 
     def has_started(self, job_name: str) -> bool:
-        """Whether the job's runner has left its greeting."""
+        """Whether the job's runner has registered."""
         attempt = self._attempts.get(job_name)
-        return attempt is not None and attempt.has_greeted
+        return attempt is not None and attempt.is_registered
 
     async def run(self) -> None:
         """Looks at the attempts again and again. Ends only by cancellation."""
@@ -166,7 +166,7 @@ class Pull:
     async def _read(self, attempt: _Attempt) -> tuple[int, bool]:
         """Reads what is new of an attempt; answers the stretches of results taken, and whether anything was new."""
         end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first: it was written last
-        if not await self._greet(attempt):
+        if not await self._register(attempt):
             if end is not None and not end.was_started:  # the command was never started: nothing else will come
                 await self._tell_end(attempt, end)
                 self._close(attempt)
@@ -181,26 +181,26 @@ class Pull:
             raise trouble
         return stretches, bool(stretches or copied)
 
-    async def _greet(self, attempt: _Attempt) -> bool:
-        """Passes a new greeting on; answers whether the runner may be listened to."""
-        greeting = await asyncio.to_thread(runner_folder.read_greeting, attempt.folder)
-        if greeting is None or (attempt.has_greeted and greeting.container == attempt.container):
-            return attempt.has_greeted
+    async def _register(self, attempt: _Attempt) -> bool:
+        """Passes a new registration on; returns whether results of the runner are accepted."""
+        registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
+        if registration is None or (attempt.is_registered and registration.container == attempt.container):
+            return attempt.is_registered
         try:
             await self._host.register(
                 attempt.job_name,
-                greeting.version,
+                registration.version,
                 protocol.PULL,
-                container=greeting.container,
-                outboxes=greeting.outboxes,
+                container=registration.container,
+                outboxes=registration.outboxes,
             )
         except VersionRefused:
             self._close(attempt)
             return False
         except AttemptDecided:  # storage shows what was there before
-            return attempt.has_greeted
-        attempt.has_greeted, attempt.container = True, greeting.container
-        attempt.offsets, attempt.end_seen_at, attempt.is_end_told = None, None, False
+            return attempt.is_registered
+        attempt.is_registered, attempt.container = True, registration.container
+        attempt.offsets, attempt.end_seen_at, attempt.is_end_reported = None, None, False
         self._host.wake(attempt.job_name)
         return True
 
@@ -279,11 +279,15 @@ class Pull:
         if attempt.end_seen_at is None:
             attempt.end_seen_at = now
         missing = await asyncio.to_thread(runner_folder.missing_logs, attempt.logs, end.logs)
-        if not attempt.is_end_told and (not missing or now >= attempt.end_seen_at + LOG_PATIENCE_S):
+        if not attempt.is_end_reported and (not missing or now >= attempt.end_seen_at + LOG_PATIENCE_S):
             await self._tell_end(attempt, end, missing)
-            attempt.is_end_told = True
+            attempt.is_end_reported = True
         sizes, offsets = end.outboxes or {}, attempt.offsets or {}
-        if attempt.is_end_told and not missing and all(offsets.get(name, 0) >= size for name, size in sizes.items()):
+        if (
+            attempt.is_end_reported
+            and not missing
+            and all(offsets.get(name, 0) >= size for name, size in sizes.items())
+        ):
             self._close(attempt)
 
     async def _tell_end(

@@ -29,14 +29,14 @@ _COPY_BYTES = 1024 * 1024
 #: No file has as many.
 _MOST_BYTES = 2**53
 #: Bytes of `runner.json` and `exit.json` that are read: each names up to `protocol.MOST_OUTBOXES` outboxes.
-_WORD_BYTES = 1024 * 1024
+_REPORT_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Greeting:
-    #: None: it names none, or none that people could be shown.
+class Registration:
+    #: None: not given, or not legible.
     version: str | None
-    #: Identity of its container; empty: it has none.
+    #: Id of its container; empty: it has none.
     container: str
     #: Bytes of each outbox that it found when it started; None: it does not say.
     outboxes: Mapping[str, int] | None
@@ -52,41 +52,41 @@ class End:
     ended_ms: int | None
     #: False: the runner could not even start it.
     was_started: bool
-    #: Identity of the container that said so; empty: it has none.
+    #: Id of the container that wrote it; empty: it has none.
     container: str
     #: Bytes of each outbox and log that there are to be read; None: it does not say.
     outboxes: Mapping[str, int] | None
     logs: Mapping[str, int]
 
 
-def read_greeting(folder: Path) -> Greeting | None:
-    """The runner's greeting; None while it has not written one that makes sense. Raises OSError."""
-    word = _read_word(folder, protocol.RUNNER_FILE)
-    if word is None:
+def read_registration(folder: Path) -> Registration | None:
+    """The registration that the runner wrote; None while there is none that can be read. Raises OSError."""
+    report = _read_report(folder, protocol.RUNNER_FILE)
+    if report is None:
         return None
-    version = word.get("version")
+    version = report.get("version")
     shown = version.strip() if isinstance(version, str) and is_legible(version) else ""
-    return Greeting(version=shown or None, container=_container(word), outboxes=_sizes(word.get("outboxes")))
+    return Registration(version=shown or None, container=_container(report), outboxes=_sizes(report.get("outboxes")))
 
 
 def read_end(folder: Path) -> End | None:
-    """The runner's word about the end; None while it has not written one that makes sense. Raises OSError."""
-    word = _read_word(folder, protocol.EXIT_FILE)
-    if word is None:
+    """The runner's report of the end; None while there is none that can be read. Raises OSError."""
+    report = _read_report(folder, protocol.EXIT_FILE)
+    if report is None:
         return None
-    exit_code, signal = _number(word.get("exit_code")), _number(word.get("signal"))
-    if (exit_code is None) == (signal is None) or not {"exit_code", "signal"} <= word.keys():
+    exit_code, signal = _number(report.get("exit_code")), _number(report.get("signal"))
+    if (exit_code is None) == (signal is None) or not {"exit_code", "signal"} <= report.keys():
         _complain(folder / protocol.EXIT_FILE)
         return None
     return End(
         exit_code=exit_code,
         signal=signal,
-        started_ms=_number(word.get("started_ms")),
-        ended_ms=_number(word.get("ended_ms")),
-        was_started=word.get("pid") != 0,
-        container=_container(word),
-        outboxes=_outboxes(_sizes(word.get("outboxes"))),
-        logs=_sizes(word.get("logs")) or {},
+        started_ms=_number(report.get("started_ms")),
+        ended_ms=_number(report.get("ended_ms")),
+        was_started=report.get("pid") != 0,
+        container=_container(report),
+        outboxes=_outboxes(_sizes(report.get("outboxes"))),
+        logs=_sizes(report.get("logs")) or {},
     )
 
 
@@ -142,16 +142,16 @@ def _copy(source: str, target: str, name: str, most_bytes: int, takes_holes: boo
     return CopiedLogs(size - start, has_hole)
 
 
-def _read_word(folder: Path, name: str) -> Mapping[str, Any] | None:
+def _read_report(folder: Path, name: str) -> Mapping[str, Any] | None:
     """The JSON object in a runner's file; None while there is none. Raises OSError."""
     try:
-        word = json.loads(foreign_files.read(str(folder), name, 0, _WORD_BYTES))
+        report = json.loads(foreign_files.read(str(folder), name, 0, _REPORT_BYTES))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError):
-        word = None
-    if isinstance(word, dict):
-        return word
+        report = None
+    if isinstance(report, dict):
+        return report
     _complain(folder / name)
     return None
 
@@ -160,13 +160,13 @@ def _complain(path: Path) -> None:
     log.warning("%s is not what a trial runner writes; it is passed over", path)
 
 
-def _container(word: Mapping[str, Any]) -> str:
-    told = word.get("container")
+def _container(report: Mapping[str, Any]) -> str:
+    told = report.get("container")
     return told if isinstance(told, str) and CONTAINER.fullmatch(told) else ""
 
 
 def _sizes(told: object) -> dict[str, int] | None:
-    """The numbers of bytes by name; None where a runner has told something else."""
+    """The numbers of bytes by name; None where the runner wrote something else."""
     if not isinstance(told, dict):
         return None
     sizes = {name: _number(size) for name, size in told.items()}

@@ -25,7 +25,7 @@ class SharedStorage(Part):
         description="Where it is on machines of `remote`, absolute or below the home folder; and in jobs of `aml`.",
     )
     local_mounted: Mounted = Field(
-        description="Who mounts it on the manager's machine: `usermount` (you have), `nnimount` (the manager does); "
+        description="What mounts it on the manager's machine: `usermount` (you have), `nnimount` (the manager does); "
         "`nomount` is refused, as by NNI."
     )
 
@@ -37,13 +37,13 @@ class SharedStorage(Part):
 
     @field_validator("local_mounted")
     @classmethod
-    def _is_mounted(cls, who: str) -> str:
-        if who == "nomount":
+    def _is_mounted(cls, mount: str) -> str:
+        if mount == "nomount":
             raise ValueError(
                 "cannot be nomount, which NNI refuses, too, when the experiment starts: the manager writes to the "
                 "storage; mount it yourself (usermount), or let the manager do it (nnimount)"
             )
-        return who
+        return mount
 
 
 class NfsSharedStorage(SharedStorage):

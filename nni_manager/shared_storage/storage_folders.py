@@ -39,7 +39,7 @@ def make_root(point: Path, name: str) -> None:
         if _is_ours(folder, status):
             _set_mode(folder, status, _STICKY)
         elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
-            why = "another user's folder, in which anybody can replace our files; `chmod +t` it"
+            why = "another user's folder, in which every user can replace our files; `chmod +t` it"
             raise PermissionError(errno.EPERM, why, str(point / name))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 class Pacing:
     """A limit of `calls` in any `per_s` seconds, evenly spread after a first burst of `burst`; in the order they came.
 
-    What the far side says itself (Retry-After) holds for everybody.
+    What the far side says itself (Retry-After) holds for every experiment.
     """
 
     def __init__(self, *, calls: float, per_s: float, burst: int = 1, now_s: Callable[[], float] | None = None) -> None:

@@ -48,7 +48,7 @@ ROWS = {
         rule={"signal": 9},
         attempt={"state": "FAILED", "exitCode": None, "signal": 9},
         message="killed by signal 9 (SIGKILL)",
-        suspicion="; nobody here sent it, perhaps the system ran out of memory",
+        suspicion="; the manager did not send it, perhaps the system ran out of memory",
     ),
     "memory, by the platform": Row(
         rule={"exitCode": 137, "reason": "OOMKilled"},

@@ -59,7 +59,7 @@ def test_killed_runner_fails_its_trial_and_leaves_no_process(shared: Daemon, cod
     assert stored == wrote[: len(stored)]
     assert len(stored) == len(wrote) if channel == "pull" else len(stored) > 3
     message = shared.trial(work.id, trial)["message"]
-    assert message == "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"
+    assert message == "killed by signal 9 (SIGKILL); the manager did not send it, perhaps the system ran out of memory"
     shared.call("POST", f"/experiments/{work.id}/stop")
 
 
@@ -77,7 +77,7 @@ def test_runner_exit_wins_over_a_contradicting_platform(shared: Daemon, code: Pa
     work.check("push")
     names = [trial["id"] for trial in shared.trials(work.id)]
     runner = {0: "exit code 0", 1: "exit code 0", 3: "exit code 3"}
-    killed = "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"
+    killed = "killed by signal 9 (SIGKILL); the manager did not send it, perhaps the system ran out of memory"
     cluster = {0: "FAILED (exit code 1)", 1: f"FAILED ({killed})", 3: "SUCCEEDED (exit code 0)"}
     expected = {names[n]: f"the platform says {cluster[n]}, the runner says {runner[n]}" for n in runner}
     until(lambda: _disagreements(work) == expected)

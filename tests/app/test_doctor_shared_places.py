@@ -150,7 +150,7 @@ def test_storage_of_containers_that_others_write(tmp_path: Path, section: str) -
     reading = experiment_file.read_file(path, environment={"P": "s3cret"})
     found = [one.sentence for one in shared_places.look_at_file(path, reading.spec, reading.secrets)]
     for folder, sentence in zip((point, point / "nni"), found, strict=True):
-        assert f"anybody may replace what lies in {folder}:" in sentence
+        assert f"every user may replace what lies in {folder}:" in sentence
     for folder in (point, point / "nni"):
         folder.chmod(0o1777)
     assert list(shared_places.look_at_file(path, reading.spec, reading.secrets)) == []

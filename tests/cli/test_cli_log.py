@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from fake_manager import FakeManager, state, trial
 
-from nni_manager.cli.trial.log import follow_log, last_lines
+from nni_manager.cli.trial.log import follow_logs, last_lines
 from nni_manager.client.manager_client import LogPart
 
 pytestmark = pytest.mark.unit
@@ -86,7 +86,7 @@ def test_follow_goes_on_until_the_trial_has_ended() -> None:
     def pause() -> None:
         text.extend(next(more))
 
-    assert b"".join(follow_log(read, 0, lambda: next(ends), pause)) == b"a\nb\n"
+    assert b"".join(follow_logs([(read, 0)], lambda: next(ends), pause)) == b"a\nb\n"
 
 
 def test_follow_misses_nothing_written_before_the_end() -> None:
@@ -99,7 +99,7 @@ def test_follow_misses_nothing_written_before_the_end() -> None:
     def read(offset: int) -> LogPart:
         return LogPart(data=bytes(text[offset:]), offset=offset, size=len(text))
 
-    assert b"".join(follow_log(read, 0, ended, lambda: None)) == b"last\n"
+    assert b"".join(follow_logs([(read, 0)], ended, lambda: None)) == b"last\n"
 
 
 @pytest.mark.parametrize(

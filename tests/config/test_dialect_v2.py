@@ -137,7 +137,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("tunerGpuIndices", "0,x", "must be GPU indices such as"),
     ("tuner", None, "is required and not set"),
     ("tuner", "TPE", "must be a mapping such as {name: Random}, not text"),
-    ("assessor", "Medianstop", "must be a mapping such as {name: Medianstop}"),
+    ("assessor", "Medianstop", "must be a mapping such as {name: "),
     ("trainingService", None, "is required and not set"),
     ("trainingService", "local", "must be a mapping such as {platform: local}"),
     ("trainingService", [], "is an empty list"),

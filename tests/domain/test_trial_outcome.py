@@ -173,7 +173,7 @@ def test_failures_are_sorted(report: Observation, reason: str) -> None:
         (Observation(state=JobState.FAILED, signal=15), "killed by signal 15 (SIGTERM)"),
         (
             Observation(state=JobState.FAILED, signal=9),
-            "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory",
+            "killed by signal 9 (SIGKILL); the manager did not send it, perhaps the system ran out of memory",
         ),
         (Observation(state=JobState.FAILED, signal=250), "killed by signal 250 (unknown)"),
         (Observation(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),

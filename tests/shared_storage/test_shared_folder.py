@@ -238,7 +238,7 @@ async def test_another_user_writes_to_a_trial_s_folder_only_where_the_mode_lets_
 async def test_another_user_s_root_is_used_when_it_is_sticky(team: Shared, mode: str, *, is_refused: bool) -> None:
     assert as_another_user(f"mkdir {team.point}/nni; chmod {mode} {team.point}/nni").returncode == 0
     if is_refused:
-        with pytest.raises(PlatformUnavailable, match="another user's folder, in which anybody can replace"):
+        with pytest.raises(PlatformUnavailable, match="another user's folder, in which every user can replace"):
             await team.folder.place(spec())
     else:
         assert (await team.run()).stdout == "hello\n"

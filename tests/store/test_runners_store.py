@@ -77,8 +77,6 @@ def test_registration_is_shown(connection: sqlite3.Connection, job: str) -> None
     runners.register(connection, job, version="0.6.2", channel="push")
     assert runners.find(connection, "aaaaa", 1).runner_version == "0.6.2"
     assert attempt(connection).channel == "push"
-    assert runners.of_trials(connection, ["aaaaa", "zzzzz"]) == {"aaaaa": ("0.6.2", "push")}
-    assert runners.of_trials(connection, []) == {}
 
 
 def test_first_runner_exit_counts(connection: sqlite3.Connection, job: str) -> None:

@@ -150,7 +150,7 @@ def tree_hash(program, paths):
 
 def describe(root, folder, has):
     # type: (str, str, bool) -> dict[str, object]
-    """A description of the machine: the fields that the manager goes by, and those that it tells people."""
+    """A description of the machine: the fields that the manager uses, and those that it shows to people."""
     there = existing(root)
     disk = os.statvfs(there)
     return {
@@ -244,7 +244,7 @@ def runs(known, name):
 def keeper_version(directory):
     # type: (str) -> str
     """The version of the keeper that serves the directory, which is not asked: it speaks to one at a time. Empty: none
-    does, or it cannot be told."""
+    does, or that is not known."""
     try:
         with open(os.path.join(directory, "keeper.lock"), encoding="utf-8") as file:
             pid = int(file.readline())

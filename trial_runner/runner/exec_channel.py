@@ -39,7 +39,7 @@ _COPY_BYTES = 256 * 1024
 _MOST_BYTES = 16 * 1024 * 1024
 _LONGEST_LOOK_S = 1.0
 #: Of `runner.json` and `exit.json`, each of which names up to `protocol.MOST_OUTBOXES` outboxes.
-_WORD_BYTES = 1024 * 1024
+_REPORT_BYTES = 1024 * 1024
 _CHANNEL_BYTES = 16
 
 
@@ -88,8 +88,8 @@ def _fill(folder: str) -> None:
     """The code first: parameters say that all of it is there. What is filled stays, the command may use it by now."""
     if os.path.exists(os.path.join(folder, protocol.PARAMETER_FILE)):
         return _tell({"filled": True})
-    told = _take_frame(sys.stdin.buffer)
-    record, size = told.get("record"), told.get("code")
+    frame = _take_frame(sys.stdin.buffer)
+    record, size = frame.get("record"), frame.get("code")
     if not isinstance(record, str) or not isinstance(size, int) or size < 0:
         raise _BadCall('fill: begin with a frame {"record": text, "code": bytes}.')
     os.makedirs(folder, exist_ok=True)
@@ -105,12 +105,15 @@ def _fill(folder: str) -> None:
 
 
 def _read(folder: str) -> None:
-    told = _take_frame(sys.stdin.buffer)
-    outboxes, logs = _offsets(told, "outboxes"), _offsets(told, "logs")
-    greeting, end = _word(folder, protocol.RUNNER_FILE), _word(folder, protocol.EXIT_FILE)  # before what they speak of
-    if greeting is not None:
-        _tell(dict(greeting, event="greeting"))
-        is_ours = end is not None and end.get("container") == greeting.get("container")
+    frame = _take_frame(sys.stdin.buffer)
+    outboxes, logs = _offsets(frame, "outboxes"), _offsets(frame, "logs")
+    registration, end = (
+        _report(folder, protocol.RUNNER_FILE),
+        _report(folder, protocol.EXIT_FILE),
+    )  # before what they speak of
+    if registration is not None:
+        _tell(dict(registration, event="greeting"))
+        is_ours = end is not None and end.get("container") == registration.get("container")
         is_all = _tell_results(folder, outboxes, is_ours) and _tell_logs(folder, logs)
         if end is not None and is_ours and is_all:
             _tell(dict(end, event="exited"))
@@ -136,11 +139,11 @@ def _tell_results(folder: str, offsets: Dict[str, int], is_ended: bool) -> bool:
     """Whether that was all there is."""
     reader = Outboxes(folder, _say)
     reader.rewind(offsets)
-    told = 0
+    frame = 0
     for chunk in reader.chunks(is_ended):
         _tell(dict(chunk._asdict(), event="lines"))
-        told += chunk.end - chunk.start
-        if told > _MOST_BYTES:
+        frame += chunk.end - chunk.start
+        if frame > _MOST_BYTES:
             return False
     return True
 
@@ -167,16 +170,16 @@ def _tell_log(folder: str, name: str, offset: int) -> bool:
         os.close(descriptor)
 
 
-def _word(folder: str, name: str) -> Optional[Dict[str, Any]]:
+def _report(folder: str, name: str) -> Optional[Dict[str, Any]]:
     try:
-        word = json.loads(foreign_files.read(folder, name, 0, _WORD_BYTES).decode())
+        report = json.loads(foreign_files.read(folder, name, 0, _REPORT_BYTES).decode())
     except (OSError, ValueError):
         return None
-    return word if isinstance(word, dict) else None
+    return report if isinstance(report, dict) else None
 
 
-def _offsets(told: Dict[str, Any], name: str) -> Dict[str, int]:
-    offsets = told.get(name, {})
+def _offsets(frame: Dict[str, Any], name: str) -> Dict[str, int]:
+    offsets = frame.get(name, {})
     if not isinstance(offsets, dict) or not all(isinstance(size, int) and size >= 0 for size in offsets.values()):
         raise _BadCall("read: {} must be an object of names and offsets.".format(name))
     return offsets
@@ -188,10 +191,10 @@ def _take_frame(source: BinaryIO) -> Dict[str, Any]:
     body = source.read(size)
     if not size or len(body) < size:
         raise _BadCall("what comes on stdin is no frame; see trial_runner.protocol.")
-    told = json.loads(body.decode())
-    if not isinstance(told, dict):
+    frame = json.loads(body.decode())
+    if not isinstance(frame, dict):
         raise _BadCall("what comes on stdin is no frame of an object.")
-    return told
+    return frame
 
 
 def _take_file(source: BinaryIO, path: str, size: int) -> None:

@@ -90,10 +90,10 @@ class Heartbeat(Stream):
         self._next_at = None if is_reporter else time.monotonic()
 
     def begin(self, answer: Dict[str, Any]) -> None:
-        """Begins, with the answer to the word that the command runs."""
-        is_told = _number(answer.get("everyS")) is not None
+        """Begins, with the answer to the post that the command runs."""
+        has_pace = _number(answer.get("everyS")) is not None
         self._note_pace(answer)
-        self._next_at = time.monotonic() + (self._every_s if is_told else 0.0)
+        self._next_at = time.monotonic() + (self._every_s if has_pace else 0.0)
 
     def wanted_at(self) -> Optional[float]:
         return self._next_at
@@ -104,12 +104,12 @@ class Heartbeat(Stream):
 
     def settle(self, answer: Answer) -> None:
         try:
-            told = answer()
+            reply = answer()
         except Refused:
             return
-        self._note_pace(told)
+        self._note_pace(reply)
         self._next_at = time.monotonic() + self._every_s
-        hear_stop(told, self._on_stop)
+        hear_stop(reply, self._on_stop)
 
     def _note_pace(self, answer: Dict[str, Any]) -> None:
         self._every_s = max(_SHORTEST_S, _number(answer.get("everyS")) or _EVERY_S)
@@ -127,25 +127,25 @@ def _number(value: object) -> Optional[float]:
 
 
 class Status(Stream):
-    """`body`: called when the post is due, so that it can list the posts before; `told`: called with the answer."""
+    """`body`: called when the post is due, so that it can list the posts before; `answered`: called with the answer."""
 
     def __init__(
         self,
         body: Callable[[], Dict[str, Any]],
-        told: Callable[[Dict[str, Any]], None],
+        answered: Callable[[Dict[str, Any]], None],
         say: Callable[[str], None],
         place_at_end: int,
     ) -> None:
         super().__init__()
         self._body = body
-        self._told = told
+        self._answered = answered
         self._say = say
         self.place_at_end = place_at_end
         self._event = ""
-        self._is_told = False
+        self._is_answered = False
 
     def wanted_at(self) -> Optional[float]:
-        return None if self._is_told else 0.0
+        return None if self._is_answered else 0.0
 
     def post(self) -> Post:
         body = self._body()
@@ -154,15 +154,15 @@ class Status(Stream):
 
     def settle(self, answer: Answer) -> None:
         try:
-            told = answer()
+            reply = answer()
         except Refused as error:
             self._say("The manager refuses the status {!r} ({}).".format(self._event, error))
-            told = {}
+            reply = {}
         except Fenced as fence:
             if self._event != "exited":
                 raise
-            # Told before, and the answer was lost; or decided without us. Either way logs are taken on.
+            # Reported before, and the answer was lost; or decided without us. Either way logs are taken on.
             self._say("The manager has decided this attempt: {}".format(fence))
-            told = {}
-        self._is_told = True
-        self._told(told)
+            reply = {}
+        self._is_answered = True
+        self._answered(reply)

@@ -84,7 +84,7 @@ _ARCHIVE = ".code.tar.gz"
 _Answer = TypeVar("_Answer")
 
 
-def greeting(channel: str, container: str, outboxes: Dict[str, int]) -> Dict[str, Any]:
+def registration(channel: str, container: str, outboxes: Dict[str, int]) -> Dict[str, Any]:
     """The body of the version post. `outboxes`: bytes of each that this container found when it started."""
     return {
         "container": container,
@@ -113,64 +113,64 @@ class Preparation:
     ) -> None:
         self._settings = settings
         self._clients = clients
-        self._greeting = greeting(protocol.PUSH, container, outboxes)
-        self._greeting[protocol.INLINE_CODE] = settings.is_code_fetched
+        self._registration = registration(protocol.PUSH, container, outboxes)
+        self._registration[protocol.INLINE_CODE] = settings.is_code_fetched
         self._say = say
-        #: The answer to the greeting, in which the manager may tell what it would be asked for next.
-        self._told: Dict[str, Any] = {}
+        #: The answer to the registration, which may hold what the next requests would ask for.
+        self._answer: Dict[str, Any] = {}
 
-    def greet(self) -> None:
+    def register(self) -> None:
         """Raises Unavailable early when the runner may let itself be read instead."""
         patience_s = self._settings.drain_s
         if self._settings.channel == AUTO and os.path.exists(self._parameter_file):
             patience_s = min(_PROBE_S, patience_s)
         elif self._settings.channel == protocol.PUSH_OR_EXEC:
             patience_s = min(_PROBE_BEFORE_EXEC_S, patience_s)
-        self._until_answered(self._greet_somewhere, patience_s)
+        self._until_answered(self._register_somewhere, patience_s)
 
-    def _greet_somewhere(self) -> None:
-        """Greets at each address in turn: one that answers as the manager is the manager, also when it says no."""
+    def _register_somewhere(self) -> None:
+        """Registers at each address in turn, until one answers as the manager does, also with a refusal."""
         errors = []
         for client in self._clients:
             try:
-                self._told = client.post("version", self._greeting)
+                self._answer = client.post("version", self._registration)
             except Denied:
                 raise
             except Unavailable as error:
                 errors.append(error)
             else:
-                client.takes_together = self._told.get(protocol.TOGETHER) is True
+                client.takes_together = self._answer.get(protocol.TOGETHER) is True
                 self._clients[:] = [client]
                 return
         raise Unavailable("; ".join(map(str, errors)), errors[0].retry_after, errors[0].status)
 
     @property
     def _client(self) -> Client:
-        """The client of the address that answered the greeting."""
+        """The client of the address that answered the registration."""
         return self._clients[0]
 
     def fetch_code(self) -> None:
         """Into the code folder, which exists afterwards."""
         os.makedirs(self._settings.code_dir, exist_ok=True)
-        if self._told.get("hasCode") is False:
+        if self._answer.get("hasCode") is False:
             return
         archive = os.path.join(self._settings.system_dir, _ARCHIVE)
-        if self._unpack_told(archive):
+        if self._unpack_inline(archive):
             return
         if self._until_answered(lambda: self._unpack_code(archive)):
             os.unlink(archive)
 
-    def _unpack_told(self, archive: str) -> bool:
-        """False when the greeting's answer holds no code, or none that is whole."""
-        told = self._told.pop(protocol.INLINE_CODE, None)
+    def _unpack_inline(self, archive: str) -> bool:
+        """False when the registration's answer holds no code, or none that is whole."""
+        inline = self._answer.pop(protocol.INLINE_CODE, None)
         try:
-            data = base64.b64decode(told, validate=True) if isinstance(told, str) else b""
+            data = base64.b64decode(inline, validate=True) if isinstance(inline, str) else b""
             if data:
                 foreign_files.write_whole(*os.path.split(archive), data=data)
                 code_archive.unpack(archive, self._settings.code_dir)
                 os.unlink(archive)
         except (ValueError, code_archive.DamagedArchive) as error:
-            self._say("the code that came with the greeting's answer is asked for again: {}".format(error))
+            self._say("the code that came with the registration's answer is asked for again: {}".format(error))
             return False
         return bool(data)
 
@@ -186,14 +186,14 @@ class Preparation:
 
     def fetch_parameters(self) -> None:
         """Into the file that SDKs read."""
-        record = self._told.get("record")
+        record = self._answer.get("record")
         if not isinstance(record, dict):
             record = self._until_answered(lambda: self._client.get("parameters"))
         foreign_files.write_whole(*os.path.split(self._parameter_file), data=json.dumps(record).encode(), mode=0o666)
 
     def stored_outboxes(self) -> Dict[str, int]:
         """Bytes that the manager has of each outbox of this folder: another container may have served this attempt."""
-        stored = self._told.get("stored")
+        stored = self._answer.get("stored")
         if not isinstance(stored, dict):
             stored = self._until_answered(lambda: self._client.get("outboxes"))
         return {name: size for name, size in stored.items() if isinstance(size, int)}

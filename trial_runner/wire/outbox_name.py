@@ -1,4 +1,4 @@
-"""Names of outboxes as text that everybody can store, send and show.
+"""Names of outboxes as text that can be stored, sent and shown everywhere.
 
 A file's name is bytes; what of it is no printable UTF-8 is spelled ``\\xff``, and a backslash is doubled, so that two
 files never have one spelling. Almost all names are their own spelling.

@@ -83,7 +83,7 @@ def is_whole(body: Json, answer: Json) -> bool:
     return "end" not in body or answer.get("offset", 0) >= body["end"]
 
 
-def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
+def registration(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
     """A registration: (version, channel, bytes per outbox that the container found; None: not given)."""
     version, channel = _text(body, "version"), _text(body, "channel") or protocol.PUSH
     if channel not in (protocol.PUSH, protocol.PULL):
@@ -155,8 +155,8 @@ def _sizes(body: Json) -> dict[str, int]:
 
 def _sentences(body: Json) -> list[str]:
     """The runner's sentences. An invalid one is left out: the end must not be refused because of it."""
-    told = body.get("undelivered")
-    texts = [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
+    given = body.get("undelivered")
+    texts = [text for text in given if isinstance(text, str)] if isinstance(given, list) else []
     return [_printable(text)[:_SENTENCE_CHARACTERS] for text in texts[: protocol.MAX_SENTENCES]]
 
 

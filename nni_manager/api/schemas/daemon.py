@@ -74,7 +74,7 @@ class Error(Wire):
 
 
 class Health(Wire):
-    status: Literal["ok"] = Field(description="Always `ok`; who is not well does not answer.")
+    status: Literal["ok"] = Field(description="Always `ok`; a daemon that cannot serve does not answer.")
 
 
 class Listener(Wire):
@@ -133,7 +133,7 @@ class LeftObject(Wire):
 
     experiment: str = Field(description="Id of the experiment, as the object says.")
     manager: Literal["this", "another", "unknown"] = Field(
-        description="Whose it is: this daemon's data directory's, another one's; unknown: an earlier version made it."
+        description="The daemon that made it, by its data directory; unknown: an earlier version did."
     )
     what: str = Field(description="Its kind and name.")
     created_ms: int | None = Field(description="When it was made, milliseconds since the epoch; null: not known.")

@@ -95,8 +95,8 @@ class TrainingService(Wire):
     platform: str = Field(description="What it is.", examples=["openpai"])
     status: ServiceStatus | None = Field(
         description="`connecting`; `up`; `away` (cannot be asked or takes no jobs; ends by itself); `on hold` (a "
-        "person must put something right; `resume` tries again); `removed` (takes nothing new); null: nobody works on "
-        "the experiment."
+        "person must put something right; `resume` tries again); `removed` (takes nothing new); null: the "
+        "experiment is closed."
     )
     since_ms: int | None = Field(description="Since when, milliseconds since the epoch; null: not known.")
     sentence: str = Field(
@@ -200,7 +200,7 @@ class Experiment(ExperimentState):
         "Secrets are masked with `******`, or are references to what holds them."
     )
     variables: int | None = Field(
-        description="How many variables of its creator's environment are kept; null: nobody works on it, or they are "
+        description="How many variables of its creator's environment are kept; null: it is closed, or they are "
         "not in its folder."
     )
     references: list[str] = Field(

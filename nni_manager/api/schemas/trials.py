@@ -35,7 +35,7 @@ class Trial(Wire):
     started_ms: int | None = Field(description="When the command of its current attempt started; null before.")
     ended_ms: int | None = Field(description="When it ended, milliseconds since the epoch; null before.")
     attempt: int = Field(description="Number of its current attempt, from 1.")
-    stop_request: StopRequest | None = Field(description="Who asked it to end; null: nobody.")
+    stop_request: StopRequest | None = Field(description="What asked it to end; null: nothing did.")
     reason: Reason | None = Field(description="Why it ended as it did; null for plain success and open trials.")
     message: str = Field(description="How it ended, one sentence; empty when there is nothing to say.")
     last_words: str = Field(description="Last line of its stderr, where it failed; empty: none, or `message` tells it.")
@@ -55,7 +55,7 @@ class Trial(Wire):
 
 
 class RunnerExit(Wire):
-    """The trial runner's word about the end of the command."""
+    """The trial runner's report of the command's end."""
 
     exit_code: int | None = Field(description="Exit code of the command; null: a signal ended it.")
     signal: int | None = Field(description="Number of the signal that ended it; null: none did.")
@@ -87,9 +87,9 @@ class Attempt(Wire):
     )
     exit_code: int | None = Field(description="Exit code of the command; null: none is known.")
     signal: int | None = Field(description="Number of the signal that ended it; null: none did.")
-    reason: str = Field(description="The platform's own word for the end, or empty: for people.")
+    reason: str = Field(description="The platform's own term for the end, for people; may be empty.")
     cause: Reason | None = Field(
-        description="Why it ended, where the manager knows it itself or from the platform's word; null: state, exit "
+        description="Why it ended, where the manager knows it itself or from the platform's term; null: state, exit "
         "code and last words say all."
     )
     message: str = Field(description="One sentence of the platform, or empty.")
@@ -106,7 +106,7 @@ class Attempt(Wire):
         description="Version that its trial runner named; `unknown`: it named none; null: there is none, or not yet."
     )
     runner_exit: RunnerExit | None = Field(
-        description="The runner's own word about the end, beside the platform's above; null: none (yet)."
+        description="The runner's report of the end, beside the platform's above; null: none (yet)."
     )
     service: str = Field(description="Training service that it was given to.")
     place: str = Field(description="Where it runs: machine, GPUs, pod; empty: not known.")
@@ -117,7 +117,7 @@ class Attempt(Wire):
     )
     unreachable: str = Field(description="Why it cannot be asked about, one sentence; else empty.")
     interruptions: list[Interruption] = Field(description="Earlier such times, at most 100.")
-    containers: int = Field(description="How many containers of it have greeted; the newest one counts.")
+    containers: int = Field(description="How many containers of it have registered; the newest one counts.")
     epoch: int = Field(description="How often a new container has begun its results afresh.")
 
 
@@ -141,7 +141,7 @@ class TrialFile(Wire):
 
 
 class TrialFileList(Wire):
-    attempt: int = Field(description="Whose files they are.")
+    attempt: int = Field(description="Number of the attempt that the files belong to.")
     files: list[TrialFile] = Field(description="By name.")
     why: str = Field(description="Why files elsewhere are missing in the list; empty: none is.")
 

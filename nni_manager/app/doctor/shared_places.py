@@ -46,7 +46,9 @@ def _sockets(environment: Mapping[str, str]) -> CheckFinding:
         return failure(_SOCKETS, sentence, advice)
     if not environment.get("XDG_RUNTIME_DIR"):
         advice = "set XDG_RUNTIME_DIR to a folder of yours that is not emptied while a daemon runs"
-        return warning(_SOCKETS, f"sockets lie in {folder}, where anybody may have been first after a reboot", advice)
+        return warning(
+            _SOCKETS, f"sockets lie in {folder}, where another user may have been first after a reboot", advice
+        )
     return ok(_SOCKETS, f"sockets lie in {folder}, which is yours alone")
 
 
@@ -125,5 +127,5 @@ def _may_write(folder: Path) -> bool:
 def _storage(point: Path) -> Iterator[CheckFinding]:
     for folder in (point, *(point / name for name in _ROOTS)):
         if _may_write(folder):
-            sentence = f"anybody may replace what lies in {folder}: code and results of experiments lie below it"
+            sentence = f"every user may replace what lies in {folder}: code and results of experiments lie below it"
             yield warning(_STORAGE, sentence, f"chmod +t {folder}, or let your group alone write there")

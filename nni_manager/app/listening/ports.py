@@ -41,11 +41,13 @@ def check_read_token(settings: Settings) -> None:
     """Requires that the token for reading allows nothing else. Raises InvalidInput."""
     if settings.read_token and not settings.token:
         raise InvalidInput(
-            "readToken is for those who may only read, and without a token of its own the daemon goes by users alone:"
+            "readToken is for clients that only read, and without a token of its own the daemon goes by users alone:"
             " set NNI_MANAGER_TOKEN or --token-file, too"
         )
     if settings.read_token and settings.read_token == settings.token:
-        raise InvalidInput("readToken and token are the same, so who reads could change all; take two")
+        raise InvalidInput(
+            "readToken and token are the same, so a reader could change everything; set two different ones"
+        )
 
 
 def is_loopback(host: str) -> bool:

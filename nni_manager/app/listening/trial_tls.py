@@ -68,11 +68,11 @@ class TrialTls:
         Cached for `JUDGED_S` and these files: a handshake that loads all authorities of the machine costs more than a
         trial.
         """
-        of, read, told, until_s = self._judged
+        of, read, refusal, until_s = self._judged
         if (of, read) != (host, self._read) or time.monotonic() >= until_s:
-            told = self._refusal(host)
-            self._judged = (host, self._read, told, time.monotonic() + JUDGED_S)
-        return told
+            refusal = self._refusal(host)
+            self._judged = (host, self._read, refusal, time.monotonic() + JUDGED_S)
+        return refusal
 
     def _refusal(self, host: str) -> str:
         try:

@@ -88,15 +88,11 @@ def reading(part: Callable[..., LogPart]) -> Read:
     return read
 
 
-def follow_log(read: Read, offset: int, ended: Callable[[], bool], pause: Callable[[], object]) -> Iterator[bytes]:
-    """The text added to a log after `offset`, until a read finds nothing new although `ended` was true before it."""
-    return follow_logs([(read, offset)], ended, pause)
-
-
 def follow_logs(
     places: Sequence[tuple[Read, int]], ended: Callable[[], bool], pause: Callable[[], object]
 ) -> Iterator[bytes]:
-    """The text added to several logs, read in turn, each from its offset; ends as `follow_log` does."""
+    """The text added to logs, read in turn, each from its offset, until a round finds nothing new although `ended` was
+    true before it."""
     offsets = [offset for _, offset in places]
     while True:
         was_over, is_new = ended(), False

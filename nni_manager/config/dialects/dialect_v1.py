@@ -70,7 +70,8 @@ class Conversion:
         return values, list(for_nni.losses(self.found, COMMON, tables, kept=everything))
 
 
-def is_first_format(values: Mapping[str, object]) -> bool:
+def is_mine(values: Mapping[str, object]) -> bool:
+    """Whether a file is one of the first format."""
     return any(fold(key) == fold(PLATFORM) for key in values)
 
 

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 MAX_UNSTORED_LINES = 20_000
 #: Waits between two tries to reach a keeper, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.02, 0.1, 0.3, 1.0, 3.0)
-#: A keeper that ends so many seconds after its greeting, or later, had started well: another is started at once, since
-#: ends of jobs are not seen without one. After a keeper that ends sooner, the next start waits.
+#: A keeper that ends so many seconds after the connection, or later, had started well: another is started at once,
+#: since ends of jobs are not seen without one. After a keeper that ends sooner, the next start waits.
 _WELL_STARTED_S = 0.1
 #: A connection that we gave up is made again without a wait when it had lasted so many seconds.
 _STEADY_S = 3.0
@@ -99,7 +99,7 @@ class Keeper:
         self._changed = asyncio.Event()
         self._unstored = 0
         #: When the keeper of this connection answered first, by the loop's clock; None: not yet.
-        self._greeted_s: float | None = None
+        self._connected_s: float | None = None
         #: Why there is no connection; empty while there is one or none is needed.
         self.trouble = ""
         #: The trouble is that a keeper of another version is there and keeps its jobs.
@@ -195,7 +195,7 @@ class Keeper:
 
     async def _serve(self) -> bool:
         """Serves one connection from begin to end; answers whether another may be made at once."""
-        self._greeted_s = None
+        self._connected_s = None
         connection: Connection | None = None
         try:
             connection = await self._open()
@@ -210,9 +210,9 @@ class Keeper:
 
     def _went_well(self, connection: Connection | None) -> bool:
         """Whether the keeper answered, and then ended by itself or had a connection that was of use for long enough."""
-        if self._greeted_s is None:
+        if self._connected_s is None:
             return False
-        lasted_s = asyncio.get_running_loop().time() - self._greeted_s
+        lasted_s = asyncio.get_running_loop().time() - self._connected_s
         was_dropped = connection is None or connection.is_dropped
         return lasted_s >= (_STEADY_S if was_dropped else _WELL_STARTED_S)
 
@@ -220,22 +220,22 @@ class Keeper:
         transport = await self._connect(lambda: Connection(self))
         connection: Connection = transport.get_protocol()  # type: ignore[assignment]
         self._connection = connection
-        if not self._needed.is_set():  # everybody left meanwhile
+        if not self._needed.is_set():  # the last lease ended meanwhile
             self._close("no experiment needs it")
             return connection
-        greeting = await self.request("hello")  # one that hangs takes connections all the same
-        self._check_version(greeting)
+        answer = await self.request("hello")  # one that hangs takes connections all the same
+        self._check_version(answer)
         self.trouble, self.is_other_version = "", False
-        self._greeted_s = asyncio.get_running_loop().time()
+        self._connected_s = asyncio.get_running_loop().time()
         self._note_change()
-        log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
+        log.info("connected to keeper %s: %s", self.name, answer, extra={"action": "keeper"})
         for watcher in tuple(self.watchers):
             await watcher.on_up()
         for owner, listener in list(self._listeners.items()):
-            await self._greet(owner, listener)
+            await self._register(owner, listener)
         return connection
 
-    async def _greet(self, owner: str, listener: Listener) -> None:
+    async def _register(self, owner: str, listener: Listener) -> None:
         """Tells a listener that the keeper is connected; a listener with a fault harms no other.
 
         Raises OSError or PlatformError: the connection is of no use.
@@ -247,16 +247,16 @@ class Keeper:
         except Exception:
             log.exception("experiment %s cannot follow its trials at keeper %s", owner, self.name, extra=_BARRIER)
 
-    def _check_version(self, greeting: object) -> None:
+    def _check_version(self, answer: object) -> None:
         """Refuses a keeper of another version, which outlives an upgrade of the daemon while it runs jobs.
 
         Left alone, it ends with the last of them, and what it kept of them is read by the next. Raises OtherVersion.
         """
-        told = greeting if isinstance(greeting, Mapping) else {}
-        theirs = str(told.get("version"))
+        hello = answer if isinstance(answer, Mapping) else {}
+        theirs = str(hello.get("version"))
         if not version.fits(protocol.VERSION, theirs):
             raise OtherVersion(
-                f"the {self.name} keeper (process {told.get('pid')}) is version {theirs}, this daemon is"
+                f"the {self.name} keeper (process {hello.get('pid')}) is version {theirs}, this daemon is"
                 f" {protocol.VERSION}: its trials run on, and their results are read when the last of them has ended;"
                 " to go on with them at once, start the daemon of that version again"
             )

@@ -33,7 +33,7 @@ _UNSAID = "its keeper lost it, and is of a version that does not say how"
 
 
 def job_report(job: Mapping[str, Any]) -> Observation:
-    """The report on a job of a keeper that told of it just now; `job` as in `trial_runner.protocol`."""
+    """The observation of a job that the keeper reported just now; `job` as in `trial_runner.protocol`."""
     state = _state(job)
     return Observation(
         state=state,
@@ -96,14 +96,14 @@ class Deliveries:
         return delivery
 
     def hold_end(self, job_name: str, report: Observation) -> bool:
-        """Whether the job's end waits for results, after which it is told."""
+        """Whether the job's end is held back until its results are stored."""
         if job_name not in self._pending:
             return False
         self._held_ends[job_name] = report
         return True
 
     def drop_ends(self) -> None:
-        """Drops the ends that wait for results: the next connection tells of them again."""
+        """Drops the ends that wait for results: the next connection reports them again."""
         self._held_ends.clear()
 
     async def settled(self) -> None:
@@ -127,7 +127,7 @@ class Deliveries:
         if delivery.resend:
             raise PlatformUnavailable(f"job {job_name}: what {outbox} holds before byte {start} is not stored")
         if ended is not None and self._held_ends.pop(job_name, None) is not None:
-            self._tell(job_name, ended, is_news=False)  # told with the lines
+            self._tell(job_name, ended, is_news=False)  # reported with the lines
 
     def _on_delivered(self, job_name: str, delivery: asyncio.Task[None]) -> None:
         pending = self._pending[job_name]
@@ -180,7 +180,7 @@ class ForgottenJobs:
         """Ends those of the jobs that run, and waits a moment for that."""
         if not names:
             return
-        self._names.update(names)  # before the keeper is asked: an end is told once, perhaps meanwhile
+        self._names.update(names)  # before the keeper is asked: an end is reported once, perhaps meanwhile
         jobs = await self._jobs.listed()
         alive = (protocol.PREPARING, protocol.RUNNING)
         running = {name for name in names if name in jobs and jobs[name]["state"] in alive}
@@ -216,7 +216,7 @@ class ForgottenJobs:
         await asyncio.gather(*self._sweeping, return_exceptions=True)
 
     async def _end(self, names: Collection[str]) -> None:
-        """Stops the jobs, and asks for their ends, which may have been told already, or never on this connection."""
+        """Stops the jobs, and asks for their ends, which may have been reported before, or never on this connection."""
         if names:
             await self._jobs.cancel(sorted(names), 0)
             await self._jobs.request("follow", jobs={name: {} for name in names})

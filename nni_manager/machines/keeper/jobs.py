@@ -57,7 +57,7 @@ class KeeperJobs:
         self._held = AsyncExitStack()
         self._connection: KeeperConnection | None = None
         self.unheard_of = Observation(state=JobState.LOST, message=f"the keeper of {place} knows nothing of this job")
-        self._no_word = Observation(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
+        self._unreported = Observation(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
         #: The latest report of each job on this connection to the keeper.
         self._reports: dict[str, Observation] = {}
         #: Jobs that were accepted and did not run when they were last heard of: the keeper has nothing of them on file.
@@ -91,7 +91,7 @@ class KeeperJobs:
             self._connection.keeper.leave(self.owner)
             await self._connection.read_again()
             self._connection = None
-        self._forget_told()
+        self._forget_reported()
         if self._deliveries is not None:
             await self._deliveries.cancel()
         await self._forgotten_jobs.cancel()
@@ -126,15 +126,15 @@ class KeeperJobs:
         """Starts a job. `job`: what else `spawn` takes, see `trial_runner.protocol`. Raises SubmitRejected, too."""
         reserved = {} if reservation is None else {"reservation": reservation.as_json()}
         before = self._reports.get(name)
-        told = await self.request("spawn", name=name, owner=self.owner, **job, **reserved)
+        answer = await self.request("spawn", name=name, owner=self.owner, **job, **reserved)
         heard = self._reports.get(name)
         if heard is not None and heard is not before:  # right after the answer, and newer
             return heard
-        if told["state"] in _ALIVE:  # of one that has ended, `reports` asks for what it reported
-            self._note_running(name, told, is_news=False)  # its submission asks for it
+        if answer["state"] in _ALIVE:  # of one that has ended, `reports` asks for what it reported
+            self._note_running(name, answer, is_news=False)  # its submission asks for it
         elif reservation is not None:
             self._entered.on_end(name)
-        return self.report_of(told)
+        return self.report_of(answer)
 
     async def reports(self, names: Sequence[str]) -> dict[str, Observation]:
         """The reports on these jobs. Raises PlatformUnavailable."""
@@ -142,7 +142,7 @@ class KeeperJobs:
             raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
         if any(name not in self._reports for name in names):
             await self._follow(names)
-        return {name: self._reports.get(name, self._no_word) for name in names}
+        return {name: self._reports.get(name, self._unreported) for name in names}
 
     async def listed(self) -> dict[str, dict[str, Any]]:
         """The jobs of this service that the keeper has, by name."""
@@ -174,7 +174,7 @@ class KeeperJobs:
         """Sends the keeper a request; returns its answer."""
         return await self._entered.keeper.request(verb, **arguments)
 
-    # What the keeper tells
+    # What the keeper reports
 
     async def on_connected(self) -> None:
         self._is_connected = True
@@ -186,7 +186,7 @@ class KeeperJobs:
         self._host.wake("")
 
     def on_disconnected(self) -> None:
-        self._forget_told()
+        self._forget_reported()
         self._host.wake("")
 
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[None]:
@@ -251,7 +251,7 @@ class KeeperJobs:
             if job["state"] in _ALIVE:
                 if name not in self._reports:  # what came right after the answer is newer
                     self._note_running(name, job)
-            else:  # its end is told after its last lines
+            else:  # its end is reported after its last lines
                 self._reports.setdefault(name, _DRAINING)
         for name in answer["unknown"]:
             was_preparing = name in self._preparing
@@ -275,7 +275,7 @@ class KeeperJobs:
         report = self._reports.get(name)
         return report is None or not (report.state.is_final or report is _DRAINING)
 
-    def _forget_told(self) -> None:
+    def _forget_reported(self) -> None:
         """Forgets the reports of this connection: the next one asks about jobs that it does not name."""
         self._is_connected = False
         self._reports.clear()

@@ -118,7 +118,7 @@ class LocalKeeper:
         return None
 
     async def _start(self) -> None:
-        """Starts a keeper in its own session and waits for its word. One that finds another running ends quietly."""
+        """Starts a keeper in its own session and waits for its line. One that finds another running ends quietly."""
         await asyncio.to_thread(self._directory.mkdir, mode=0o700, parents=True, exist_ok=True)
         if self._process is not None:
             self._process.poll()  # takes the dead one off the process table
@@ -222,7 +222,7 @@ async def _end_of(pid: int) -> None:
 
 
 async def _read(descriptor: int) -> bytes:
-    """The word that comes through the pipe; empty when it is closed without one. Closes this end.
+    """The line that comes through the pipe; empty when it is closed without one. Closes this end.
 
     uvloop's `connect_read_pipe` would close it twice, and the second time, perhaps, what a thread has just opened.
     """

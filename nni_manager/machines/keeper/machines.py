@@ -136,7 +136,7 @@ class KeeperConnection(Connection):
     def _gpu_machine(self) -> MachineLedger | None:
         return next((machine for machine in self._machines.values() if machine.has_gpus), None)
 
-    # What the keeper tells
+    # What the keeper reports
 
     async def on_up(self) -> None:
         self._gpus_read_s = None

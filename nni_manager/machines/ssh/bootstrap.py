@@ -33,7 +33,7 @@ from trial_runner import protocol
 #: Seconds until a machine has said what it is, and until the program is there.
 _GREETING_S = 30.0
 _INSTALL_S = 120.0
-#: A driver that takes so many seconds to tell of its GPUs hangs.
+#: Seconds after which a driver that has not listed its GPUs counts as hanging.
 _GPUS_S = 10
 _OLDEST_PYTHON = (3, 7)
 _BOOT = "import sys;sys.path.pop(0);import base64;print(sys.argv[1]+str(sys.version_info[:2]));sys.stdout.flush();exec(base64.b64decode(sys.stdin.readline()))"  # noqa: E501

@@ -123,9 +123,9 @@ class KnownHosts:
         return asyncssh.import_known_hosts("\n".join(map(_text, (*self.of_user, *self.of_machine))))
 
 
-def _files(told: object, default: Sequence[str], values: dict[str, str]) -> tuple[str, ...]:
+def _files(given: object, default: Sequence[str], values: dict[str, str]) -> tuple[str, ...]:
     """The files of an option of `~/.ssh/config`; None: it is not there."""
-    names = default if told is None else [str(name) for name in told]  # type: ignore[attr-defined]
+    names = default if given is None else [str(name) for name in given]  # type: ignore[attr-defined]
     return tuple(_expanded(name, values) for name in names if name not in _NO_FILES)
 
 

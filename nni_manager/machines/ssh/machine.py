@@ -150,7 +150,7 @@ class Machine(KeeperConnection):
             self._spare[1].abort()
             self._spare = None
 
-    # What the keeper tells
+    # What the keeper reports
 
     async def on_up(self) -> None:
         listed = await self._list()

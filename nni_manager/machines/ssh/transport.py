@@ -30,7 +30,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         #: Why it ended; None while it is open.
         self.end: str | None = None
 
-    # What asyncssh tells
+    # Callbacks of asyncssh
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
         self.channel = chan

@@ -1,4 +1,4 @@
-"""The platform contract as tests to inherit, for our adapters and everybody else's.
+"""The platform contract as tests to inherit, for our adapters and those of other packages.
 
 Write a `World` that plays the far side of the platform, and a class of three lines::
 

@@ -67,7 +67,7 @@ class FakeListener:
         self.connections = 0
         #: False: like an earlier manager, it takes one post per request, and answers without extra fields.
         self.takes_together = True
-        #: Code as the answer to the greeting holds it.
+        #: Code as the answer to the registration holds it.
         self.inline_code = ""
         #: Requests, of which one may hold several posts.
         self.requests = 0
@@ -184,7 +184,7 @@ class FakeListener:
         return Answer(404, {"error": f"there is no route {route}"})
 
     def _told(self) -> Body:
-        """What the answer to the greeting says unasked."""
+        """What the answer to the registration says unasked."""
         if not self.takes_together:
             return {}
         inline = {protocol.INLINE_CODE: self.inline_code} if self.inline_code else {}

@@ -128,7 +128,7 @@ def result_line(number: int) -> str:
 
 
 async def told_end(world: World, handle: JobHandle) -> dict[str, Any]:
-    """The runner's word about the job's end, as soon as it was told."""
+    """The runner's report of the job's end, as soon as it is there."""
     async with asyncio.timeout(world.patience_s):
         while handle.job_name not in world.recorder.ends:
             world.recorder.news.clear()

@@ -170,7 +170,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, handle, *_ENDED)
 
     async def test_wrong_credentials_are_refused_and_not_shown(self, world: World) -> None:
-        """Item 8: wrong credentials are named, and no text tells them."""
+        """Item 8: wrong credentials are named, and no text shows them."""
         needs(world, Feature.CREDENTIALS)
         with pytest.raises(BadCredentials) as refused:
             async with world.make_unauthorised() as platform:
@@ -320,7 +320,7 @@ class PlatformContract(ServiceContract):
         assert await new_leftovers(before, 2.0) == frozenset()
 
     async def test_no_secret_is_told(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
-        """Item 17: no secret is told."""
+        """Item 17: no secret is shown."""
         needs(world, Feature.OUTAGE)
         caplog.set_level(logging.DEBUG)
         platform, spec = world.make(), world.job("a")

@@ -1,4 +1,4 @@
-"""The scheduler's side of an adapter, as far as an adapter can see it: it remembers what it is told."""
+"""The scheduler's side of an adapter, as far as an adapter can see it: it records every call."""
 
 from __future__ import annotations
 

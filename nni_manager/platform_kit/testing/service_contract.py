@@ -119,7 +119,7 @@ class ServiceContract:
             await finish(world, platform, [first, handle])
 
     async def test_wait_reason_is_reported_and_updated(self, world: World) -> None:
-        """Item 21: the reason for which a job waits is told, and told again when it changes."""
+        """Item 21: the reason for which a job waits is reported, and reported again when it changes."""
         needs(world, Feature.WAIT_REASONS)
         told: list[Wait] = []
         async with world.make() as platform:

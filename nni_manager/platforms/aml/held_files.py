@@ -46,10 +46,10 @@ def containers(sizes: Mapping[str, int]) -> set[str]:
     return {name.split("/")[1] for name in sizes if name.startswith(_PREFIX)}
 
 
-def container_in(greeting: bytes) -> str:
-    """The id of the container in a greeting; empty: it has none."""
+def container_in(registration: bytes) -> str:
+    """The id of the container in a registration; empty: it has none."""
     try:
-        found = json.loads(greeting).get("container")
+        found = json.loads(registration).get("container")
     except (ValueError, AttributeError, RecursionError):
         return ""
     return found if isinstance(found, str) else ""

@@ -30,7 +30,7 @@ SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 15.0
 _GROWTH = 1.5
 #: Bytes read at a time, and most bytes of a runner's report.
 _PIECE_BYTES = 8 * 2**20
-_WORD_BYTES = 2**20
+_REPORT_BYTES = 2**20
 
 
 #: The end of a copy that has no more room.
@@ -109,20 +109,20 @@ class Mirror:
         async with attempt.looking:
             sizes = await self._blobs.sizes(attempt.prefix)
             named = {name.removeprefix(attempt.prefix): size for name, size in sizes.items()}
-            greeted = await self._take_greeting(attempt, named)
+            registered = await self._take_registration(attempt, named)
             held = held_files.pieces_of(named, await asyncio.to_thread(_container, attempt.folder))
             grown = [await self._take(attempt, file) for file in held_files.whole_and_held(named, held, _is_read)]
-            ended = await self._take_word(attempt, protocol.EXIT_FILE, named)
-            return greeted or ended or any(grown)
+            ended = await self._take_report(attempt, protocol.EXIT_FILE, named)
+            return registered or ended or any(grown)
 
-    async def _take_greeting(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
-        """Copies a new greeting. After a change of the container all files are read from the beginning, as those of the
-        old one may have been longer."""
+    async def _take_registration(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
+        """Copies a new registration. After a change of the container all files are read from the beginning, as
+        those of the old one may have been longer."""
         known = await asyncio.to_thread(_container, attempt.folder)
         is_another = bool(held_files.containers(sizes) - {known})
         if not is_another and not _is_new(attempt.folder / protocol.RUNNER_FILE, sizes.get(protocol.RUNNER_FILE)):
             return False
-        data = await self._blobs.read(attempt.prefix + protocol.RUNNER_FILE, 0, _WORD_BYTES)
+        data = await self._blobs.read(attempt.prefix + protocol.RUNNER_FILE, 0, _REPORT_BYTES)
         if known and held_files.container_in(data) not in ("", known):
             await asyncio.to_thread(shutil.rmtree, attempt.folder, ignore_errors=True)
         elif known and is_another:
@@ -152,11 +152,11 @@ class Mirror:
             await asyncio.to_thread(_append, path, _TOO_LONG.format(attempt.prefix + file.name).encode())
         return True
 
-    async def _take_word(self, attempt: _Attempt, name: str, sizes: Mapping[str, int]) -> bool:
+    async def _take_report(self, attempt: _Attempt, name: str, sizes: Mapping[str, int]) -> bool:
         path = attempt.folder / name
         if not _is_new(path, sizes.get(name)):
             return False
-        data = await self._blobs.read(attempt.prefix + name, 0, _WORD_BYTES)
+        data = await self._blobs.read(attempt.prefix + name, 0, _REPORT_BYTES)
         await asyncio.to_thread(_write, path, data)
         return True
 
@@ -167,7 +167,7 @@ def _is_new(path: Path, size: int | None) -> bool:
 
 
 def _container(folder: Path) -> str:
-    """The container of the copied greeting; empty: none was copied."""
+    """The container of the copied registration; empty: none was copied."""
     try:
         return held_files.container_in((folder / protocol.RUNNER_FILE).read_bytes())
     except OSError:

@@ -15,7 +15,7 @@ class Events:
         self._host = host
         self._is_doubled = is_doubled
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._told: dict[str, Observation] = {}
+        self._reported: dict[str, Observation] = {}
         self._stale: dict[str, Observation] = {}
 
     def wake(self, job_name: str) -> None:
@@ -35,8 +35,8 @@ class Events:
         if (stale := self._stale.pop(job_name, None)) is not None:
             self.wake(job_name)
             return stale
-        before = self._told.get(job_name)
-        self._told[job_name] = report
+        before = self._reported.get(job_name)
+        self._reported[job_name] = report
         if before is not None and before != report:
             self._stale[job_name] = before
             self.wake(job_name)
@@ -44,7 +44,7 @@ class Events:
 
     def forget(self, job_name: str) -> None:
         self._cancel(job_name)
-        self._told.pop(job_name, None)
+        self._reported.pop(job_name, None)
         self._stale.pop(job_name, None)
 
     def close(self) -> None:

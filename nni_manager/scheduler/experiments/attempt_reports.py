@@ -94,12 +94,12 @@ class AttemptReports:
         self.require_open()
         return await self.archive.path() if self.archive is not None else None
 
-    def started(self, started_ms: int | None, told_ms: int | None, now_ms: int) -> bool:
-        """Returns whether the trial must stop. `told_ms`: when the report was sent; both times by the runner's
+    def started(self, started_ms: int | None, sent_ms: int | None, now_ms: int) -> bool:
+        """Returns whether the trial must stop. `sent_ms`: when the report was sent; both times by the runner's
         clock."""
         self.require_open()
         side = self.side
-        started_ms = possible_ms(started_ms, side.intended_ms, now_ms, apart_ms(told_ms, now_ms))
+        started_ms = possible_ms(started_ms, side.intended_ms, now_ms, apart_ms(sent_ms, now_ms))
         self.experiment.loop.inbox.report({side.job_name: Observation(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 

@@ -77,9 +77,9 @@ class RunnerReports:
         attempt.require_open()
         return attempt.side.record
 
-    async def started(self, runner: RunnerIdentity, started_ms: int | None, told_ms: int | None = None) -> bool:
+    async def started(self, runner: RunnerIdentity, started_ms: int | None, sent_ms: int | None = None) -> bool:
         """As `AttemptReports.started`."""
-        return (await self.attempt(runner)).started(started_ms, told_ms, self.now_ms())
+        return (await self.attempt(runner)).started(started_ms, sent_ms, self.now_ms())
 
     async def exited(self, runner: RunnerIdentity, runner_exit: Mapping[str, Any]) -> bool:
         """As `AttemptReports.exited`."""

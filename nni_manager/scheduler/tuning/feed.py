@@ -234,14 +234,14 @@ class TunerFeed:
         if any(change == "search_space" for change, _ in self._changes):
             self._wake()  # proposals of the old search space
             return
-        told = answer["proposals"]
-        self.proposals.extend(await self._with_continued(list(map(_proposal, told)), told))
+        items = answer["proposals"]
+        self.proposals.extend(await self._with_continued(list(map(_proposal, items)), items))
         self.exhausted = len(answer["proposals"]) < count
         self._wake()
 
-    async def _with_continued(self, proposals: list[Proposal], told: Sequence[Item]) -> list[Proposal]:
+    async def _with_continued(self, proposals: list[Proposal], items: Sequence[Item]) -> list[Proposal]:
         """The proposals, each with the trial whose configuration it continues."""
-        numbers = {one["parameter_id"]: one["continues"] for one in told if one.get("continues") is not None}
+        numbers = {one["parameter_id"]: one["continues"] for one in items if one.get("continues") is not None}
         if not numbers:
             return proposals
         found = await self._database.read(lambda c: trials.of_parameter_ids(c, set(numbers.values())))

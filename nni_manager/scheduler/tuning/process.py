@@ -76,7 +76,7 @@ def _make_tuner(spec: Message) -> HostedTuner:
 
 
 def _make_assessor(spec: Message) -> HostedAssessor:
-    """`direction`: the experiment's, for an assessor that goes by one and was not told which."""
+    """`direction`: the experiment's, for an assessor that has one and whose arguments do not name it."""
     from nni_manager.assessors import registry as assessors
 
     given = AlgorithmSpec(**{name: value for name, value in spec.items() if name != "direction"})
@@ -90,8 +90,8 @@ def _result(item: Message) -> Result:
 
 def _assignment(item: Message) -> dict[str, Any]:
     """The fields of every message about a trial: id, parameters and their source."""
-    told = {name: item[name] for name in ("parameter_id", "parameters", "trial_id")}
-    return {**told, "source": ParameterSource(item["source"])}
+    expected = {name: item[name] for name in ("parameter_id", "parameters", "trial_id")}
+    return {**expected, "source": ParameterSource(item["source"])}
 
 
 if __name__ == "__main__":

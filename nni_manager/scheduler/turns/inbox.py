@@ -34,20 +34,20 @@ class Taken:
 
     seen: Seen
     _waiting: tuple[asyncio.Future[Receipt], ...]
-    _told: tuple[asyncio.Future[None], ...] = ()
+    _reported: tuple[asyncio.Future[None], ...] = ()
 
     def stored(self, receipts: Sequence[Receipt]) -> None:
         """Resolves the futures. `receipts`: of the last lines, in order."""
         for future, receipt in zip(self._waiting, receipts, strict=True):
             if not future.done():
                 future.set_result(receipt)
-        for told in self._told:
-            if not told.done():
-                told.set_result(None)
+        for notice in self._reported:
+            if not notice.done():
+                notice.set_result(None)
 
     def failed(self, error: BaseException) -> None:
         """Fails the futures, as nothing was stored."""
-        futures: tuple[asyncio.Future[Any], ...] = (*self._waiting, *self._told)
+        futures: tuple[asyncio.Future[Any], ...] = (*self._waiting, *self._reported)
         for future in futures:
             if isinstance(error, Exception) and not future.done():
                 future.set_exception(error)
@@ -65,7 +65,7 @@ class _News:
     waiting: list[asyncio.Future[Receipt]] = field(default_factory=list)
     #: (job name, its runner's exit report), and the futures that wait until they are stored.
     runner_exits: list[tuple[str, str]] = field(default_factory=list)
-    told: list[asyncio.Future[None]] = field(default_factory=list)
+    reported: list[asyncio.Future[None]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     holds: dict[str, Hold] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Inbox:
         #: Names of jobs observed by this process, until they are forgotten.
         self.heard: set[str] = set()
         #: Job → its last observation.
-        self._told: dict[str, Observation] = {}
+        self._reported: dict[str, Observation] = {}
         self._rung = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
         #: Holds that a turn is storing: the experiment's, and those of services.
@@ -93,7 +93,7 @@ class Inbox:
 
     def accepted(self, handle: JobHandle) -> None:
         """The platform accepted the job."""
-        self._told.pop(handle.job_name, None)  # was about an earlier submission of this name
+        self._reported.pop(handle.job_name, None)  # was about an earlier submission of this name
         self._news.handles.append(handle)
         self.wake_late()
 
@@ -107,7 +107,7 @@ class Inbox:
         self._news.forgotten += job_names
         self.heard.difference_update(job_names)
         for name in job_names:
-            self._told.pop(name, None)
+            self._reported.pop(name, None)
 
     def report(self, reports: Mapping[str, Observation], decided: Collection[str] = ()) -> None:
         """Observations of platform or runner: the later state counts, and of two ends the first. `decided`: jobs of
@@ -122,8 +122,8 @@ class Inbox:
         for name, report in news.items():
             self._put(name, report)
         open_ = {name: report for name, report in news.items() if name not in decided}
-        is_other_state = any(report.state is not self._told_state(name) for name, report in open_.items())
-        self._told.update(open_)
+        is_other_state = any(report.state is not self._reported_state(name) for name, report in open_.items())
+        self._reported.update(open_)
         if any(report.state.is_final for report in open_.values()):
             self.wake()
         elif is_other_state:
@@ -136,11 +136,11 @@ class Inbox:
         not stored."""
         if report.state.is_final:
             return True
-        return not is_decided and (report.state is JobState.UNKNOWN or report != self._told.get(name))
+        return not is_decided and (report.state is JobState.UNKNOWN or report != self._reported.get(name))
 
-    def _told_state(self, name: str) -> JobState:
-        told = self._told.get(name)
-        return JobState.PENDING if told is None else told.state
+    def _reported_state(self, name: str) -> JobState:
+        reported = self._reported.get(name)
+        return JobState.PENDING if reported is None else reported.state
 
     def _put(self, name: str, report: Observation) -> None:
         known, before = self._news.reports, self._news.reports.get(name)
@@ -167,7 +167,7 @@ class Inbox:
         """A runner's exit report; the first one counts. The future resolves after the commit."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._news.runner_exits.append((job_name, runner_exit))
-        self._news.told.append(future)
+        self._news.reported.append(future)
         self.wake()
         return future
 
@@ -223,7 +223,7 @@ class Inbox:
             clock_step_ms=clock_step_ms,
             apart_ms=apart_ms,
         )
-        return Taken(seen, tuple(news.waiting), tuple(news.told))
+        return Taken(seen, tuple(news.waiting), tuple(news.reported))
 
     def stored(self) -> None:
         """The events taken last are stored."""

@@ -25,7 +25,7 @@ _FIRST_LOOK_S = 0.05
 
 
 class Observer:
-    """`tell`: called with observations; the plan decides on them."""
+    """`tell`: called with observations, which the plan decides on."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nni_manager.domain.errors import AttemptDecided, NotFound
@@ -166,17 +166,6 @@ def set_exit(connection: sqlite3.Connection, job_name: str, runner_exit: str, no
             "UPDATE attempts SET runner_exit = ?, runner_exit_ms = ? WHERE job_name = ?",
             (with_possible_times(runner_exit, row[0], now_ms), now_ms, job_name),
         )
-
-
-def of_trials(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Trial → (version, channel) of its current attempt's runner; trials without a runner are missing."""
-    marks = ", ".join("?" * len(trial_ids))
-    rows = connection.execute(
-        "SELECT t.id, a.runner_version, a.channel FROM trials t JOIN attempts a ON a.trial_id = t.id"
-        f" AND a.number = t.attempt WHERE a.runner_version <> '' AND t.id IN ({marks})",
-        tuple(trial_ids),
-    )
-    return {id_: (version, channel) for id_, version, channel in rows}
 
 
 def missing(connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,7 @@ _UNENDED = tuple(status for status in TrialStatus if not status.is_final)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialTally:
-    """Trials by status. `told`: highest end order in `ended`; the next count reads only later ends."""
+    """Trials by status. `told`: highest end order counted in `ended`; the next count reads only later ends."""
 
     told: int = 0
     ended: Mapping[str, int] = field(default_factory=dict)

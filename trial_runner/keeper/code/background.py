@@ -15,10 +15,10 @@ from trial_runner import processes, protocol
 from trial_runner.keeper.serving.requests import Refusal, system_refusal
 from trial_runner.loop import Loop
 
-#: Bytes of a sentence that tells why it failed.
+#: Bytes of the sentence that says why it failed.
 _MOST_BYTES = 4096
 _DONE = b"done"
-#: Seconds between two words about how far it is.
+#: Seconds between two reports of how far it is.
 _TELL_EVERY_S = 0.5
 
 #: Told how far the work is, in units of its own.
@@ -152,7 +152,7 @@ class BackgroundWork:
 
 
 def _tell_last(words: bytearray, tell: Tell) -> None:
-    """Takes lines with numbers from the front, and tells the last one."""
+    """Takes lines with numbers from the front, and reports the last one."""
     found = None
     head, line_end, rest = words.partition(b"\n")
     while line_end and head.isdigit():
@@ -180,15 +180,15 @@ def _work(work: Work, writer: int, parent: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         _close_all_but(writer)
         work(_teller(writer))
-        word = _DONE
+        report = _DONE
     except Refusal as refusal:
-        word = _word(refusal)
+        report = _report(refusal)
     except OSError as error:
-        word = _word(system_refusal(error, "What comes before the job's start"))
+        report = _report(system_refusal(error, "What comes before the job's start"))
     except BaseException as error:
-        word = _word(Refusal(protocol.REJECTED, str(error) or type(error).__name__))
+        report = _report(Refusal(protocol.REJECTED, str(error) or type(error).__name__))
     try:
-        os.write(writer, word)
+        os.write(writer, report)
     finally:
         os._exit(0)
 
@@ -205,7 +205,7 @@ def _teller(writer: int) -> Tell:
     return tell
 
 
-def _word(refusal: Refusal) -> bytes:
+def _report(refusal: Refusal) -> bytes:
     return "{} {}".format(refusal.kind, refusal.message).encode("utf-8", "replace")[:_MOST_BYTES]
 
 

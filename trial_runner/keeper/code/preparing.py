@@ -33,8 +33,8 @@ class _Entry:
 
 
 class Preparing:
-    """`start`: starts a job and answers its description, or raises Refusal; it is told whether the job is followed.
-    `send`: sends an event to the connected manager. `queue`: calls a function in its turn among requests."""
+    """`start`: starts a job and returns its description, or raises Refusal; its argument says whether the job is
+    followed. `send`: sends an event to the connected manager. `queue`: calls a function in its turn among requests."""
 
     def __init__(
         self,

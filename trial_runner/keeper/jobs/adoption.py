@@ -71,7 +71,7 @@ class Adoption:
         return not has_output and not process_tags.marked_processes(record.claim)
 
     def _find_main(self, job: Job) -> None:
-        """The main process, if it is there: running, or a zombie that still tells its exit code."""
+        """The main process, if it is there: running, or a zombie that still has its exit code."""
         if job.main is None:
             job.main = _marked_main(job)
         if job.main is None or not _is_there(job.main):
