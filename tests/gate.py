@@ -35,11 +35,18 @@ def main(arguments: list[str] | None = None) -> int:
     )
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
+        _compile()
         beside, rerun = _run_beside_each_other(asked.n)
         alone = _pytest("-m", "alone", *_files_marked("alone"))
         command = _end_of(other, output)
     print("".join(f"{RERUN.format(test=test)}\n" for test in rerun), end="", flush=True)
     return max(beside, alone, command)
+
+
+def _compile() -> None:
+    """Tests are rewritten for their asserts once, and not by each process that runs them: that is twice what collecting
+    them takes. What cannot be collected is told by the run."""
+    subprocess.run([*_PYTEST, "--collect-only", "-qq"], stdout=subprocess.DEVNULL)
 
 
 def _run_beside_each_other(count: str) -> tuple[int, list[str]]:

@@ -214,6 +214,15 @@ def test_repeated_failure_fails_the_run_and_the_rest_runs(tmp_path: Path) -> Non
     assert (tmp_path / "alone").exists()
 
 
+def test_tests_are_compiled_before_they_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, UNSTEADY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    gate._compile()
+    assert [path.name for path in tmp_path.glob("__pycache__/test_it.*-pytest-*.pyc")], "with its asserts rewritten"
+
+
 @pytest.mark.parametrize(
     ("failures", "first", "again", "alone", "beside", "status", "runs"),
     [
@@ -250,6 +259,7 @@ def test_the_worst_part_is_the_exit_status(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gate, "_pytest", pytest_ends)
+    monkeypatch.setattr(gate, "_compile", lambda: None)
     assert gate.main(["--beside", f"sh -c 'exit {beside}'"]) == status
     assert len(asked) == runs and asked[-1] == ("-m", "alone", "test_slow.py")
 
