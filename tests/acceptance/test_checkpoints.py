@@ -124,7 +124,9 @@ def test_pod_deleted_five_times_goes_on(listening: Daemon, cluster: FakeCluster,
 
 
 def test_hyperband_hands_checkpoints_from_one_budget_to_the_next(daemon: Daemon, tmp_path: Path) -> None:
-    """Each trial trains up to its budget, from where the trial with less budget had come; one attempt is taken away."""
+    """Each trial trains up to its budget, from where the trial with less budget had come; one attempt is taken away.
+
+    What each left goes when no budget can need it any more."""
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.sh").write_text(
@@ -145,10 +147,12 @@ echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
         "maxTrialNumber": 13,
         "maxTrialRetries": 1,
         "tuner": {"name": "Hyperband", "classArgs": {"R": 9, "eta": 3, "exec_mode": "serial"}},
+        "keepCheckpoints": "none",
         "trainingService": {"platform": "local"},
     }
     id_ = daemon.create(config, code, {**os.environ, "NOTES": str(tmp_path / "notes")})
     daemon.wait(id_, "DONE", timeout_s=60)
+    daemon.wait_for(id_, lambda _: not list((daemon.data / id_ / "trials").glob("*-checkpoint")))
     assert daemon.status(id_)["counts"] == {"SUCCEEDED": 13}
     begun = [
         (float(x), float(budget), int(had))
@@ -159,3 +163,28 @@ echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
     retried = [one for one in found if one[1] == 3 and one[2] == 3]
     assert len(retried) == 1, "the attempt that was taken away left its own checkpoint"
     assert [one for one in found if one not in retried] == sorted([*((x, 3, 1) for x in best[:3]), (best[0], 9, 3)])
+
+
+def test_only_the_best_keep_their_checkpoints_though_the_daemon_is_killed(daemon: Daemon, code: Path) -> None:
+    """What a trial of its own failure left stays, too."""
+    command = """echo state > "$NNI_CHECKPOINT_DIR/state"; [ "$NNI_TRIAL_SEQ_ID" != 3 ] || exit 1
+echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+    config = {
+        "searchSpace": SPACE,
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": 8,
+        "keepCheckpoints": "best 2",
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
+        "trainingService": {"platform": "local"},
+    }
+    id_ = daemon.create(config, code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED", 0) >= 3)
+    daemon.kill()
+    daemon.start()
+    daemon.wait(id_, "DONE", timeout_s=60)
+    numbers = {trial["id"]: trial["sequenceId"] for trial in daemon.trials(id_)}
+    folders = daemon.data / id_ / "trials"
+    daemon.wait_for(id_, lambda _: len(list(folders.glob("*-checkpoint"))) == 3)
+    assert sorted(numbers[one.name.partition("-")[0]] for one in folders.glob("*-checkpoint")) == [3, 6, 7]

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
+from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.stored_state import NeedlessCheckpoint
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning.decisions import NoteCheckpoint, RemoveCheckpoints
 from nni_manager.scheduler.planning.snapshot import ServiceState
-from tests.scheduler.pictures import NOW, Plan, ended, experiment, running, spec
+from tests.scheduler.pictures import Plan, ended, running, spec
 
 pytestmark = pytest.mark.unit
 
 REMOVES = ServiceState(capabilities=Capabilities(watches=True, reads_files=True, removes_checkpoints=True))
 JOB = JobHandle(platform="local", version=1, job_name="nni_exp_exp1_trial_aaaaa", data="")
-NEEDLESS = NeedlessCheckpoint("aaaaa", (("local", JOB),))
+NEEDLESS = NeedlessCheckpoint("aaaaa", (("fake", JOB),))
 
 
 def _spec(kept: int | None) -> ExperimentSpec:
@@ -27,7 +27,7 @@ def _spec(kept: int | None) -> ExperimentSpec:
 
 def _noted(kept: int | None, state: ServiceState, *, is_failed: bool = False) -> list[str]:
     trial = ended("aaaaa", "FAILED", exit_code=3) if is_failed else ended("aaaaa")
-    found = Plan(trial, config=_spec(kept), services={"local": state})
+    found = Plan(trial, config=_spec(kept), services={"fake": state})
     return [record.trial_id for record in found.records(NoteCheckpoint)]
 
 
@@ -40,7 +40,7 @@ def test_nothing_is_noted_where_all_are_kept_a_trial_failed_or_its_service_remov
 
 
 def _removed(**here: object) -> list[NeedlessCheckpoint]:
-    services = {"local": here.pop("state", REMOVES)}
+    services = {"fake": here.pop("state", REMOVES)}
     found = Plan(running("bbbbb"), config=_spec(0), needless=(NEEDLESS,), services=services, **here)
     return [one for call in found.decisions.calls if isinstance(call, RemoveCheckpoints) for one in call.checkpoints]
 
@@ -52,12 +52,3 @@ def test_what_nothing_needs_is_removed_by_each_plan_until_it_is_done() -> None:
 
 def test_a_service_that_is_not_connected_is_waited_for() -> None:
     assert _removed(state=replace(REMOVES, is_ready=False)) == []
-
-
-def test_the_end_of_a_search_that_continues_trials_brings_another_plan() -> None:
-    """Until then its tuner may need any of them."""
-    row = experiment("NO_MORE_TRIAL", next_sequence_id=1)
-    for name, wakes in (("Hyperband", True), ("TPE", False)):
-        config = replace(_spec(0), tuner=AlgorithmSpec(name=name), max_trial_number=1)
-        found = Plan(ended("aaaaa"), row=row, config=config, services={"local": REMOVES})
-        assert (found.decisions.wake_at_ms == NOW) is wakes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.scheduler.planning.decisions import Decisions, Finish, NoteCheckpoint, RemoveCheckpoints, SetStatus
+from nni_manager.scheduler.planning.decisions import Decisions, Finish, NoteCheckpoint, RemoveCheckpoints
 from nni_manager.scheduler.planning.snapshot import Snapshot
 
 #: A trial that ended otherwise may be looked at, or run again, with what it left.
@@ -33,6 +32,3 @@ def remove_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
     ]
     if found:
         decisions.calls.append(RemoveCheckpoints(checkpoints=tuple(found)))
-    is_done = any(isinstance(one, SetStatus) and one.status is ExperimentStatus.DONE for one in decisions.records)
-    if is_done and snapshot.spec.kept_checkpoints is not None and snapshot.spec.may_continue_trials:
-        decisions.wake_at(snapshot.here.now_ms)  # its tuner needs none of them any more
