@@ -67,6 +67,7 @@ class JobFactory:
             sequence_id=call.sequence_id,
             command=prelude + str(own.get("trialCommand", spec.trial_command)),
             prelude=prelude,
+            continues=call.continues,
             parameter_record=call.record,
             protocol_environment=self._protocol_environment(call),
             caller_environment=self._caller_environment,
